@@ -1,0 +1,1 @@
+"""The client bridge: contexts, ideas, minds, modules, the loop and replay (DESIGN 3)."""

@@ -1,0 +1,1 @@
+"""Modules: the configured MCP servers (DESIGN 4.10)."""

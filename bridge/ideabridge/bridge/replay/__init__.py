@@ -1,0 +1,1 @@
+"""Replaying published ideas (DESIGN 4.11)."""

@@ -1,0 +1,1 @@
+"""Tools, activities, and the schemas composed from them (DESIGN 4.2)."""

@@ -1,0 +1,230 @@
+"""JSON as ideabridge stores and compares it (DESIGN 4.11).
+
+UTF-8, compact, key order kept, integers exact, shortest floats, no NaN, no lone surrogates; depth and size
+bounded. `orjson` is the fast path, the standard library the exact one for what orjson refuses (integers past
+64 bits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn, TypeAlias, cast
+
+import orjson
+
+from ideabridge.tools.errors import InvalidJSONError, LimitExceededError
+
+JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
+"""Any JSON value."""
+
+JSONObject: TypeAlias = "dict[str, JSON]"
+"""A JSON object."""
+
+MAX_DEPTH: Final = 100
+"""How deeply arrays and objects may nest in a value from outside."""
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+"""How many bytes of JSON text one value from outside may have."""
+
+# An integer of n digits takes O(n^2) to parse; CPython itself stops at 4300 digits.
+_INT64_MIN: Final = -(2**63)
+_UINT64_MAX: Final = 2**64 - 1
+
+
+def encode(value: JSON) -> bytes:
+    """Encode a JSON value to its one canonical byte form.
+
+    Args:
+        value: a value that `decode` or `normalise` gave; they are the gate, this is the hot path.
+
+    Raises:
+        InvalidJSONError: the value is not JSON.
+    """
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        pass
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidJSONError(f"not a JSON value: {error}") from None
+
+
+def encode_text(value: JSON) -> str:
+    """Encode a JSON value as canonical text (see `encode`)."""
+    return encode(value).decode("utf-8")
+
+
+def content_hash(value: JSON) -> str:
+    """SHA-256, as 64 hex digits, of the canonical encoding of `value`."""
+    return hashlib.sha256(encode(value)).hexdigest()
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise InvalidJSONError(f"{name} is not JSON")
+
+
+def _unique_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
+    result: JSONObject = {}
+    for key, value in pairs:
+        if key in result:
+            raise InvalidJSONError(f"the key {key!r} stands twice in one object")
+        result[key] = value
+    return result
+
+
+def _too_deep(text: str, limit: int) -> bool:
+    """Whether brackets outside strings nest deeper than `limit`: checked before a recursive parser runs."""
+    if text.count("[") + text.count("{") <= limit:
+        return False
+    depth = 0
+    inside = False
+    escaped = False
+    for char in text:
+        if inside:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                inside = False
+        elif char == '"':
+            inside = True
+        elif char in "[{":
+            depth += 1
+            if depth > limit:
+                return True
+        elif char in "]}":
+            depth -= 1
+    return False
+
+
+def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
+    """Decode JSON text from outside, exactly and within bounds.
+
+    Args:
+        data: JSON text, UTF-8 if bytes.
+        what: what the text is, for the error message ("the plan", "plan.json", ...).
+        max_bytes: bound on the size of the text, in bytes.
+        max_depth: bound on the nesting.
+
+    Raises:
+        InvalidJSONError: not JSON, a key stands twice in one object, NaN, a lone surrogate.
+        LimitExceededError: larger or deeper than the bounds.
+    """
+    try:
+        text = data.decode("utf-8") if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        raise InvalidJSONError(f"{what} is not UTF-8 (byte {error.start})") from None
+    size = len(data) if isinstance(data, bytes) else len(text)
+    if size > max_bytes:
+        raise LimitExceededError(f"{what} has {size:,} bytes; at most {max_bytes:,} are taken")
+    if _too_deep(text, max_depth):
+        raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
+    try:
+        value = cast("JSON", json.loads(text, object_pairs_hook=_unique_object, parse_constant=_refuse_constant))
+    except InvalidJSONError as error:
+        raise InvalidJSONError(f"{what} is not JSON: {error}") from None
+    except json.JSONDecodeError as error:
+        raise InvalidJSONError(
+            f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidJSONError(f"{what} is not JSON: {error}") from None
+    return normalise(value, what=what, max_depth=max_depth)
+
+
+def decode_trusted(data: str | bytes) -> JSON:
+    """Decode text that `encode` wrote: the fast way, without bounds."""
+    try:
+        value = cast("JSON", orjson.loads(data))
+    except orjson.JSONDecodeError as error:
+        raise InvalidJSONError(f"stored text is not JSON: {error}") from None
+    # orjson reads integers past 64 bits as floats; such text is rare, and then read again exactly.
+    return cast("JSON", json.loads(data)) if _has_big_float(value) else value
+
+
+def _has_big_float(value: JSON) -> bool:
+    if isinstance(value, float):
+        return value.is_integer() and not _INT64_MIN <= value <= _UINT64_MAX
+    if isinstance(value, list):
+        return any(_has_big_float(item) for item in value)
+    if isinstance(value, dict):
+        return any(_has_big_float(item) for item in value.values())
+    return False
+
+
+class _NotJSONError(Exception):
+    """Carries the path of the offending part outwards; the path is built only when there is a fault."""
+
+    def __init__(self, kind: type[InvalidJSONError | LimitExceededError], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.path: list[str] = []
+
+
+def normalise(value: Any, *, what: str = "value", max_depth: int = MAX_DEPTH) -> JSON:
+    """A fresh JSON value equal to `value`: copies containers and refuses what is not JSON.
+
+    Tuples become arrays. Every other conversion (models, dates, sets) is the caller's: a silent one would make
+    two different values equal.
+
+    Raises:
+        InvalidJSONError: something in it is not JSON; the message names the path.
+        LimitExceededError: it nests deeper than `max_depth`.
+    """
+    try:
+        return _copy(value, max_depth)
+    except _NotJSONError as error:
+        # A path as deep as the limit helps nobody: its beginning does.
+        where = f"{what} at {'.'.join(reversed(error.path[-8:]))}" if error.path else what
+        raise error.kind(f"{where} {error.message}") from None
+
+
+def _text(value: str) -> str:
+    # `isascii` is O(1) in CPython: only text with other characters can hold a surrogate.
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _NotJSONError(InvalidJSONError, "holds half a surrogate pair") from None
+    return value if type(value) is str else str(value)
+
+
+def _copy(value: Any, depth: int) -> JSON:
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _NotJSONError(InvalidJSONError, f"is {value}, which JSON does not have")
+        return float(value)
+    if depth <= 0:
+        raise _NotJSONError(LimitExceededError, "nests deeper than the limit")
+    key: Any = None
+    try:
+        if isinstance(value, Mapping):
+            result: JSONObject = {}
+            for key, item in cast("Mapping[Any, Any]", value).items():
+                if not isinstance(key, str):
+                    raise _NotJSONError(InvalidJSONError, "is a key that is not text")
+                result[_text(key)] = _copy(item, depth - 1)
+            return result
+        if isinstance(value, list | tuple):
+            items: list[JSON] = []
+            for item in cast("list[Any]", value):
+                key = len(items)
+                items.append(_copy(item, depth - 1))
+            return items
+    except _NotJSONError as error:
+        error.path.append(str(key).encode("utf-8", "replace").decode())
+        raise
+    raise _NotJSONError(InvalidJSONError, f"is a {type(value).__name__}, which is not JSON")

@@ -1,0 +1,43 @@
+"""Errors: one base class, one class per cause.
+
+Every message says what is wrong, where, and what was expected (DESIGN 4.5, 7). A message may be shown to
+a model or to a person, so it never carries secrets, tracebacks or internals.
+"""
+
+from __future__ import annotations
+
+
+class IdeabridgeError(Exception):
+    """Base of every error ideabridge raises on purpose."""
+
+
+class InvalidJSONError(IdeabridgeError):
+    """Text or a Python value that is not JSON as DESIGN 4.11 encodes it (NaN, surrogates, odd types)."""
+
+
+class LimitExceededError(IdeabridgeError):
+    """A size, depth or count from outside is over its bound (DESIGN 7)."""
+
+
+class SchemaError(IdeabridgeError):
+    """A JSON Schema that is itself invalid or cannot be compiled."""
+
+
+class ValueMismatchError(IdeabridgeError):
+    """A value does not satisfy its JSON Schema. The message lists path, found and expected."""
+
+
+class ToolDefinitionError(IdeabridgeError):
+    """A Python function or definition that cannot become a Tool."""
+
+
+class ToolFileError(IdeabridgeError):
+    """A file of tools that cannot be loaded."""
+
+
+class UnknownToolError(IdeabridgeError):
+    """A tool name no registry knows; the message names the nearest ones."""
+
+
+class ActivityError(IdeabridgeError):
+    """Raised by an activity to fail its call with a message for the mind (DESIGN 4.5)."""

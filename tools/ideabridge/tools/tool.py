@@ -1,0 +1,115 @@
+"""Tool: an interface, told as a JSON Schema (DESIGN 2, 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+
+META_PROPERTIES: Final = (
+    "_tool",
+    "_module",
+    "_activity",
+    "_instance",
+    "_imports",
+    "_output",
+    "_outputPath",
+    "_outputMethod",
+    "_each",
+    "_after",
+    "_id",
+)
+"""Exactly the names a Call keeps for itself (DESIGN 4.2); any other underscore is an ordinary parameter."""
+
+ToolKey = tuple[str | None, str]
+"""(module or None for here, name): what a Tool is known by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What a tool says of its own behaviour (MCP `ToolAnnotations`). `None`: it does not say.
+
+    They are hints from whoever wrote the tool; approval policies decide how far to believe them.
+    """
+
+    title: str | None = None
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+    def to_json(self) -> JSONObject:
+        """The annotations by their MCP names; what is not said is left out."""
+        pairs: list[tuple[str, JSON]] = [
+            ("title", self.title),
+            ("readOnlyHint", self.read_only),
+            ("destructiveHint", self.destructive),
+            ("idempotentHint", self.idempotent),
+            ("openWorldHint", self.open_world),
+        ]
+        return {name: value for name, value in pairs if value is not None}
+
+    @property
+    def declares_effects(self) -> bool:
+        """Whether the tool *declares* that it is not read-only: such calls keep their listed order (DESIGN 4.4)."""
+        return self.read_only is False or (self.read_only is None and self.destructive is True)
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a call in flight at a crash may simply be run again (DESIGN 7)."""
+        return self.read_only is True or self.idempotent is True
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An interface: a name, a JSON Schema of parameters, and what comes back.
+
+    Attributes:
+        name: the name in `_tool`.
+        description: what it does, for a mind and for people.
+        parameters: JSON Schema (2020-12) of an object; no property is a meta-property.
+        output: JSON Schema of the result, or None where the tool does not say.
+        annotations: see `Annotations`.
+        module: the configured server or idea it belongs to (`_module`); None for here.
+        remote_name: its name at the module where that differs (a name that collided was prefixed).
+        renamed: parameter names of ours -> the module's, where a meta-property's name was taken.
+        activity: name of the Activity that runs it; None: the one of the same name, or latent.
+    """
+
+    name: str
+    description: str = ""
+    parameters: JSONObject = field(default_factory=lambda: {"type": "object", "properties": {}})
+    output: JSONObject | None = None
+    annotations: Annotations = Annotations()
+    module: str | None = None
+    remote_name: str | None = None
+    renamed: dict[str, str] = field(default_factory=dict[str, str])
+    activity: str | None = None
+
+    @property
+    def key(self) -> ToolKey:
+        """(module, name)."""
+        return (self.module, self.name)
+
+    def to_json(self) -> JSONObject:
+        """The definition as JSON: what fingerprints, ideas and `search_tools` hold."""
+        result: JSONObject = {"name": self.name}
+        if self.module is not None:
+            result["module"] = self.module
+        result["description"] = self.description
+        result["parameters"] = self.parameters
+        if self.output is not None:
+            result["output"] = self.output
+        annotations = self.annotations.to_json()
+        if annotations:
+            result["annotations"] = annotations
+        return result
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the definition: tells whether the tool is still the one a run was made with."""
+        return content_hash(self.to_json())
+
+
+Order = Literal["declared", "all", "none"]
+"""Which calls keep their listed order: those that declare effects, all, or none (DESIGN 4.4)."""
