@@ -1,0 +1,185 @@
+"""ModuleConfiguration: one entry of `mcpServers` (DESIGN 4.10).
+
+The form every assistant already uses, plus keys of ours. Keys that other hosts write there are understood where
+they mean the same, and passed over where they are about the host's own screen.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+ModuleKind = Literal["stdio", "http", "sse"]
+"""How a module is reached."""
+
+Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
+"""Text without NUL: what may stand in a command line, a header or an environment."""
+
+MAX_SECONDS: Final = 3600
+
+KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
+    {
+        "stdio": "stdio",
+        "local": "stdio",
+        "http": "http",
+        "streamable-http": "http",
+        "streamable_http": "http",
+        "streamableHttp": "http",
+        "remote": "http",
+        "sse": "sse",
+    }
+)
+"""Every `type` that is understood -> how the module is reached."""
+
+SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
+    {
+        "httpUrl": "url",
+        "serverUrl": "url",
+        "includeTools": "allow",
+        "enabledTools": "allow",
+        "enabled_tools": "allow",
+        "excludeTools": "deny",
+        "disabledTools": "deny",
+        "disabled_tools": "deny",
+    }
+)
+"""Other hosts' names -> ours. Ours wins where both are given."""
+
+IGNORED: Final = frozenset(
+    {
+        *("$comment", "_comment", "alwaysAllow", "autoApprove", "category", "comment", "description", "dev"),
+        *("gallery", "icon", "iconUrl", "icons", "id", "name", "note", "notes", "tags", "title", "trust", "version"),
+    }
+)
+"""Keys other hosts write that mean nothing here."""
+
+HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
+    {
+        "auth": "signing in by OAuth is not done here; put a token into 'headers', for example from ${TOKEN}",
+        "oauth": "signing in by OAuth is not done here; put a token into 'headers', for example from ${TOKEN}",
+        "envFile": 'files of variables are not read; name each variable in \'env\', for example "TOKEN": "${TOKEN}"',
+        "headersHelper": "no program is asked for headers; write them into 'headers'",
+    }
+)
+"""Keys other hosts know that would change what happens: refused with a reason."""
+
+
+class ModuleConfiguration(BaseModel):
+    """One MCP server: a program to start (`command`) or an address to call (`url`).
+
+    Values are as written: `${VAR}` stands unexpanded, so that no secret is in here (see `modules.expansion`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    type: str | None = Field(
+        default=None, description="stdio, http (streamable HTTP) or sse. Told by the rest if absent."
+    )
+    command: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="The program to start; it speaks MCP on stdin and stdout. ${VAR} is expanded."
+    )
+    args: tuple[Text, ...] = Field(default=(), description="Arguments of the program. ${VAR} is expanded.")
+    env: dict[str, Text] = Field(
+        default_factory=dict[str, Text],
+        description="Environment of the program, over a small inherited one (PATH, HOME, LANG, ...). "
+        "${VAR} is expanded. Values are never shown or stored.",
+    )
+    cwd: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="Working directory; relative to the configuration file. Default: the project folder."
+    )
+    url: Annotated[Text, Field(min_length=1)] | None = Field(
+        default=None, description="Address of a server over HTTP. ${VAR} is expanded."
+    )
+    headers: dict[str, Text] = Field(
+        default_factory=dict[str, Text],
+        description="HTTP headers of every request. ${VAR} is expanded. Values are never shown or stored.",
+    )
+    timeout: float = Field(default=60, gt=0, le=MAX_SECONDS, description="Seconds one call may take.")
+    connect_timeout: float = Field(default=30, gt=0, le=MAX_SECONDS, description="Seconds connecting may take.")
+    allow: tuple[str, ...] | None = Field(
+        default=None, description="Only these tools: names or patterns (*, ?, [abc]). Default: all."
+    )
+    deny: tuple[str, ...] = Field(
+        default=(), description="Never these tools: names or patterns. Stronger than 'allow'."
+    )
+    parallel: int = Field(default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1).")
+    disabled: bool = Field(default=False, description="True: the module is left alone.")
+
+    @property
+    def kind(self) -> ModuleKind:
+        """How the module is reached."""
+        if self.type is not None:
+            return KINDS[self.type]
+        return "stdio" if self.command is not None else "http"
+
+
+def adapt(raw: JSONObject) -> JSONObject:
+    """An entry as written by any host -> by our names; what hosts keep for themselves is left out."""
+    result: JSONObject = {}
+    for key, value in raw.items():
+        ours = SYNONYMS.get(key, key)
+        if key in IGNORED or (ours != key and ours in raw):
+            continue
+        result[ours] = value
+    enabled = result.get("enabled")
+    if isinstance(enabled, bool):
+        del result["enabled"]
+        result.setdefault("disabled", not enabled)
+    return result
+
+
+def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
+    """What is wrong between the keys of an adapted entry: (key, problem)."""
+    problems: list[tuple[str, str]] = []
+    kind = entry.get("type")
+    if isinstance(kind, str) and kind not in KINDS:
+        problems.append(("type", f"expected 'stdio', 'http' or 'sse', found {kind[:40]!r}"))
+        kind = None
+    has_command, has_url = entry.get("command") is not None, entry.get("url") is not None
+    if has_command and has_url:
+        problems.append(("", "has both 'command' and 'url'; expected one of them"))
+    elif not has_command and not has_url:
+        problems.append(("", "expected 'command' (a program to start) or 'url' (a server to call)"))
+    elif isinstance(kind, str) and (KINDS[kind] == "stdio") != has_command:
+        problems.append(("type", f"{kind!r} goes with {'url' if has_command else 'command'}, which is not given"))
+    misplaced = ("headers",) if has_command else ("args", "env", "cwd") if has_url else ()
+    if not (has_command and has_url):
+        problems += [
+            (key, f"only goes with {'url' if has_command else 'command'!r}") for key in misplaced if entry.get(key)
+        ]
+    url = entry.get("url")
+    if isinstance(url, str) and not url.lower().startswith(("http://", "https://", "${")):
+        problems.append(("url", "expected an address that starts with http:// or https://"))
+    for key in ("timeout", "connect_timeout"):
+        seconds = entry.get(key)
+        if isinstance(seconds, int) and seconds > MAX_SECONDS and seconds % 1000 == 0:
+            problems.append(
+                (key, f"is in seconds, at most {MAX_SECONDS}; if {seconds} is in ms, write {seconds // 1000}")
+            )
+    if "enabled" in entry:
+        problems.append(("enabled", "expected true or false"))
+    return problems
+
+
+def name_problem(name: str) -> str | None:
+    """What is wrong with a module's name, or None."""
+    if not 1 <= len(name) <= 64:
+        return "a module's name has 1 to 64 characters"
+    if not name.isprintable():
+        return "a module's name has no control characters"
+    if name == "anonymous" or name.startswith("idea:"):
+        return "this name is taken: 'anonymous' is a clean room and 'idea:...' an idea; choose another"
+    return None
+
+
+def schema_extras() -> dict[str, JSON]:
+    """JSON Schema properties for the keys of other hosts, so that editors do not complain."""
+    extras: dict[str, JSON] = {key: {"description": "Written by other hosts; ignored."} for key in sorted(IGNORED)}
+    for key, ours in sorted(SYNONYMS.items()):
+        extras[key] = {"description": f"Another host's name for '{ours}'."}
+    extras["enabled"] = {"type": "boolean", "description": "false: the same as 'disabled': true."}
+    return extras
