@@ -1,0 +1,60 @@
+"""Activity: the code behind a Tool (DESIGN 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+class ActivityContext(Protocol):
+    """What a running activity may know of, and say to, the run it works for.
+
+    The runner makes one for each execution of a Call; a function takes it by a parameter with this annotation.
+    """
+
+    @property
+    def call(self) -> JSONObject:
+        """The Call being run, its references resolved."""
+        ...
+
+    @property
+    def instance(self) -> str | None:
+        """The instance the Call is for (`_instance`), or None."""
+        ...
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        """The places `_outputPath` names, in order; empty where the result is only `†results.N`."""
+        ...
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the work is, in units of the activity's own (MCP progress)."""
+        ...
+
+    def add_message(self, message: JSONObject) -> None:
+        """Add a typed message (DESIGN 4.1) to the context that the next Request of this run sees."""
+        ...
+
+    def choose(self, path: str) -> None:
+        """Where `_outputPath` is `p || q`: write the result to `path`, one of `output_paths` (DESIGN 4.3)."""
+        ...
+
+
+ActivityFunction: TypeAlias = Callable[[JSONObject, ActivityContext], Awaitable[JSON]]
+"""Parameters (without meta-properties, references resolved) and context -> result. Raises to fail its call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Code under the name tools and calls know it by.
+
+    Attributes:
+        name: the name in the registry of activities; a Tool of the same name finds it.
+        run: the async function.
+    """
+
+    name: str
+    run: ActivityFunction
