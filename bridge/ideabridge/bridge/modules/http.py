@@ -1,0 +1,136 @@
+"""HTTP modules: the SDK's transports on an HTTP client of our own (DESIGN 4.10, SDK-NOTES).
+
+With the SDK's own client one refused POST ends the connection for every call on it. This one turns every failure of
+one request into an error answer to that request: a status with its reason, an unreachable host, a body over the
+limit. Redirects are followed by the SDK, within the origin only.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from types import TracebackType
+from typing import Any, Final
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+
+from ideabridge.bridge.modules.expansion import Launch
+from ideabridge.bridge.modules.settings import ModuleKind
+from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED
+
+UNREACHABLE: Final = "ideabridge: no HTTP answer"
+"""`data` of the error that stands for an answer that never came over the network."""
+
+_ERROR_BYTES: Final = 64 * 1024
+_SHOWN: Final = 200
+_BAD: Final = 400
+_NOT_FOUND: Final = 404
+_NOTIFICATION: Final = re.compile(rb'"method"\s*:\s*"notifications/')
+_NOTIFICATION_SECONDS: Final = 10.0
+
+
+class ModuleHTTPClient(httpx2.AsyncClient):
+    """An HTTP client whose failures are answers."""
+
+    def __init__(self, *, headers: dict[str, str], connect_timeout: float, max_bytes: int = MAX_LINE_BYTES) -> None:
+        # No bound on reading: a stream may be silent for long, and every call has its own time-out.
+        super().__init__(headers=headers, timeout=httpx2.Timeout(min(30.0, connect_timeout), read=None))
+        self._max_bytes = max_bytes
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request; of a POST, every failure comes back as an answer that holds a JSON-RPC error."""
+        if request.method != "POST":
+            return await super().send(request, **options)
+        if _NOTIFICATION.search(request.content[:_SHOWN]):
+            # The SDK sends notifications one after another: a server that does not answer one must not hold up calls.
+            request.extensions = {
+                **request.extensions,
+                "timeout": httpx2.Timeout(_NOTIFICATION_SECONDS).as_dict(),
+            }
+        try:
+            response = await super().send(request, **options)
+            kind = response.headers.get("content-type", "").lower()
+            if response.status_code >= _BAD:
+                return await self._refusal(request, response, kind)
+            if kind.startswith("application/json") and options.get("stream"):
+                return await self._whole(request, response)
+        except httpx2.TransportError as error:
+            why = str(error) or type(error).__name__
+            return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {why}", UNREACHABLE)
+        return response
+
+    async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """The answer read to its end, so that what fails on the way fails here."""
+        body = await _read(response, self._max_bytes)
+        if body is None:
+            what = f"its answer has more than {self._max_bytes:,} bytes"
+            return _error(request, 502, PARSE_ERROR, what, OVERSIZED)
+        kept = [(k, v) for k, v in response.headers.multi_items() if k.lower() in ("content-type", "mcp-session-id")]
+        return httpx2.Response(response.status_code, headers=kept, content=body, request=request)
+
+    async def _refusal(self, request: httpx2.Request, response: httpx2.Response, kind: str) -> httpx2.Response:
+        body = await _read(response, _ERROR_BYTES) or b""
+        status = response.status_code
+        if kind.startswith("application/json") and b'"jsonrpc"' in body:
+            headers = {"content-type": "application/json"}
+            return httpx2.Response(status, headers=headers, content=body, request=request)
+        if status == _NOT_FOUND and "mcp-session-id" in request.headers:
+            return httpx2.Response(status, request=request)  # the SDK knows this as the end of the session
+        code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
+        text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
+        said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
+        return _error(request, status, code, said, None)
+
+
+async def _read(response: httpx2.Response, limit: int) -> bytes | None:
+    """The body, or None where it has more than `limit` bytes."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in response.aiter_bytes():
+            size += len(chunk)
+            if size > limit:
+                return None
+            parts.append(chunk)
+    finally:
+        await response.aclose()
+    return b"".join(parts)
+
+
+def _error(request: httpx2.Request, status: int, code: int, message: str, data: str | None) -> httpx2.Response:
+    body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": data}}
+    return httpx2.Response(status, json=body, request=request)
+
+
+class HTTPTransport:
+    """A module at an address, as an MCP `Transport`: streamable HTTP, or the older SSE."""
+
+    def __init__(self, launch: Launch, kind: ModuleKind, *, connect_timeout: float, max_bytes: int) -> None:
+        self._launch = launch
+        self._kind: ModuleKind = kind
+        self._connect_timeout = connect_timeout
+        self._max_bytes = max_bytes
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> TransportStreams:
+        async with AsyncExitStack() as stack:
+            streams = await stack.enter_async_context(await self._open(stack))
+            self._stack = stack.pop_all()
+            return streams
+
+    async def _open(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[TransportStreams]:
+        headers = dict(self._launch.headers or {})
+        if self._kind == "sse":
+            return sse_client(self._launch.url, headers, timeout=self._connect_timeout, sse_read_timeout=86_400)
+        client = ModuleHTTPClient(headers=headers, connect_timeout=self._connect_timeout, max_bytes=self._max_bytes)
+        await stack.enter_async_context(client)
+        return streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=self._max_bytes)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)

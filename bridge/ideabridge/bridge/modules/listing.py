@@ -1,0 +1,216 @@
+"""Listing: a module's `tools/list` -> `Tool`s, bounded; what cannot be used is left out by name (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import jsonschema_rs
+import mcp_types as types
+from mcp_types import methods
+from pydantic import ValidationError
+
+from ideabridge.bridge.modules.errors import ModuleProtocolError
+from ideabridge.bridge.modules.parameters import rename_parameters
+from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.tools.encoding import JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import Annotations, Tool
+
+MAX_TOOLS: Final = 10_000
+MAX_PAGES: Final = 1000
+MAX_SCHEMA_BYTES: Final = 256 * 1024
+MAX_DESCRIPTION: Final = 32 * 1024
+MAX_NOTES: Final = 50
+_NAME_LENGTH: Final = 256
+
+PageReader = Callable[[str | None], Awaitable[types.ListToolsResult]]
+"""Reads one page of tools, given its cursor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The tools of one module, in its order, and what is worth telling about them."""
+
+    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    notes: tuple[str, ...] = ()
+
+
+async def read_pages(module: str, read: PageReader) -> list[types.Tool]:
+    """Every tool of every page.
+
+    Raises:
+        ModuleProtocolError: more than 10,000 tools or 1,000 pages, or a cursor that comes again.
+    """
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(MAX_PAGES):
+        page = await read(cursor)
+        found += page.tools
+        if len(found) > MAX_TOOLS:
+            raise ModuleProtocolError(module, f"module {module!r} lists more than {MAX_TOOLS:,} tools")
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+        if cursor in seen:
+            raise ModuleProtocolError(module, f"module {module!r} lists its tools in a circle: a page comes again")
+        seen.add(cursor)
+    raise ModuleProtocolError(module, f"module {module!r} lists its tools on more than {MAX_PAGES:,} pages")
+
+
+def make_listing(
+    module: str, found: Iterable[types.Tool], configuration: ModuleConfiguration, notes: Iterable[str] = ()
+) -> Listing:
+    """Tools of ours from a module's: allowed ones, with checked schemas and parameters that do not clash.
+
+    Args:
+        module: the module's name.
+        found: its tools.
+        configuration: tells which are allowed.
+        notes: what is known already, such as tools left out before.
+    """
+    tools: dict[str, Tool] = {}
+    remarks = list(notes)
+    for tool in found:
+        if not is_allowed(tool.name, configuration):
+            continue
+        if tool.name in tools:
+            remarks.append(f"tool {_short(tool.name)} is listed twice; the first one counts")
+            continue
+        try:
+            made, remark = _make_tool(module, tool)
+        except IdeabridgeError as error:
+            remarks.append(f"tool {_short(tool.name)} is left out: {str(error)[:300]}")
+            continue
+        tools[made.name] = made
+        if remark:
+            remarks.append(remark)
+    return Listing(tools=tools, notes=bounded_notes(remarks))
+
+
+def bounded_notes(notes: list[str]) -> tuple[str, ...]:
+    """At most 50 notes; the last one tells of the rest."""
+    if len(notes) <= MAX_NOTES:
+        return tuple(notes)
+    return (*notes[: MAX_NOTES - 1], f"and {len(notes) - MAX_NOTES + 1} more")
+
+
+def is_allowed(name: str, configuration: ModuleConfiguration) -> bool:
+    """Whether the configuration lets a tool be used: named by `allow` (if there), not by `deny`."""
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.deny):
+        return False
+    return configuration.allow is None or any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow)
+
+
+def _short(name: str) -> str:
+    return repr(name if len(name) <= 60 else name[:60] + "…")
+
+
+def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
+    if not tool.name or len(tool.name) > _NAME_LENGTH or not tool.name.isprintable():
+        raise ModuleProtocolError(module, f"its name is empty, over {_NAME_LENGTH} characters or not printable")
+    parameters = _checked(module, tool.input_schema, "input schema")
+    if parameters.get("type") != "object":
+        raise ModuleProtocolError(module, "its input schema is not that of an object")
+    remarks: list[str] = []
+    output: JSONObject | None = None
+    if tool.output_schema is not None:
+        try:
+            output = _checked(module, tool.output_schema, "output schema")
+        except IdeabridgeError as error:
+            remarks.append(f"has an output schema that is not used: {str(error)[:300]}")
+    parameters, renamed = rename_parameters(parameters)
+    if renamed:
+        remarks.append("has parameters named otherwise here: " + ", ".join(f"{b} is {a}" for a, b in renamed.items()))
+    hints = tool.annotations or types.ToolAnnotations()
+    made = Tool(
+        name=tool.name,
+        description=(tool.description or "")[:MAX_DESCRIPTION].encode("utf-8", "replace").decode(),
+        parameters=parameters,
+        output=output,
+        annotations=Annotations(
+            title=tool.title or hints.title,
+            read_only=hints.read_only_hint,
+            destructive=hints.destructive_hint,
+            idempotent=hints.idempotent_hint,
+            open_world=hints.open_world_hint,
+        ),
+        module=module,
+        renamed=renamed,
+    )
+    return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
+
+
+def compile_schema(schema: JSONObject) -> jsonschema_rs.Validator:
+    """A validator of a module's schema. It never fetches: a module must not make us call addresses.
+
+    Raises:
+        ValueError: the schema is invalid, or a `$ref` in it does not resolve.
+    """
+    return jsonschema_rs.validator_for(cast("dict[str, Any]", schema), offline=True)
+
+
+def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:
+    ours = normalise(schema, what=what)
+    size = len(encode(ours))
+    if size > MAX_SCHEMA_BYTES:
+        raise ModuleProtocolError(module, f"its {what} has {size:,} bytes; at most {MAX_SCHEMA_BYTES:,} are taken")
+    try:
+        compile_schema(cast("JSONObject", ours))
+    except ValueError as error:
+        raise ModuleProtocolError(module, f"its {what} is invalid: {str(error).splitlines()[0][:200]}") from None
+    return cast("JSONObject", ours)
+
+
+def repair_page(result: dict[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
+    """A page of `tools/list` without the entries that would make the SDK refuse it whole.
+
+    Args:
+        result: the raw result.
+        version: the negotiated protocol version.
+
+    Returns:
+        The page to go on with, and a note for each tool left out or cut.
+    """
+    tools = result.get("tools")
+    if not isinstance(tools, list) or _valid(result, version):
+        return result, []
+    kept: list[Any] = []
+    notes: list[str] = []
+    for index, tool in enumerate(cast("list[Any]", tools)):
+        if not isinstance(tool, dict) or not isinstance(cast("dict[str, Any]", tool).get("name"), str):
+            notes.append(f"tool number {index + 1} is left out: it is no object with a name")
+            continue
+        entry = cast("dict[str, Any]", tool)
+        name = _short(entry["name"])
+        schema = entry.get("inputSchema")
+        if isinstance(schema, dict) and "type" not in schema:
+            entry = {**entry, "inputSchema": {"type": "object", **cast("dict[str, Any]", schema)}}
+        if _valid({**result, "tools": [entry]}, version):
+            kept.append(entry)
+            continue
+        bare = {
+            key: entry[key] for key in ("name", "description", "inputSchema") if isinstance(entry.get(key), str | dict)
+        }
+        if _valid({**result, "tools": [bare]}, version):
+            kept.append(bare)
+            notes.append(f"tool {name} has a malformed output schema or annotations, which are not used")
+        else:
+            notes.append(f"tool {name} is left out: its input schema is {_shown(schema)}, not that of an object")
+    return {**result, "tools": kept}, notes
+
+
+def _valid(result: dict[str, Any], version: str) -> bool:
+    try:
+        methods.parse_server_result("tools/list", version, result)
+    except (ValidationError, KeyError, ValueError):
+        return False
+    return True
+
+
+def _shown(schema: Any) -> str:
+    return "missing" if schema is None else json.dumps(schema, default=str)[:80]

@@ -1,0 +1,324 @@
+"""Module: one configured MCP server, connected when needed (DESIGN 4.10).
+
+One owner task (`run`) enters and leaves every connection; any number of tasks `call`. When the connection ends,
+calls in flight fail, and the next call connects again, at most five times a minute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import jsonschema_rs
+
+from ideabridge.bridge.modules.connection import Connection, Peer
+from ideabridge.bridge.modules.errors import (
+    ModuleConfigurationError,
+    ModuleConnectError,
+    ModuleDisabledError,
+    ModuleDownError,
+    ModuleError,
+    UnknownModuleToolError,
+)
+from ideabridge.bridge.modules.expansion import Launch, expand
+from ideabridge.bridge.modules.listing import bounded_notes, compile_schema, is_allowed
+from ideabridge.bridge.modules.parameters import their_arguments
+from ideabridge.bridge.modules.remote_call import SessionLostError, remote_call
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.modules.status import ModuleState, ModuleStatus
+from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.names import nearest
+from ideabridge.tools.tool import Tool
+
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+"""Told (progress, total, message) while a call runs."""
+
+_STARTS: Final = 5
+_STARTS_SECONDS: Final = 60.0
+
+
+class Module:
+    """One configured server. `run` is its owner task; everything else may be used from any task."""
+
+    def __init__(
+        self,
+        name: str,
+        configuration: ModuleConfiguration,
+        *,
+        folder: Path,
+        secrets: Secrets,
+        result_bytes: int,
+        on_change: Callable[[str], None],
+    ) -> None:
+        self.name = name
+        self.configuration = configuration
+        self._folder = folder
+        self._secrets = secrets
+        self._result_bytes = result_bytes
+        self._on_change = on_change
+        self._limiter = anyio.CapacityLimiter(configuration.parallel)
+        self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
+        self._error: ModuleError | None = None
+        self._connection: Connection | None = None
+        self._peer: Peer | None = None
+        self._seconds: float | None = None
+        self._tools: dict[str, Tool] = {}
+        self._validators: dict[str, tuple[Tool, jsonschema_rs.Validator | None]] = {}
+        self._starts: deque[float] = deque(maxlen=_STARTS)
+        self._legacy = False
+        self._closed = False
+        self._wanted = anyio.Event()
+        self._settled = anyio.Event()
+        if configuration.disabled:
+            self._settled.set()
+
+    @property
+    def state(self) -> ModuleState:
+        """Where it stands."""
+        return self._state
+
+    @property
+    def tools(self) -> list[Tool]:
+        """Its tools, in its order: those of the last connection, also while it is down (a call connects again)."""
+        return list(self._tools.values())
+
+    def tool(self, name: str) -> Tool:
+        """One of its tools.
+
+        Raises:
+            UnknownModuleToolError: there is none of this name, or the configuration does not allow it.
+        """
+        found = self._tools.get(name)
+        if found is not None:
+            return found
+        if not is_allowed(name, self.configuration):
+            why = f"mcpServers.{self.name} does not allow tool {name!r} ('allow' and 'deny')"
+            raise UnknownModuleToolError(self.name, why)
+        near = nearest(name, self._tools)
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        raise UnknownModuleToolError(self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}")
+
+    def status(self) -> ModuleStatus:
+        """How it is."""
+        connection, peer = self._connection, self._peer
+        notes = list(connection.listing.notes) if connection is not None else []
+        count, lines = connection.garbage if connection is not None else (0, [])
+        if count:
+            notes.append(f"wrote {count} lines to its output that are no messages, such as {lines[-1]!r}")
+        return ModuleStatus(
+            name=self.name,
+            state=self._state,
+            kind=self.configuration.kind,
+            era=peer.era if peer else None,
+            protocol_version=peer.protocol_version if peer else None,
+            server_name=peer.server_name if peer else None,
+            server_version=peer.server_version if peer else None,
+            instructions=peer.instructions if peer else None,
+            tools=len(self._tools),
+            notes=bounded_notes(notes),
+            error=str(self._error) if self._error is not None else None,
+            seconds=self._seconds,
+        )
+
+    async def run(self) -> None:
+        """Own the connections until `stop`. Never raises but for cancellation."""
+        if self.configuration.disabled:
+            return
+        try:
+            launch = expand(
+                self.name, self.configuration, environ=os.environ, folder=self._folder, secrets=self._secrets
+            )
+        except ModuleConfigurationError as error:
+            self._closed = True
+            self._set("failed", error)
+            return
+        try:
+            while not self._closed:
+                await self._connect(launch)
+                await self._wanted.wait()
+        finally:
+            self._closed = True
+            self._settled.set()
+
+    def stop(self) -> None:
+        """End the connection and `run`. Calls in flight fail."""
+        self._closed = True
+        self._wanted.set()
+        if self._connection is not None:
+            self._connection.stop()
+
+    async def _connect(self, launch: Launch) -> None:
+        """One connection, from connecting to its end."""
+        self._wanted = anyio.Event()
+        started = anyio.current_time()
+        self._starts.append(started)
+        connection = Connection(
+            self.name,
+            self.configuration,
+            launch,
+            legacy=self._legacy,
+            secrets=self._secrets,
+            max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
+            on_listing=lambda: self._take_listing(connection),
+        )
+        self._connection = connection
+
+        def up() -> None:
+            self._seconds = anyio.current_time() - started
+            self._peer = connection.peer
+            # Remembered, for asking a server of the handshake era for the other one can cost ten seconds.
+            self._legacy = connection.peer is not None and connection.peer.era == "legacy"
+            self._tools = connection.listing.tools
+            self._set("up", None)
+
+        try:
+            await connection.hold(up)
+        except ModuleError as error:
+            # A server that is mute when asked for its era may still answer a handshake, and the other way round.
+            self._legacy = not self._legacy and connection.timed_out
+            self._set("failed", error)
+            return
+        if self._state == "up":
+            self._set("down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}"))
+
+    def _take_listing(self, connection: Connection) -> None:
+        self._tools = connection.listing.tools
+        self._on_change(self.name)
+
+    def _set(self, state: ModuleState, error: ModuleError | None) -> None:
+        self._state, self._error = state, error
+        self._settled.set()
+        self._on_change(self.name)
+
+    async def settle(self) -> None:
+        """Wait until it is up, or known not to be."""
+        while self._state == "connecting" and not self._closed:
+            await self._settled.wait()
+
+    async def ready(self) -> None:
+        """Wait until it is up.
+
+        Raises:
+            ModuleError: it is not; the message says why.
+        """
+        await self.settle()
+        if self._state == "disabled":
+            raise ModuleDisabledError(self.name, f"module {self.name!r} is disabled in the configuration")
+        if self._state != "up":
+            raise self._again()
+
+    def _again(self) -> ModuleError:
+        """The error that made it down or failed, as a new exception."""
+        error = self._error
+        if error is None:
+            return ModuleDownError(self.name, f"module {self.name!r} was closed")
+        kind = type(error) if type(error) in (ModuleConfigurationError, ModuleDownError) else ModuleConnectError
+        return kind(self.name, str(error))
+
+    async def _usable(self) -> Connection:
+        """A connection that calls can go through; connects again, once, where there is none."""
+        for attempt in range(2):
+            await self.settle()
+            connection = self._connection
+            if connection is not None and connection.usable and not self._closed:
+                return connection
+            if self._state == "disabled":
+                await self.ready()
+            if attempt or self._closed:
+                break
+            self._reconnect()
+        raise self._again()
+
+    def _reconnect(self) -> None:
+        now = anyio.current_time()
+        if len(self._starts) == _STARTS and now - self._starts[0] < _STARTS_SECONDS:
+            wait = _STARTS_SECONDS - (now - self._starts[0])
+            raise ModuleDownError(
+                self.name,
+                f"module {self.name!r} was started {_STARTS} times within a minute; next try in {wait:.0f} s. "
+                f"The last time: {self._error}",
+            )
+        self._state = "connecting"
+        self._settled = anyio.Event()
+        self._wanted.set()
+
+    async def call(
+        self,
+        tool_name: str,
+        arguments: JSONObject,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the remote call's, not this task's
+        progress: Progress | None = None,
+    ) -> JSON:
+        """Call one of its tools.
+
+        Args:
+            tool_name: the name in `tools`.
+            arguments: by the names in the Tool's parameters; not validated here.
+            timeout: seconds the remote call may take; default: the configured `timeout`. Connecting, and waiting
+                for one of the `parallel` places, come on top.
+            progress: is told of the module's progress notifications.
+
+        Returns:
+            Structured content, else text, else a list of content blocks (see `results.result_value`).
+
+        Raises:
+            ModuleError: one of its classes, by cause.
+            LimitExceededError: the result is over `limits.result_bytes`.
+            InvalidJSONError: the arguments are not JSON.
+        """
+        seconds = self.configuration.timeout if timeout is None else timeout
+        theirs = normalise(arguments, what="the arguments")
+        assert isinstance(theirs, dict)
+        await self._usable()
+        tool = self.tool(tool_name)
+        async with self._limiter:
+            for again in (True, False):
+                # Another call may have ended the connection while this one waited.
+                connection = await self._usable()
+                try:
+                    value = await remote_call(
+                        connection,
+                        self.name,
+                        tool,
+                        their_arguments(theirs, tool.renamed),
+                        seconds=seconds,
+                        on_progress=progress,
+                        secrets=self._secrets,
+                        max_bytes=self._result_bytes,
+                        validator=self._validator(tool),
+                    )
+                except ModuleDownError as error:
+                    if connection.usable:
+                        # An HTTP server that cannot be reached just now: its connection is not spoilt by that.
+                        self._set("down", error)
+                    raise
+                except SessionLostError:
+                    # The server refused the request because it forgot the session: nothing ran, so it is sent again.
+                    await self._forget(connection)
+                    if not again:
+                        break
+                else:
+                    if self._state == "down" and self._connection is connection and connection.usable:
+                        self._set("up", None)
+                    return value
+        raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
+
+    async def _forget(self, connection: Connection) -> None:
+        """End a connection that is of no use any more, and wait for its end."""
+        if self._connection is connection:
+            connection.stop()
+            await connection.done.wait()
+
+    def _validator(self, tool: Tool) -> jsonschema_rs.Validator | None:
+        known = self._validators.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = (tool, None if tool.output is None else compile_schema(tool.output))
+            self._validators[tool.name] = known
+        return known[1]

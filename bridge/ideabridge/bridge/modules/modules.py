@@ -1,0 +1,171 @@
+"""Modules: every configured MCP server, connected side by side (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import anyio.abc
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.modules.errors import ModuleTimeoutError, UnknownModuleError
+from ideabridge.bridge.modules.module import Module, Progress
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.modules.status import ModuleStatus
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import nearest
+from ideabridge.tools.tool import Tool
+
+_CLOSE_SECONDS: Final = 1.7
+"""How long all modules together may take to close: hosts kill us after two seconds."""
+
+
+class Modules:
+    """The configured servers. Entering returns at once; they connect in the background.
+
+    Enter and exit it in the same task; everything else may be used from any. A module that fails, hangs or dies
+    shows in `statuses` and in calls to it, and nowhere else.
+
+    Args:
+        configuration: tells the modules.
+        secrets: is told every secret value in it, and masks with them.
+        on_change: called with a module's name when its state or its tools changed.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        secrets: Secrets | None = None,
+        on_change: Callable[[str], None] | None = None,
+    ) -> None:
+        self.secrets: Final = secrets or Secrets()
+        self._modules = {
+            name: Module(
+                name,
+                entry,
+                folder=configuration.folder.absolute(),
+                secrets=self.secrets,
+                result_bytes=configuration.limits.result_bytes,
+                on_change=on_change or _nobody,
+            )
+            for name, entry in configuration.modules.items()
+        }
+        self._group: anyio.abc.TaskGroup | None = None
+        self._ended = 0
+        self._all_ended = anyio.Event()
+
+    async def __aenter__(self) -> Self:
+        group = anyio.create_task_group()
+        await group.__aenter__()
+        self._group = group
+        for module in self._modules.values():
+            group.start_soon(self._own, module, name=f"module {module.name}")
+        return self
+
+    async def _own(self, module: Module) -> None:
+        try:
+            await module.run()
+        finally:
+            self._ended += 1
+            if self._ended == len(self._modules):
+                self._all_ended.set()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        group = self._group
+        assert group is not None
+        for module in self._modules.values():
+            module.stop()
+        # Closing is polite (HTTP sessions are ended, inputs closed), bounded, and done even when we are cancelled.
+        if self._modules:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+                await self._all_ended.wait()
+        group.cancel_scope.cancel()
+        await group.__aexit__(None, None, None)
+
+    @property
+    def names(self) -> list[str]:
+        """Every configured module, in the order of the configuration."""
+        return list(self._modules)
+
+    def tools(self) -> list[Tool]:
+        """The tools of every module that is or was up, by module in the order of the configuration.
+
+        Those of a module that went down stay: calling one connects it again.
+        """
+        return [tool for module in self._modules.values() for tool in module.tools]
+
+    def tool(self, module: str, name: str) -> Tool:
+        """One tool of one module.
+
+        Raises:
+            UnknownModuleError: no such module.
+            UnknownModuleToolError: no such tool there (yet, where the module is still connecting).
+        """
+        return self._find(module).tool(name)
+
+    def statuses(self) -> list[ModuleStatus]:
+        """How each module is, in the order of the configuration."""
+        return [module.status() for module in self._modules.values()]
+
+    def status(self, name: str) -> ModuleStatus:
+        """How one module is.
+
+        Raises:
+            UnknownModuleError: no such module.
+        """
+        return self._find(name).status()
+
+    async def settled(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - asked for by name
+        """Wait until every module is up, failed or disabled. False: not within `timeout` seconds."""
+        with anyio.move_on_after(timeout):
+            for module in self._modules.values():
+                await module.settle()
+            return True
+        return False
+
+    async def ready(self, name: str, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asked for by name
+        """Wait until a module is up.
+
+        Raises:
+            UnknownModuleError: no such module.
+            ModuleTimeoutError: not within `timeout` seconds.
+            ModuleError: it failed, is down or disabled.
+        """
+        module = self._find(name)
+        with anyio.move_on_after(timeout) as scope:
+            await module.ready()
+        if scope.cancelled_caught:
+            raise ModuleTimeoutError(name, f"module {name!r} is still connecting after {timeout:g} s")
+
+    async def call(
+        self,
+        module: str,
+        tool_name: str,
+        arguments: JSONObject,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the remote call's, not this task's
+        progress: Progress | None = None,
+    ) -> JSON:
+        """Call a tool of a module; waits for one that is still connecting. See `Module.call`.
+
+        Raises:
+            UnknownModuleError: no such module; the message names the nearest ones.
+        """
+        return await self._find(module).call(tool_name, arguments, timeout=timeout, progress=progress)
+
+    def _find(self, name: str) -> Module:
+        found = self._modules.get(name)
+        if found is not None:
+            return found
+        near = nearest(name, self._modules)
+        hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(self._modules) or 'none'}"
+        raise UnknownModuleError(name, f"no module {name[:100]!r} is configured; {hint[:500]}")
+
+
+def _nobody(_name: str) -> None:
+    """Stands where nobody wants to know."""

@@ -1,0 +1,120 @@
+"""One `tools/call` to a module: its time-out, its progress, and what each failure is called (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+import jsonschema_rs
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
+from ideabridge.bridge.modules.connection import Connection
+from ideabridge.bridge.modules.errors import ModuleDownError, ModuleError, ModuleProtocolError, ModuleTimeoutError
+from ideabridge.bridge.modules.http import UNREACHABLE
+from ideabridge.bridge.modules.results import result_value, shown
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.modules.stdio import OVERSIZED
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.tool import Tool
+
+_RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+_SLACK_SECONDS: Final = 5.0
+"""The SDK's clock starts when a request is written; this bounds the writing."""
+
+_LOST: Final = ("session not found", "session terminated", "session has been terminated")
+
+
+class SessionLostError(ModuleError):
+    """The server does not know the HTTP session any more, and so did not run the call."""
+
+
+async def remote_call(
+    connection: Connection,
+    module: str,
+    tool: Tool,
+    arguments: JSONObject,
+    *,
+    seconds: float,
+    on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None,
+    secrets: Secrets,
+    max_bytes: int,
+    validator: jsonschema_rs.Validator | None,
+) -> JSON:
+    """Call a tool over a connection. Cancelling this cancels the remote call, as does the time-out.
+
+    Args:
+        connection: one that is usable.
+        module: the module's name.
+        tool: the tool.
+        arguments: by the module's own parameter names.
+        seconds: how long the answer may take.
+        on_progress: told of progress notifications.
+        secrets: what to hide.
+        max_bytes: bound on the result, in bytes of JSON.
+        validator: checks the result, where the tool has an output schema.
+
+    Raises:
+        SessionLostError: to be sent again on a new connection.
+        ModuleError: by cause, see `errors`.
+        LimitExceededError: the answer is too large.
+    """
+    name = f"tool {tool.name!r} of module {module!r}"
+    # Not `client.call_tool`: it may list all tools again, and asks back by itself (SDK-NOTES).
+    params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
+    started = anyio.current_time()
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        if on_progress is not None:
+            await on_progress(progress, total, message)
+
+    try:
+        with anyio.fail_after(seconds + _SLACK_SECONDS):
+            result = await connection.client.session.send_request(
+                types.CallToolRequest(params=params),
+                _RESULT,
+                request_read_timeout_seconds=seconds,
+                progress_callback=tell if on_progress is not None else None,
+            )
+    except MCPError as error:
+        late = error.code == types.REQUEST_TIMEOUT and anyio.current_time() - started >= seconds
+        raise (
+            _timed_out(module, name, seconds) if late else _failure(connection, module, name, error, secrets)
+        ) from None
+    except TimeoutError:
+        raise _timed_out(module, name, seconds) from None
+    except ValidationError:
+        raise ModuleProtocolError(module, f"{name} answered with what is no result of a tool call") from None
+    except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
+        # The connection was closed between the look at it and the call.
+        if connection.usable:
+            raise
+        raise ModuleDownError(module, f"module {module!r} {connection.end()} before {name} was called") from None
+    return result_value(module, tool, result, secrets=secrets, max_bytes=max_bytes, validator=validator)
+
+
+def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:
+    return ModuleTimeoutError(module, f"{name} did not answer within {seconds:g} s and was told to stop")
+
+
+def _failure(
+    connection: Connection, module: str, name: str, error: MCPError, secrets: Secrets
+) -> ModuleError | LimitExceededError:
+    text = shown(error.message, secrets)
+    if error.data == OVERSIZED:
+        return LimitExceededError(f"{name}: {text}")
+    if error.data == UNREACHABLE:
+        return ModuleDownError(module, f"module {module!r} {text}")
+    if error.code == types.CONNECTION_CLOSED and not connection.usable:
+        what = f"module {module!r} {connection.end()} while {name} was running"
+        if connection.protocol_fault:
+            return ModuleProtocolError(module, what)
+        return ModuleDownError(module, what)
+    if error.code == types.INVALID_REQUEST and error.message.lower().rstrip(".").startswith(_LOST):
+        return SessionLostError(module, f"module {module!r} lost its HTTP session")
+    return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", code=error.code)

@@ -1,0 +1,127 @@
+"""Results: what a tool call of a module comes to (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import jsonschema_rs
+import mcp_types as types
+
+from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleOutputError, ModuleToolError
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.tools.encoding import JSON, decode, encode, encode_text, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.tool import Tool
+
+MAX_ERROR: Final = 4096
+"""Characters of an error's text that are passed on."""
+
+_MAX_FAULTS: Final = 3
+
+
+def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
+    """Text from outside for an error message: without secrets, bounded."""
+    # Masked before it is cut: half a secret would not be recognised.
+    masked = secrets.mask(text[: limit * 4].encode("utf-8", "replace").decode())
+    return masked if len(masked) <= limit else f"{masked[:limit]}… ({len(text):,} characters)"
+
+
+def result_value(
+    module: str,
+    tool: Tool,
+    result: types.CallToolResult | types.InputRequiredResult,
+    *,
+    secrets: Secrets,
+    max_bytes: int,
+    validator: jsonschema_rs.Validator | None,
+) -> JSON:
+    """The value of a call: structured content; else its text (several blocks joined by line ends); else the list of
+    its content blocks; null where nothing came.
+
+    Raises:
+        ModuleToolError: the tool says it failed.
+        ModuleOutputError: the value does not satisfy the tool's own output schema, or is no JSON.
+        ModuleInputRequiredError: the tool asks for input first.
+        LimitExceededError: more than `max_bytes` bytes of JSON.
+    """
+    if isinstance(result, types.InputRequiredResult):
+        raise ModuleInputRequiredError(
+            module, f"{_name(module, tool)} asks the user for input, which this bridge does not pass on yet"
+        )
+    if result.is_error:
+        text = shown(_error_text(result), secrets)
+        raise ModuleToolError(module, text or f"{_name(module, tool)} failed without saying why")
+    value = _bounded(module, tool, _value(module, tool, result), max_bytes)
+    if validator is not None:
+        check_output(module, tool, value, validator, secrets)
+    return secrets.redact(value)
+
+
+def _name(module: str, tool: Tool) -> str:
+    return f"tool {tool.name!r} of module {module!r}"
+
+
+def _value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
+    content = result.content
+    if result.structured_content is not None:
+        return result.structured_content
+    if "structured_content" in result.model_fields_set and (tool.output is not None or not content):
+        return None
+    texts = [block.text for block in content if isinstance(block, types.TextContent)]
+    if tool.output is not None:
+        # Older servers declare an output schema and send the value as text only.
+        if len(texts) == 1 and len(content) == 1:
+            try:
+                return decode(texts[0], what="its text")
+            except IdeabridgeError:
+                pass
+        raise ModuleOutputError(module, f"{_name(module, tool)} has an output schema but sent no structured content")
+    if not content:
+        return None
+    if len(texts) == len(content):
+        return "\n".join(texts)
+    return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in content]
+
+
+def _bounded(module: str, tool: Tool, value: Any, max_bytes: int) -> JSON:
+    try:
+        ours = normalise(value, what="the result")
+        size = len(encode(ours))
+    except LimitExceededError as error:
+        raise LimitExceededError(f"{_name(module, tool)}: {error}") from None
+    except IdeabridgeError as error:
+        raise ModuleOutputError(module, f"{_name(module, tool)}: {error}") from None
+    if size > max_bytes:
+        raise LimitExceededError(
+            f"{_name(module, tool)} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+        )
+    return ours
+
+
+def check_output(module: str, tool: Tool, value: JSON, validator: jsonschema_rs.Validator, secrets: Secrets) -> None:
+    """Check a value against the tool's own output schema.
+
+    Raises:
+        ModuleOutputError: with up to three faults and their places.
+    """
+    if validator.is_valid(value):
+        return
+    faults: list[str] = []
+    for fault in validator.iter_errors(value):
+        if len(faults) == _MAX_FAULTS:
+            faults.append("...")
+            break
+        place = ".".join(str(part) for part in fault.instance_path)
+        faults.append(f"{place}: {fault.message}" if place else fault.message)
+    text = shown("; ".join(faults), secrets, 600)
+    raise ModuleOutputError(module, f"{_name(module, tool)} answered against its own output schema: {text}")
+
+
+def _error_text(result: types.CallToolResult) -> str:
+    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+    if not texts and result.structured_content is not None:
+        try:
+            return encode_text(normalise(result.structured_content))
+        except IdeabridgeError:
+            return "its error is no JSON"
+    return "\n".join(texts)

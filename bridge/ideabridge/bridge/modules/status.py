@@ -1,0 +1,38 @@
+"""ModuleStatus: how a module is, for people (`modules list`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ideabridge.bridge.modules.connection import Era
+from ideabridge.bridge.modules.settings import ModuleKind
+
+ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
+"""down: it was up, the next call connects again. failed: it never came up, or not again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleStatus:
+    """How a module is, for people (`modules list`). Everything in it is masked and bounded.
+
+    Attributes:
+        kind: how it is reached.
+        tools: how many tools it offers here.
+        notes: tools left out, parameters renamed, garbage on its output.
+        error: why it is down or failed.
+        seconds: how long connecting took.
+    """
+
+    name: str
+    state: ModuleState
+    kind: ModuleKind
+    era: Era | None = None
+    protocol_version: str | None = None
+    server_name: str | None = None
+    server_version: str | None = None
+    instructions: str | None = None
+    tools: int = 0
+    notes: tuple[str, ...] = ()
+    error: str | None = None
+    seconds: float | None = None
