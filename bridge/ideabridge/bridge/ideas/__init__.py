@@ -1,1 +1,18 @@
-"""Ideas and the store that keeps them and the journals of runs (DESIGN 4.11, 7)."""
+"""Ideas: saved triples (context, schema, solution), and the store of ideas, publications and runs (DESIGN 4.11)."""
+
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta, function_schemas
+from ideabridge.bridge.ideas.records import IdeaHit, IdeaRecord, Page, Publication, RunRecord, StoredIdea
+from ideabridge.bridge.ideas.store import Store
+
+__all__ = [
+    "Idea",
+    "IdeaHit",
+    "IdeaMeta",
+    "IdeaRecord",
+    "Page",
+    "Publication",
+    "RunRecord",
+    "Store",
+    "StoredIdea",
+    "function_schemas",
+]

@@ -1,0 +1,146 @@
+"""Contents: messages, schemas and lists of messages, each stored once by content (DESIGN 4.11).
+
+A context is kept as a JSON array of entries: a positive entry is the number of a message, a negative one the
+number (negated) of a stored list of entries. A long context is cut where a fixed function of an entry says so,
+so an equal stretch of two contexts gives equal lists wherever it stands, and each is stored once: a step of a
+run that adds one message adds a bounded number of bytes, not a new list of the whole context. What follows the
+last cut stays inline, for the next step will change it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, cast
+
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.errors import StoreFormatError
+from ideabridge.tools.encoding import JSON, decode_trusted
+
+INLINE: Final = 64
+"""Contexts up to this many entries are not cut."""
+
+LONGEST: Final = 128
+"""A stretch without a cut is cut here."""
+
+_CACHED: Final = 16_384
+
+
+def _ends(entry: int) -> bool:
+    """Whether a stretch ends after `entry`: true for one in 32, by multiplicative hashing."""
+    return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
+
+
+def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
+    """The closed stretches of `entries`, and the open rest."""
+    stretches: list[list[int]] = []
+    start = 0
+    for place, entry in enumerate(entries, 1):
+        length = place - start
+        if (length > 1 and _ends(entry)) or length >= LONGEST:
+            stretches.append(entries[start:place])
+            start = place
+    return stretches, entries[start:]
+
+
+class Contents:
+    """The tables `messages`, `schemas` and `lists`. Every method runs inside a transaction or guard of the caller."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._messages: dict[bytes, int] = {}
+        self._schemas: dict[bytes, int] = {}
+        self._lists: dict[bytes, int] = {}
+        self._rollbacks = 0
+
+    def _fresh(self) -> None:
+        """Forget row numbers that a rolled back transaction may have taken away."""
+        rollbacks = self._database.rollbacks
+        if rollbacks != self._rollbacks:
+            self._rollbacks = rollbacks
+            self._messages.clear()
+            self._schemas.clear()
+            self._lists.clear()
+
+    def put_context(self, messages: list[bytes]) -> str:
+        """Store a context's messages; returns the text of its entries."""
+        self._fresh()
+        known = self._messages
+        entries: list[int] = []
+        for body in messages:
+            digest = hashlib.sha256(body).digest()
+            number = known.get(digest)
+            if number is None:
+                number = self._insert("messages", "body", digest, body, known)
+            entries.append(number)
+        return _text(self._fold(entries))
+
+    def put_schema(self, schema: bytes) -> int:
+        """Store a schema; returns its number."""
+        self._fresh()
+        digest = hashlib.sha256(schema).digest()
+        number = self._schemas.get(digest)
+        return self._insert("schemas", "body", digest, schema, self._schemas) if number is None else number
+
+    def _insert(self, table: str, column: str, digest: bytes, body: bytes, known: dict[bytes, int]) -> int:
+        execute = self._database.execute
+        # Table and column are this class's own words.
+        cursor = execute(f"INSERT OR IGNORE INTO {table}(hash, {column}) VALUES (?, ?)", (digest, body.decode()))  # noqa: S608
+        if cursor.rowcount == 1:
+            number = cast("int", cursor.lastrowid)
+        else:
+            number = self._database.number(f"SELECT number FROM {table} WHERE hash = ?", (digest,))  # noqa: S608
+        if len(known) >= _CACHED:
+            known.clear()
+        known[digest] = number
+        return number
+
+    def _fold(self, entries: list[int]) -> list[int]:
+        if len(entries) <= INLINE:
+            return entries
+        stretches, rest = cut(entries)
+        heads: list[int] = []
+        for stretch in stretches:
+            items = _text(stretch).encode()
+            digest = hashlib.sha256(items).digest()[:16]
+            number = self._lists.get(digest)
+            if number is None:
+                number = self._insert("lists", "items", digest, items, self._lists)
+            heads.append(-number)
+        return [*self._fold(heads), *rest]
+
+    def context(self, entries: str) -> list[JSON]:
+        """The messages of a stored context.
+
+        Raises:
+            StoreFormatError: a part of it is missing.
+        """
+        texts = self.texts(self.unfold(entries))
+        return cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
+
+    def texts(self, numbers: list[int]) -> list[str]:
+        """The JSON texts of messages, in order."""
+        rows = self._database.execute(
+            "SELECT messages.body FROM json_each(?) AS part JOIN messages ON messages.number = part.value "
+            "ORDER BY part.key",
+            (_text(numbers),),
+        ).fetchall()
+        if len(rows) != len(numbers):
+            raise StoreFormatError(f"{self._database.path}: it is damaged: a context names a message it does not have")
+        return [row[0] for row in rows]
+
+    def unfold(self, entries: str) -> list[int]:
+        """The numbers of the messages of a stored context, in order."""
+        numbers: list[int] = []
+        for entry in cast("list[int]", decode_trusted(entries)):
+            if entry > 0:
+                numbers.append(entry)
+                continue
+            row = self._database.execute("SELECT items FROM lists WHERE number = ?", (-entry,)).fetchone()
+            if row is None:
+                raise StoreFormatError(f"{self._database.path}: it is damaged: a context names a list it does not have")
+            numbers += self.unfold(row[0])
+        return numbers
+
+
+def _text(entries: list[int]) -> str:
+    return f"[{','.join(map(str, entries))}]"

@@ -1,0 +1,191 @@
+"""Journal: runs, their drivers' leases, and the append-only log of events (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, cast
+
+from ideabridge.bridge.ideas.database import Database, now_text
+from ideabridge.bridge.ideas.errors import RunExistsError, StaleDriverError, UnknownRunError
+from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.table import check_limit, read_cursor
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
+
+_BITS: Final = 32
+"""An event's row number is the run's number shifted by so much, plus its sequence number: one tree, in order."""
+
+_BATCH: Final = 256
+
+_APPEND: Final = (
+    "INSERT INTO events(id, body) "
+    "SELECT coalesce((SELECT max(id) FROM events WHERE id BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1), ?1 << 32) + 1, "
+    "?2 FROM runs WHERE number = ?1 AND epoch = ?3 AND driver IS NOT NULL"
+)
+_RECORD: Final = (
+    "SELECT id, kind, caller, title, fingerprint, parent, status, summary, driver, epoch, lease_until, created, "
+    "updated, (SELECT max(id) FROM events WHERE events.id BETWEEN runs.number << 32 "
+    "AND ((runs.number + 1) << 32) - 1) FROM runs"
+)
+
+
+def _read(row: tuple[Any, ...]) -> RunRecord:
+    *plain, summary, driver, epoch, lease_until, created, updated, last = row
+    return RunRecord(
+        *plain,
+        summary=None if summary is None else cast("JSONObject", decode_trusted(summary)),
+        driver=driver,
+        epoch=epoch,
+        lease_until=lease_until,
+        created=created,
+        updated=updated,
+        last_event=0 if last is None else last & (2**_BITS - 1),
+    )
+
+
+class Journal:
+    """The tables `runs` and `events`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._numbers: dict[str, int] = {}
+        self._rollbacks = 0
+
+    def _number(self, run_id: str) -> int:
+        if self._rollbacks != self._database.rollbacks:
+            self._rollbacks = self._database.rollbacks
+            self._numbers.clear()
+        number = self._numbers.get(run_id)
+        if number is None:
+            number = self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,))
+            if number == 0:
+                raise UnknownRunError(f"no run {run_id[:64]!r}")
+            if len(self._numbers) >= 10_000:
+                self._numbers.clear()
+            self._numbers[run_id] = number
+        return number
+
+    def create(self, run_id: str, *, kind: str, caller: str, title: str, fingerprint: str, parent: str | None) -> None:
+        """Create a run, `running` and without a driver."""
+        now = now_text()
+        with self._database.guard:
+            cursor = self._database.execute(
+                "INSERT OR IGNORE INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, lease_until, "
+                "created, updated) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?)",
+                (run_id, kind, caller, title, fingerprint, parent, now, now),
+            )
+        if cursor.rowcount != 1:
+            raise RunExistsError(f"a run {run_id[:64]!r} exists already")
+
+    def acquire(self, run_id: str, driver: str, ttl_s: float, now: float) -> int | None:
+        """Take the lease: the new epoch, or None while another driver holds a live one."""
+        with self._database.transaction():
+            number = self._number(run_id)
+            cursor = self._database.execute(
+                "UPDATE runs SET driver = ?2, epoch = epoch + 1, lease_until = ?3 "
+                "WHERE number = ?1 AND (driver IS NULL OR driver = ?2 OR lease_until <= ?4)",
+                (number, driver, now + ttl_s, now),
+            )
+            if cursor.rowcount != 1:
+                return None
+            return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
+
+    def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
+        """Extend the lease; False: the run has another driver, or none."""
+        with self._database.guard:
+            cursor = self._database.execute(
+                "UPDATE runs SET lease_until = ? WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+                (now + ttl_s, self._number(run_id), epoch),
+            )
+            return cursor.rowcount == 1
+
+    def release(self, run_id: str, epoch: int) -> bool:
+        """Give the lease up; False: it was not this epoch's any more."""
+        with self._database.guard:
+            cursor = self._database.execute(
+                "UPDATE runs SET driver = NULL, lease_until = 0 WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+                (self._number(run_id), epoch),
+            )
+            return cursor.rowcount == 1
+
+    def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
+        """Append events, all or none, if `epoch` is the run's current one; returns the last sequence number."""
+        if len(events) == 1:
+            # One statement is a transaction by itself: the epoch is checked in it.
+            body = encode_text(events[0])
+            with self._database.guard:
+                cursor = self._database.execute(_APPEND, (self._number(run_id), body, epoch))
+                if cursor.rowcount != 1:
+                    raise self._stale(run_id, epoch)
+                return cast("int", cursor.lastrowid) & (2**_BITS - 1)
+        bodies = [encode_text(event) for event in events]
+        with self._database.transaction():
+            number = self._number(run_id)
+            self._check(run_id, number, epoch)
+            base = number << _BITS
+            last = self._database.number(
+                "SELECT max(id) FROM events WHERE id BETWEEN ? AND ?", (base, base + 2**_BITS - 1)
+            )
+            start = (last or base) + 1
+            self._database.connection.executemany(
+                "INSERT INTO events(id, body) VALUES (?, ?)", enumerate(bodies, start)
+            )
+            return start - base + len(bodies) - 1
+
+    def _check(self, run_id: str, number: int, epoch: int) -> None:
+        if not self._database.number(
+            "SELECT 1 FROM runs WHERE number = ? AND epoch = ? AND driver IS NOT NULL", (number, epoch)
+        ):
+            raise self._stale(run_id, epoch)
+
+    def _stale(self, run_id: str, epoch: int) -> StaleDriverError:
+        current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
+        why = "was released, or never acquired" if current == epoch else f"is at epoch {current}"
+        return StaleDriverError(f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more")
+
+    def events(self, run_id: str, after: int) -> Iterator[tuple[int, JSONObject]]:
+        """The events after a sequence number, in order. Read in batches: no lock is held between them."""
+        with self._database.guard:
+            base = self._number(run_id) << _BITS
+        last = base + after
+        while True:
+            with self._database.guard:
+                rows = self._database.execute(
+                    "SELECT id, body FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+                    (last, base + 2**_BITS, _BATCH),
+                ).fetchall()
+            for number, body in rows:
+                yield number - base, cast("JSONObject", decode_trusted(body))
+            if len(rows) < _BATCH:
+                return
+            last = rows[-1][0]
+
+    def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:
+        """Set the status and summary, if `epoch` is the run's current one."""
+        text = None if summary is None else encode_text(summary)
+        with self._database.guard:
+            cursor = self._database.execute(
+                "UPDATE runs SET status = ?, summary = ?, updated = ? "
+                "WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+                (status, text, now_text(), self._number(run_id), epoch),
+            )
+            if cursor.rowcount != 1:
+                raise self._stale(run_id, epoch)
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """One run."""
+        with self._database.guard:
+            row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
+        return None if row is None else _read(row)
+
+    def runs(self, caller: str | None, status: str | None, limit: int, after: str | None) -> list[RunRecord]:
+        """Runs, newest first; `after` is the id of the last run of the page before."""
+        check_limit(limit)
+        with self._database.guard:
+            before = read_cursor(None) if after is None else self._number(after)
+            wanted = [("caller = ? AND ", caller), ("status = ? AND ", status)]
+            where = "".join(clause for clause, value in wanted if value is not None)
+            values = [value for _, value in wanted if value is not None]
+            rows = self._database.execute(
+                f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?", (*values, before, limit)
+            ).fetchall()
+        return [_read(row) for row in rows]

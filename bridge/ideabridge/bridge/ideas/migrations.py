@@ -1,0 +1,155 @@
+"""Migrations: the schema of the store, as steps from each version to the next.
+
+`docs/store.md` tells the tables. A released step is never changed: a new one is appended. Each runs inside the one
+transaction of `Database`, so it must not commit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Final
+
+Migration = Callable[[sqlite3.Connection], None]
+
+_VIEWS: Final = {
+    "idea_list": """
+        SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, ideas.run, ideas.step,
+               json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
+               json_extract(meta, '$.outcome') AS outcome, json_extract(meta, '$.mind') AS mind,
+               json_extract(meta, '$.model') AS model, json_extract(meta, '$.time') AS time,
+               json_extract(meta, '$.tools') AS tools, schemas.body AS schema, ideas.solution
+        FROM ideas JOIN schemas ON schemas.number = ideas.schema
+    """,
+    "idea_messages": """
+        WITH RECURSIVE entries(idea, path, entry) AS (
+            SELECT ideas.number, printf('%06d', part.key), part.value FROM ideas, json_each(ideas.context) AS part
+            UNION ALL
+            SELECT entries.idea, entries.path || printf('.%06d', part.key), part.value
+            FROM entries JOIN lists ON lists.number = -entries.entry, json_each(lists.items) AS part
+            WHERE entries.entry < 0
+        )
+        SELECT entries.idea AS idea_number,
+               row_number() OVER (PARTITION BY entries.idea ORDER BY entries.path) AS place, messages.body AS message
+        FROM entries JOIN messages ON messages.number = entries.entry
+    """,
+    "journal": """
+        SELECT runs.id AS run, events.id & 4294967295 AS sequence, events.body AS event
+        FROM events JOIN runs ON runs.number = events.id >> 32
+    """,
+    "publication_list": """
+        SELECT publications.name, publications.version, lower(hex(ideas.id)) AS idea, publications.description,
+               publications.answer, publications.owner, publications.time,
+               names.version IS publications.version AS live
+        FROM publications JOIN ideas ON ideas.number = publications.idea
+        LEFT JOIN names ON names.name = publications.name
+    """,
+}
+
+
+def _first(connection: sqlite3.Connection) -> None:
+    # Only a new store needs it, and importing it costs more than opening one.
+    from sqlite_utils import Database
+
+    database = Database(connection, execute_plugins=False)
+    for table in ("messages", "schemas"):
+        database.table(table).create(
+            {"number": int, "hash": bytes, "body": str}, pk="number", not_null={"hash", "body"}, strict=True
+        ).create_index(["hash"], unique=True)
+    database.table("lists").create(
+        {"number": int, "hash": bytes, "items": str}, pk="number", not_null={"hash", "items"}, strict=True
+    ).create_index(["hash"], unique=True)
+    # The solution stands last: a list of ideas reads the columns before it without touching its pages.
+    database.table("ideas").create(
+        {
+            "number": int,
+            "id": bytes,
+            "request": bytes,
+            "run": str,
+            "step": int,
+            "meta": str,
+            "schema": int,
+            "context": str,
+            "solution": str,
+        },
+        pk="number",
+        not_null={"id", "request", "meta", "schema", "context", "solution"},
+        foreign_keys=[("schema", "schemas", "number")],
+        strict=True,
+    ).create_index(["id"], unique=True).create_index(["request"])
+    connection.execute("CREATE INDEX ideas_by_run ON ideas(run, step) WHERE run IS NOT NULL")
+    database.table("occurrences").create(
+        {"run": str, "step": int, "idea": int, "meta": str},
+        pk=("run", "step", "idea"),
+        not_null={"meta"},
+        foreign_keys=[("idea", "ideas", "number")],
+        strict=True,
+    )
+    database.table("publications").create(
+        {
+            "number": int,
+            "name": str,
+            "version": int,
+            "idea": int,
+            "description": str,
+            "answer": str,
+            "input_schema": str,
+            "output_schema": str,
+            "annotations": str,
+            "plan": str,
+            "recorded": str,
+            "owner": str,
+            "time": str,
+        },
+        pk="number",
+        not_null={"name", "version", "idea", "description", "answer", "annotations", "time"},
+        foreign_keys=[("idea", "ideas", "number")],
+        strict=True,
+    ).create_index(["name", "version"], unique=True).create_index(["idea"])
+    database.table("names").create(
+        {"number": int, "name": str, "version": int, "owner": str},
+        pk="number",
+        not_null={"name", "version", "owner"},
+        strict=True,
+    ).create_index(["name"], unique=True).create_index(["owner", "name"])
+    database.table("runs").create(
+        {
+            "number": int,
+            "id": str,
+            "kind": str,
+            "caller": str,
+            "title": str,
+            "fingerprint": str,
+            "parent": str,
+            "status": str,
+            "summary": str,
+            "driver": str,
+            "epoch": int,
+            "lease_until": float,
+            "created": str,
+            "updated": str,
+        },
+        pk="number",
+        not_null={"id", "kind", "caller", "title", "fingerprint", "status", "epoch", "lease_until", "created"},
+        strict=True,
+    ).create_index(["id"], unique=True).create_index(["caller", "number"]).create_index(
+        ["status", "number"]
+    ).create_index(["caller", "status", "number"])
+    database.table("events").create({"id": int, "body": str}, pk="id", not_null={"body"}, strict=True)
+    database.table("settings").create({"key": str, "value": bytes}, pk="key", not_null={"value"}, strict=True)
+    database.table("counters").create({"key": str, "value": int}, pk="key", not_null={"value"}, strict=True)
+    # No copy of the text is kept: it can be read again from the idea. `porter` finds "reports" by "report".
+    connection.execute(
+        "CREATE VIRTUAL TABLE idea_words USING fts5(title, tools, body, content='', "
+        "tokenize='porter unicode61 remove_diacritics 2')"
+    )
+    connection.execute(
+        "CREATE VIRTUAL TABLE publication_words USING fts5(name, description, "
+        "tokenize='porter unicode61 remove_diacritics 2')"
+    )
+    for name, sql in _VIEWS.items():
+        database.create_view(name, sql)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first,)
+"""In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -1,0 +1,171 @@
+"""Portable ideas: one idea as a JSON document that anybody can check (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Final, cast
+
+from ideabridge.bridge.ideas.errors import IdeaDocumentError, TamperedIdeaError
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.records import ANSWERS, Publication, StoredIdea
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, encode, normalise
+
+FORMAT: Final = 1
+"""The value of the member `ideabridge` of a document."""
+
+MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
+"""How large a document may be, as canonical JSON."""
+
+_REQUIRED: Final = ("ideabridge", "id", "request", "context", "schema", "solution")
+_OPTIONAL: Final = ("meta", "publication")
+_KINDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
+    "text": (str, "text"),
+    "whole": (int, "a whole number below 2^31"),
+    "object": (dict, "an object"),
+    "words": (list, "a list of texts"),
+}
+_META: Final = {
+    **{field.name: "text" for field in dataclasses.fields(IdeaMeta)},
+    "step": "whole",
+    "usage": "object",
+    "tools": "words",
+    "tags": "words",
+}
+_PUBLICATION: Final = {
+    "name": "text",
+    "version": "whole",
+    "description": "text",
+    "answer": "text",
+    "input_schema": "object",
+    "output_schema": "object",
+    "annotations": "object",
+    "plan": "object",
+    "recorded": "any",
+}
+
+
+def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
+    """The document of a stored idea."""
+    document: JSONObject = {
+        "ideabridge": FORMAT,
+        "id": stored.id,
+        "request": stored.request_id,
+        "context": stored.idea.context,
+        "schema": stored.idea.schema,
+        "solution": stored.idea.solution,
+        "meta": stored.meta.to_json(),
+    }
+    if publication is not None:
+        told: JSONObject = {}
+        for name in _PUBLICATION:
+            value: Any = getattr(publication, name)
+            if value is not None:
+                told[name] = value
+        document["publication"] = told
+    return document
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """A checked document. `publication` has the members `export` writes, each of its type."""
+
+    idea: Idea
+    meta: IdeaMeta
+    publication: JSONObject | None
+
+    def publication_members(self) -> dict[str, Any]:
+        """The arguments of `Store.publish`, and `name`.
+
+        Raises:
+            IdeaDocumentError: the document holds no publication.
+        """
+        if self.publication is None:
+            raise IdeaDocumentError("publication: the document holds none, so there is nothing to publish")
+        told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
+        told |= {"description": "", "annotations": {}, **self.publication}
+        told.pop("version", None)
+        return told
+
+
+def read_document(raw: JSON) -> Document:
+    """Check a document's shape and both ids.
+
+    Raises:
+        IdeaDocumentError: the shape is wrong; the message has the place.
+        InvalidJSONError, LimitExceededError: it is not JSON, or too deep.
+        TamperedIdeaError: the content does not have the ids it names.
+    """
+    document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
+    if not isinstance(document, dict):
+        raise IdeaDocumentError(f"an exported idea is an object, found {_found(document)}")
+    size = len(encode(document))
+    if size > MAX_DOCUMENT_BYTES:
+        raise IdeaDocumentError(f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken")
+    missing = [key for key in _REQUIRED if key not in document]
+    if missing:
+        raise IdeaDocumentError(f"an exported idea has {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
+    unknown = [key for key in document if key not in _REQUIRED + _OPTIONAL]
+    if unknown:
+        raise IdeaDocumentError(f"unknown members of an exported idea: {', '.join(unknown)[:200]}")
+    if document["ideabridge"] != FORMAT or isinstance(document["ideabridge"], bool):
+        raise IdeaDocumentError(
+            f"ideabridge: expected format {FORMAT}, found {_found(document['ideabridge'])}; "
+            "a newer ideabridge may have written it"
+        )
+    context = document["context"]
+    if not isinstance(context, list):
+        raise IdeaDocumentError(f"context: expected a list of messages, found {_found(context)}")
+    idea = Idea(context, document["schema"], document["solution"])
+    for member, named, real in (("request", document["request"], idea.request_id), ("id", document["id"], idea.id)):
+        if not isinstance(named, str):
+            raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {_found(named)}")
+        if named != real:
+            raise TamperedIdeaError(
+                f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
+            )
+    meta = _members(document.get("meta", {}), _META, "meta")
+    return Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication")))
+
+
+def _publication(raw: JSON) -> JSONObject | None:
+    if raw is None:
+        return None
+    publication = _members(raw, _PUBLICATION, "publication")
+    for key in ("name", "answer"):
+        if key not in publication:
+            raise IdeaDocumentError(f"publication.{key}: missing")
+    if publication["answer"] not in ANSWERS:
+        raise IdeaDocumentError(f"publication.answer: expected one of {', '.join(ANSWERS)}")
+    return publication
+
+
+def _members(raw: JSON, kinds: dict[str, str], where: str) -> JSONObject:
+    if not isinstance(raw, dict):
+        raise IdeaDocumentError(f"{where}: expected an object, found {_found(raw)}")
+    for key, value in raw.items():
+        kind = kinds.get(key)
+        if kind is None:
+            raise IdeaDocumentError(f"{where}.{key[:64]}: unknown; known are {', '.join(kinds)}")
+        if kind == "any":
+            continue
+        expected, words = _KINDS[kind]
+        fits = isinstance(value, expected) and not isinstance(value, bool)
+        if kind == "words":
+            fits = fits and all(isinstance(item, str) for item in cast("list[JSON]", value))
+        if kind == "whole":
+            fits = fits and 0 <= cast("int", value) < 2**31
+        if not fits:
+            raise IdeaDocumentError(f"{where}.{key}: expected {words}, found {_found(value)}")
+    return raw
+
+
+def _found(value: JSON) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return f"the number {value}"[:60]
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    return "a list" if isinstance(value, list) else "an object"

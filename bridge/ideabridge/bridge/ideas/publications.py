@@ -1,0 +1,213 @@
+"""Publications: ideas published under a name, in versions (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from ideabridge.bridge.ideas.database import Database, now_text
+from ideabridge.bridge.ideas.errors import (
+    CursorError,
+    NameTakenError,
+    PublicationContentError,
+    PublicationNameError,
+    UnknownPublicationError,
+)
+from ideabridge.bridge.ideas.records import ANSWERS, Answer, Page, Publication
+from ideabridge.bridge.ideas.table import check_limit
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.names import is_safe_name, nearest, safe_name
+
+_COLUMNS: Final = (
+    "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, p.annotations, p.plan, "
+    "p.recorded, p.owner, p.time"
+)
+_SELECT: Final = (
+    f"SELECT {_COLUMNS}, names.version FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
+    "LEFT JOIN names ON names.name = p.name"
+)
+
+
+def check_name(name: str) -> str:
+    """`name`, if it can be published.
+
+    Raises:
+        PublicationNameError: it cannot; the message suggests one that can.
+    """
+    if not is_safe_name(name):
+        raise PublicationNameError(
+            f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 and _; "
+            f"for example {safe_name(name)!r}"
+        )
+    return name
+
+
+def _text(value: JSON) -> str | None:
+    return None if value is None else encode_text(value)
+
+
+def _value(text: str | None) -> JSON:
+    return None if text is None else decode_trusted(text)
+
+
+def _read(row: tuple[Any, ...]) -> Publication:
+    return Publication(
+        name=row[0],
+        version=row[1],
+        idea_id=row[2].hex(),
+        description=row[3],
+        answer=row[4],
+        input_schema=cast("JSONObject | None", _value(row[5])),
+        output_schema=cast("JSONObject | None", _value(row[6])),
+        annotations=cast("JSONObject", _value(row[7])),
+        plan=cast("JSONObject | None", _value(row[8])),
+        recorded=_value(row[9]),
+        owner=row[10] or None,
+        time=row[11],
+        live=row[12] == row[1],
+    )
+
+
+class Publications:
+    """The tables `publications` (every version there was) and `names` (what each name stands for now)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def publish(
+        self,
+        name: str,
+        number: int,
+        *,
+        description: str,
+        answer: Answer,
+        input_schema: JSONObject | None,
+        output_schema: JSONObject | None,
+        annotations: JSONObject,
+        plan: JSONObject | None,
+        recorded: JSON,
+        owner: str | None,
+    ) -> Publication:
+        """Publish the idea in a row as the next version of `name`. Inside a transaction."""
+        self._check(name, answer, plan, recorded)
+        execute = self._database.execute
+        row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is not None and row[0] != (owner or ""):
+            raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+        version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+        execute(
+            "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
+            "annotations, plan, recorded, owner, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                name,
+                version,
+                number,
+                description,
+                answer,
+                _text(input_schema),
+                _text(output_schema),
+                encode_text(annotations),
+                _text(plan),
+                _text(recorded),
+                owner,
+                now_text(),
+            ),
+        )
+        execute(
+            "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT(name) DO UPDATE SET version = ?2, owner = ?3",
+            (name, version, owner or ""),
+        )
+        self._index(name, description)
+        return self.get(name, version)
+
+    def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
+        check_name(name)
+        if answer not in ANSWERS:
+            raise PublicationContentError(f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}")
+        if answer == "plan" and plan is None:
+            raise PublicationContentError(f"{name!r} is to be answered by its plan, but there is none")
+
+    def _index(self, name: str, description: str | None) -> None:
+        """Put a name's words into the search, or take them out (`description` None)."""
+        execute = self._database.execute
+        execute("DELETE FROM publication_words WHERE rowid = (SELECT number FROM names WHERE name = ?)", (name,))
+        if description is not None:
+            execute(
+                "INSERT INTO publication_words(rowid, name, description) "
+                "SELECT number, ?1, ?2 FROM names WHERE name = ?1",
+                (name, description),
+            )
+        execute(
+            "INSERT INTO counters(key, value) VALUES ('catalogue', 1) ON CONFLICT(key) DO UPDATE SET value = value + 1"
+        )
+
+    def unpublish(self, name: str) -> None:
+        """Take a name out of the catalogue. Inside a transaction."""
+        if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
+            raise self._unknown(name)
+        self._index(name, None)
+        self._database.execute("DELETE FROM names WHERE name = ?", (name,))
+
+    def get(self, name: str, version: int | None = None) -> Publication:
+        """One version, or the one the name stands for now."""
+        which = "names.version" if version is None else "?"
+        row = self._database.execute(
+            f"{_SELECT} WHERE p.name = ? AND p.version = {which}",
+            (name,) if version is None else (name, version),
+        ).fetchone()
+        if row is None:
+            raise self._unknown(name, version)
+        return _read(row)
+
+    def find(self, name: str, version: int | None) -> int | None:
+        """The row of the idea a name (and version) stands for."""
+        row = self._database.execute(
+            "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "
+            "WHERE p.name = ?1 AND p.version = coalesce(?2, names.version)",
+            (name, version),
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def names(self) -> list[str]:
+        """Up to 5,000 names, for telling the nearest ones."""
+        return [row[0] for row in self._database.execute("SELECT name FROM names ORDER BY name LIMIT 5000")]
+
+    def _unknown(self, name: str, version: int | None = None) -> UnknownPublicationError:
+        latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+        if latest and version is not None:
+            return UnknownPublicationError(f"{name!r} has the versions 1 to {latest}, not {version}")
+        if latest:
+            return UnknownPublicationError(f"{name!r} is not published any more; its last version was {latest}")
+        near = nearest(name, self.names())
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        return UnknownPublicationError(f"nothing is published as {name[:64]!r}{hint}")
+
+    def page(self, limit: int, after: str | None, caller: str | None) -> Page[Publication]:
+        """What is published now, by name."""
+        check_limit(limit)
+        if after is not None and not is_safe_name(after):
+            raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
+        if caller is None:
+            found = "SELECT number FROM names WHERE name > ?1 ORDER BY name LIMIT ?2"
+        else:
+            # Two short walks over the index of (owner, name); one over all names could pass by many of others.
+            one = "SELECT * FROM (SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2)"
+            both = f"{one.format(chr(39) * 2)} UNION ALL {one.format('?3')}"
+            found = f"SELECT number FROM ({both}) ORDER BY name LIMIT ?2"  # noqa: S608
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS}, names.version FROM names "  # noqa: S608
+            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+            f"JOIN ideas ON ideas.number = p.idea WHERE names.number IN ({found}) ORDER BY names.name",
+            (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),
+        ).fetchall()
+        return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
+
+    def count(self, caller: str | None) -> int:
+        """How many names are published now."""
+        if caller is None:
+            return self._database.number("SELECT count(*) FROM names")
+        return self._database.number("SELECT count(*) FROM names WHERE owner IN ('', ?)", (caller,))
+
+    def catalogue_version(self) -> int:
+        """A number that grows with every `publish` and `unpublish` of any process."""
+        return self._database.number("SELECT value FROM counters WHERE key = 'catalogue'")

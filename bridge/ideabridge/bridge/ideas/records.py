@@ -1,0 +1,126 @@
+"""What the store gives back: records, hits and pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, Literal, TypeVar
+
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.tools.encoding import JSON, JSONObject
+
+Item = TypeVar("Item")
+
+Answer = Literal["recorded", "plan", "solve"]
+"""How a call of a published idea is answered (DESIGN 4.11)."""
+
+ANSWERS: Final = ("recorded", "plan", "solve")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """One page of a list. `next` is the cursor to hand back as `after`; None: this is the last page."""
+
+    items: list[Item]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIdea:
+    """An idea as the store holds it, with the metadata of its first save."""
+
+    idea: Idea
+    meta: IdeaMeta
+    id: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaRecord:
+    """One line of a list of ideas. `names`: the names it is published under now."""
+
+    id: str
+    request_id: str
+    meta: IdeaMeta
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaHit:
+    """One found idea, best first. For a run, its last idea; `score` is larger for better hits."""
+
+    id: str
+    meta: IdeaMeta
+    names: tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One version of a published name (DESIGN 4.11).
+
+    Attributes:
+        name: what the tool is called.
+        version: 1, 2, ...; nothing is overwritten.
+        idea_id: the idea it publishes.
+        description: the tool's description.
+        answer: how a call is answered.
+        input_schema: the tool's parameters; None where the idea takes none.
+        output_schema: schema of the output; None where it does not say.
+        annotations: by their MCP names.
+        plan: the lifted plan, for `answer="plan"`.
+        recorded: what `answer="recorded"` answers from.
+        owner: the caller it is published to; None: everyone.
+        time: when, ISO 8601 in UTC.
+        live: whether this version is the one the name stands for now.
+    """
+
+    name: str
+    version: int
+    idea_id: str
+    description: str
+    answer: Answer
+    input_schema: JSONObject | None
+    output_schema: JSONObject | None
+    annotations: JSONObject
+    plan: JSONObject | None
+    recorded: JSON
+    owner: str | None
+    time: str
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run. Times are seconds since 1970 for the lease (the driver's clock), ISO 8601 in UTC elsewhere.
+
+    Attributes:
+        id: the run's id.
+        kind: `plan`, `solve`, ...
+        caller: whose run it is.
+        title: one line for people.
+        fingerprint: of the configuration it was made under (DESIGN 7).
+        parent: the run it is part of.
+        status: `running` until `set_status` says otherwise.
+        summary: what the last `set_status` stored.
+        driver: who holds the lease; None: nobody.
+        epoch: the current fencing epoch; 0: never acquired.
+        lease_until: when the lease ends.
+        created: when it was created.
+        updated: when its status last changed.
+        last_event: sequence number of its last event; 0: none.
+    """
+
+    id: str
+    kind: str
+    caller: str
+    title: str
+    fingerprint: str
+    parent: str | None
+    status: str
+    summary: JSONObject | None
+    driver: str | None
+    epoch: int
+    lease_until: float
+    created: str
+    updated: str
+    last_event: int

@@ -1,0 +1,124 @@
+"""RunStore: the part of the store that holds runs and settings (DESIGN 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.journal import Journal
+from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.tools.encoding import JSONObject
+
+
+class RunStore:
+    """Runs with their leases and journals, and settings. `Store` is this and the ideas."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._journal = Journal(database)
+
+    # Runs
+
+    def create_run(
+        self, run_id: str, *, kind: str, caller: str, title: str, fingerprint: str, parent: str | None = None
+    ) -> None:
+        """Create a run with the status `running` and no driver.
+
+        Raises:
+            RunExistsError: the id is taken.
+        """
+        self._journal.create(run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint, parent=parent)
+
+    def acquire(self, run_id: str, driver: str, ttl_s: float, now: float) -> int | None:
+        """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970); returns the new epoch.
+
+        None while another driver holds a live lease. The same driver gets a new epoch, and its old one is void.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        return self._journal.acquire(run_id, driver, ttl_s, now)
+
+    def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
+        """Extend the lease to `ttl_s` seconds from `now`; False: the epoch is not the run's current one.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        return self._journal.renew(run_id, epoch, ttl_s, now)
+
+    def release(self, run_id: str, epoch: int) -> bool:
+        """Give the lease up: the epoch can write nothing more. False: it was not the current one.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        return self._journal.release(run_id, epoch)
+
+    def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
+        """Append events to a run's journal, all or none; returns the sequence number of the last (from 1).
+
+        Raises:
+            StaleDriverError: the epoch is not the run's current one, or it was released. Nothing is written.
+            UnknownRunError: no such run.
+            InvalidJSONError: an event is not JSON.
+        """
+        return self._journal.append(run_id, epoch, events)
+
+    def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
+        """(sequence number, event) of a run after a sequence number, in order.
+
+        Raises:
+            UnknownRunError: no such run (when the first is asked for).
+        """
+        return self._journal.events(run_id, after)
+
+    def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:
+        """Set a run's status and summary.
+
+        Raises:
+            StaleDriverError: the epoch is not the run's current one, or it was released.
+            UnknownRunError: no such run.
+        """
+        self._journal.set_status(run_id, epoch, status, summary)
+
+    def run(self, run_id: str) -> RunRecord | None:
+        """One run; None where there is no such."""
+        return self._journal.run(run_id)
+
+    def runs(
+        self, caller: str | None = None, status: str | None = None, limit: int = 20, *, after: str | None = None
+    ) -> list[RunRecord]:
+        """Runs, newest first, of one caller or status where named; `after`: the last id of the page before.
+
+        Raises:
+            CursorError: a limit out of bounds.
+            UnknownRunError: `after` is no run.
+        """
+        return self._journal.runs(caller, status, limit, after)
+
+    # Settings
+
+    def settings(self, key: str) -> bytes | None:
+        """A stored setting; None where it was never set."""
+        with self._database.guard:
+            row = self._database.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
+        return None if row is None else cast("bytes", row[0])
+
+    def set_setting(self, key: str, value: bytes) -> None:
+        """Store a setting."""
+        with self._database.guard:
+            self._database.execute(
+                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+                (key, value),
+            )
+
+    def ensure_setting(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """A setting, made once where there is none: two processes that start together get the same."""
+        with self._database.transaction():
+            found = self.settings(key)
+            if found is None:
+                found = make()
+                self.set_setting(key, found)
+            return found

@@ -1,0 +1,225 @@
+"""Search: full-text search over ideas and published names (DESIGN 8).
+
+Ideas are indexed in batches: a save only has to remember that it is not indexed yet, and a search first indexes
+what is left over. What is indexed can be read again from the idea, so the index keeps no copy of it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Final, cast
+
+from ideabridge.bridge.ideas.contents import Contents
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.idea import IdeaMeta
+from ideabridge.bridge.ideas.table import read_meta
+from ideabridge.tools.encoding import JSON, decode_trusted
+
+BATCH: Final = 64
+"""So many saves are indexed at once."""
+
+MAX_TEXT: Final = 4000
+"""Characters of task text indexed of one idea."""
+
+MAX_TERMS: Final = 32
+"""Words of a query that count."""
+
+SCORED: Final = 6000
+"""At most about so many matches are scored for one query; rarer words go first."""
+
+_WORD: Final = re.compile(r"[^\W_]+")
+# Scripts written without spaces: every character is a word of its own.
+_SPACELESS: Final = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0eff\U00020000-\U0003ffff])")
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a query or text as the index takes them: each is letters and digits only."""
+    folded = unicodedata.normalize("NFC", text[: MAX_TEXT * 2])
+    return _WORD.findall(_SPACELESS.sub(r" \1 ", folded))
+
+
+def indexable(text: str) -> str:
+    """Text as it goes into the index."""
+    return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
+
+
+def tool_words(tools: tuple[str, ...]) -> str:
+    """Tool names with camelCase also split."""
+    joined = " ".join(tools)
+    split = _CAMEL.sub(" ", joined)
+    return joined if split == joined else f"{joined} {split}"
+
+
+def task_text(messages: list[JSON]) -> str:
+    """The text messages of a context that are not a system's, up to `MAX_TEXT` characters."""
+    parts: list[str] = []
+    left = MAX_TEXT
+    for message in messages:
+        text = _text_of(message)
+        if text and left > 0:
+            parts.append(text[:left])
+            left -= len(text)
+    return "\n".join(parts)
+
+
+def _text_of(message: JSON) -> str:
+    """The text of a text message in any of its spellings; "" for others."""
+    if isinstance(message, str):
+        return message
+    if not isinstance(message, dict) or message.get("role") == "system":
+        return ""
+    content = message.get("content", message)
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict) and content.get("type") == "text":
+        text = content.get("text")
+        return text if isinstance(text, str) else ""
+    return ""
+
+
+class Search:
+    """The tables `idea_words` and `publication_words`. Methods run inside a transaction or guard of the caller."""
+
+    def __init__(self, database: Database, contents: Contents) -> None:
+        self._database = database
+        self._contents = contents
+        self._since = 0
+        self._rollbacks = 0
+        self._texts: dict[str, int] = {}
+
+    def saved(self) -> None:
+        """One more idea is saved: index a batch when there is one. Inside the save's transaction."""
+        self._since += 1
+        if self._since >= BATCH:
+            self._since = 0
+            self.catch_up(BATCH * 4)
+
+    def behind(self) -> bool:
+        """Whether ideas are saved that are not indexed."""
+        return self._database.number("SELECT max(number) FROM ideas") > self._mark()
+
+    def _mark(self) -> int:
+        return self._database.number("SELECT value FROM counters WHERE key = 'indexed'")
+
+    def catch_up(self, most: int) -> int:
+        """Index up to `most` ideas that are not yet; returns how many it took up. Inside a transaction."""
+        if self._rollbacks != self._database.rollbacks:
+            # What was indexed in a rolled back transaction is not.
+            self._rollbacks = self._database.rollbacks
+            self._texts.clear()
+        mark = self._mark()
+        rows = self._database.execute(
+            "SELECT number, run, meta, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (mark, most)
+        ).fetchall()
+        if not rows:
+            return 0
+        entries: list[tuple[int, str, str, str]] = []
+        for number, run, meta_text, context in rows:
+            meta = read_meta(meta_text)
+            entry = (indexable(f"{meta.title}\n{meta.description}"), tool_words(meta.tools), self._body(context, meta))
+            # A run's steps mostly say the same: found once, the hit leads to the run's last idea all the same.
+            if run is not None:
+                said = hash(entry)
+                if self._texts.get(run) == said:
+                    continue
+                if len(self._texts) > 1000:
+                    self._texts.clear()
+                self._texts[run] = said
+            entries.append((number, *entry))
+        self._database.connection.executemany(
+            "INSERT INTO idea_words(rowid, title, tools, body) VALUES (?, ?, ?, ?)", entries
+        )
+        self._database.execute(
+            "INSERT INTO counters(key, value) VALUES ('indexed', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",
+            (rows[-1][0],),
+        )
+        return len(rows)
+
+    def _body(self, context: str, meta: IdeaMeta) -> str:
+        messages = cast("list[JSON]", decode_trusted(f"[{','.join(self._tasks(context))}]"))
+        return indexable(" ".join((task_text(messages), *meta.tags)))
+
+    def _tasks(self, context: str) -> list[str]:
+        # The task stands early or, in a long context, the newest text late: the middle is results.
+        numbers = self._contents.unfold(context)
+        return self._contents.texts(numbers if len(numbers) <= 24 else numbers[:16] + numbers[-8:])
+
+    def find(self, query: str, limit: int) -> list[tuple[int, float]]:
+        """Rows of ideas for words, best first: what is published under such a name first, then the others.
+
+        Any text is taken: it is cut into words, and nothing of it is FTS5 syntax.
+        """
+        # A word is letters and digits only, so that quoting it is safe.
+        terms = [f'"{word}"' for word in dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
+        if not terms:
+            return []
+        scores: dict[int, float] = {}
+        for number, score in self._match("publication_words", terms, limit):
+            row = self._database.execute(
+                "SELECT p.idea FROM names JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+                "WHERE names.number = ?",
+                (number,),
+            ).fetchone()
+            scores.setdefault(row[0], 1000.0 + score)
+        for number, score in self._match("idea_words", terms, limit * 2 + 10):
+            scores.setdefault(self._latest(number), score)
+        return list(scores.items())[:limit]
+
+    def _latest(self, number: int) -> int:
+        """The last idea of the run an idea belongs to, or itself."""
+        return (
+            self._database.number(
+                "SELECT later.number FROM ideas JOIN ideas AS later ON later.run = ideas.run "
+                "WHERE ideas.number = ? ORDER BY later.step DESC, later.number DESC LIMIT 1",
+                (number,),
+            )
+            or number
+        )
+
+    def _match(self, table: str, terms: list[str], limit: int) -> list[tuple[int, float]]:
+        counts = {term: self._count(table, term) for term in terms}
+        present = sorted((term for term in terms if counts[term]), key=lambda term: counts[term])
+        if not present:
+            # Perhaps the words are beginnings of words.
+            starts = [f"{term}*" for term in terms if len(term) > 4]
+            return self._newest(table, " OR ".join(starts), limit) if starts else []
+        if counts[present[0]] > SCORED:
+            # Every word is very common: scores would say little and cost much.
+            found = self._newest(table, " AND ".join(present), limit)
+            return found or self._newest(table, " OR ".join(present), limit)
+        chosen = present[:1]
+        total = counts[present[0]]
+        for term in present[1:]:
+            total += counts[term]
+            if total > SCORED:
+                break
+            chosen.append(term)
+        found = self._best(table, " AND ".join(chosen), limit)
+        if len(chosen) > 1 and len(found) < limit:
+            both = dict(self._best(table, " OR ".join(chosen), limit + len(found)))
+            found += [(number, score) for number, score in both.items() if number not in dict(found)]
+        return found[:limit]
+
+    def _count(self, table: str, term: str) -> int:
+        """In how many rows a term is; counting stops once it is too common to be scored."""
+        return self._database.number(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT {SCORED + 1})",  # noqa: S608
+            (term,),
+        )
+
+    def _best(self, table: str, match: str, limit: int) -> list[tuple[int, float]]:
+        rows = self._database.execute(
+            f"SELECT rowid, -rank FROM {table} WHERE {table} MATCH ? AND rank MATCH ? ORDER BY rank LIMIT ?",  # noqa: S608
+            (match, _RANK[table], limit),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def _newest(self, table: str, match: str, limit: int) -> list[tuple[int, float]]:
+        rows = self._database.execute(
+            f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?",  # noqa: S608
+            (match, limit),
+        )
+        return [(row[0], 0.0) for row in rows]

@@ -1,0 +1,292 @@
+"""Store: ideas, publications, runs and settings in one SQLite file (DESIGN 4.11, 7; `docs/store.md`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from ideabridge.bridge.ideas.contents import Contents
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.portable import export, read_document
+from ideabridge.bridge.ideas.publications import Publications
+from ideabridge.bridge.ideas.records import Answer, IdeaHit, IdeaRecord, Page, Publication, StoredIdea
+from ideabridge.bridge.ideas.run_store import RunStore
+from ideabridge.bridge.ideas.search import BATCH, Search
+from ideabridge.bridge.ideas.table import IdeaTable, check_limit
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import is_safe_name, nearest
+
+
+class Store(RunStore):
+    """What is kept. All methods are synchronous and short, for the event loop's thread; other threads wait.
+
+    Every method raises, beside what it names: `StoreBusyError` (another process held the lock too long),
+    `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage), `StoreClosedError`, each a `StoreError`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        """Use `Store.open`."""
+        super().__init__(database)
+        self._contents = Contents(database)
+        self._table = IdeaTable(database, self._contents)
+        self._publications = Publications(database)
+        self._search = Search(database, self._contents)
+
+    @classmethod
+    def open(
+        cls, path: Path | str, *, durability: Literal["normal", "full"] = "normal", busy_timeout_s: float = 5.0
+    ) -> Store:
+        """Open a store, creating it (mode 0600) and its folder where there is none; ":memory:" keeps nothing.
+
+        Args:
+            path: the file.
+            durability: `normal` survives a crash of the process, `full` a loss of power too.
+            busy_timeout_s: how long to wait for another process's lock.
+
+        Raises:
+            StoreAccessError: the file or folder cannot be read or written.
+            StoreFormatError: not SQLite, or another program's database.
+            StoreVersionError: written by a newer ideabridge.
+            StoreBusyError: another process kept it locked.
+        """
+        return cls(Database(path, durability=durability, busy_timeout_s=busy_timeout_s))
+
+    def close(self) -> None:
+        """Close it. Closing twice is fine; anything else afterwards is a `StoreClosedError`."""
+        self._database.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def path(self) -> str:
+        """The file, or ":memory:"."""
+        return self._database.path
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """`with store.transaction():` all inside is committed as one, or not at all.
+
+        Nests: an inner one that fails undoes only itself. Never await inside: other tasks of the thread would
+        write into the same transaction.
+        """
+        return self._database.transaction()
+
+    # Ideas
+
+    def save_idea(self, idea: Idea, meta: IdeaMeta) -> str:
+        """Save an idea; returns its id.
+
+        An idea is immutable. Saved again, it keeps the metadata of its first save; where the second names another
+        run or step, that is kept as a further occurrence, which `step_ideas` of that run shows.
+
+        Raises:
+            InvalidJSONError: a part of it is not JSON.
+        """
+        idea.encoded  # noqa: B018  # outside the lock
+        with self._database.transaction():
+            saved = self._table.save(idea, meta)
+            if saved.new:
+                self._search.saved()
+        return saved.id
+
+    def idea(self, ref: str) -> StoredIdea:
+        """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
+
+        Raises:
+            UnknownIdeaError: there is none; the message names the nearest names.
+            AmbiguousIdeaError: several ids start so.
+        """
+        with self._database.guard:
+            return self._table.read(self._resolve(ref))
+
+    def _resolve(self, ref: str) -> int:
+        name, at, version = ref.partition("@")
+        number: int | None = None
+        if is_safe_name(name) and (not at or (version.isascii() and version.isdigit() and len(version) < 10)):
+            number = self._publications.find(name, int(version) if at else None)
+        number = number or self._table.find(ref) or self._table.last_of_run(ref)
+        if number is None:
+            near = nearest(name, self._publications.names())
+            hint = f"; nearest names: {', '.join(near)}" if near else ""
+            raise UnknownIdeaError(
+                f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
+                f"digits, or a run{hint}"
+            )
+        return number
+
+    def ideas(self, limit: int = 50, after: str | None = None, *, run: str | None = None) -> Page[IdeaRecord]:
+        """Ideas, newest first; `after` is the `next` of the page before.
+
+        Raises:
+            CursorError: not a cursor of this list, or a limit out of bounds.
+        """
+        with self._database.guard:
+            return self._table.page(limit, after, run)
+
+    def ideas_of_request(self, request_id: str) -> list[StoredIdea]:
+        """The ideas that answer one Request, newest first: what a recorded mind answers from."""
+        with self._database.guard:
+            return self._table.of_request(request_id)
+
+    def step_ideas(self, run_id: str) -> list[IdeaRecord]:
+        """The ideas of a run in the order of their steps, with the metadata they have in it; [] for no such run."""
+        with self._database.guard:
+            return self._table.of_run(run_id)
+
+    def search_ideas(self, words: str, limit: int = 20) -> list[IdeaHit]:
+        """Ideas found by any text, best first: published ones first, then those with all words, then with some.
+
+        Looks at titles, descriptions, task texts, tags, tool names and published names. Of a run, the hit is its
+        last idea. Words that almost every idea has do not count beside rarer ones.
+
+        Raises:
+            CursorError: a limit out of bounds.
+        """
+        check_limit(limit)
+        with self._database.guard:
+            behind = self._search.behind()
+        while behind:
+            with self._database.transaction():
+                behind = self._search.catch_up(BATCH * 4) == BATCH * 4
+        with self._database.guard:
+            found = self._search.find(words, limit)
+            records = self._table.records([number for number, _ in found])
+        return [
+            IdeaHit(record.id, record.meta, record.names, score)
+            for record, (_, score) in zip(records, found, strict=True)
+        ]
+
+    def export_idea(self, ref: str) -> JSONObject:
+        """The idea as a portable document; with its publication where `ref` is a name.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: see `idea`.
+        """
+        with self._database.guard:
+            number = self._resolve(ref)
+            name, _, version = ref.partition("@")
+            publication: Publication | None = None
+            if is_safe_name(name) and self._publications.find(name, int(version) if version else None) == number:
+                publication = self._publications.get(name, int(version) if version else None)
+            return export(self._table.read(number), publication)
+
+    def import_idea(self, document: JSON, *, with_publication: bool = False, owner: str | None = None) -> str:
+        """Save an exported idea; returns its id.
+
+        The run it names is kept only where this store has no run of that id: a document cannot join a run.
+
+        Args:
+            document: what `export_idea` gave.
+            with_publication: publish it too, as the next version of the name in this store.
+            owner: whom it is published to; None: everyone.
+
+        Raises:
+            IdeaDocumentError: the shape is wrong, or there is no publication to import.
+            TamperedIdeaError: the content does not have the ids it names.
+            NameTakenError: the name is another owner's.
+        """
+        read = read_document(document)
+        meta = read.meta
+        with self._database.transaction():
+            if meta.run is not None and self._journal.run(meta.run) is not None:
+                meta = dataclasses.replace(meta, run=None, step=None)
+            idea_id = self.save_idea(read.idea, meta)
+            if with_publication:
+                told = read.publication_members()
+                told["owner"] = owner
+                self.publish(told.pop("name"), idea_id, **told)
+        return idea_id
+
+    # Publications
+
+    def publish(
+        self,
+        name: str,
+        idea_id: str,
+        *,
+        description: str,
+        answer: Answer,
+        input_schema: JSONObject | None,
+        output_schema: JSONObject | None,
+        annotations: JSONObject,
+        plan: JSONObject | None = None,
+        recorded: JSON = None,
+        owner: str | None = None,
+    ) -> Publication:
+        """Publish an idea as the next version of a name. Nothing is overwritten.
+
+        Raises:
+            PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
+            PublicationContentError: no such way of answering, or what it needs is missing.
+            NameTakenError: the name is published by another owner now.
+            UnknownIdeaError, AmbiguousIdeaError: see `idea`.
+        """
+        with self._database.transaction():
+            return self._publications.publish(
+                name,
+                self._resolve(idea_id),
+                description=description,
+                answer=answer,
+                input_schema=input_schema,
+                output_schema=output_schema,
+                annotations=annotations,
+                plan=plan,
+                recorded=recorded,
+                owner=owner,
+            )
+
+    def unpublish(self, name: str) -> None:
+        """Take a name out of the catalogue. Its versions stay readable, and counting goes on from the last.
+
+        Raises:
+            UnknownPublicationError: it is not published.
+        """
+        with self._database.transaction():
+            self._publications.unpublish(name)
+
+    def publication(self, name: str, version: int | None = None) -> Publication:
+        """What a name stands for now, or one version of it (also of a name unpublished since).
+
+        Raises:
+            UnknownPublicationError: there is none; the message names the nearest, or the versions.
+        """
+        with self._database.guard:
+            return self._publications.get(name, version)
+
+    def publications(
+        self, limit: int = 50, after: str | None = None, *, caller: str | None = None
+    ) -> Page[Publication]:
+        """What is published now, by name; with `caller`, only what has no owner or this one.
+
+        Raises:
+            CursorError: not a cursor of this list, or a limit out of bounds.
+        """
+        with self._database.guard:
+            return self._publications.page(limit, after, caller)
+
+    def publication_count(self, *, caller: str | None = None) -> int:
+        """How many names are published now; with `caller`, of those it may see."""
+        with self._database.guard:
+            return self._publications.count(caller)
+
+    def catalogue_version(self) -> int:
+        """A number that grows with every publication and withdrawal, of this and of other processes."""
+        with self._database.guard:
+            return self._publications.catalogue_version()
+
+    def data_version(self) -> int:
+        """A number that changes when *another* connection (another process, usually) has written anything.
+
+        Own writes do not change it. It is the cheapest sign that something happened; `catalogue_version` then
+        tells whether it was a publication.
+        """
+        with self._database.guard:
+            return self._database.number("PRAGMA data_version")

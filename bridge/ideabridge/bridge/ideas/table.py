@@ -1,0 +1,195 @@
+"""IdeaTable: saved ideas: save, read, list, and find by id, prefix, request or run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Final, NamedTuple, cast
+
+from ideabridge.bridge.ideas.contents import Contents
+from ideabridge.bridge.ideas.database import Database, now_text
+from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
+
+MAX_PAGE: Final = 1000
+"""The most items one page holds."""
+
+SHORTEST_PREFIX: Final = 6
+"""How many hex digits of an id name an idea at least."""
+
+_HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
+_NAMES: Final = (
+    "(SELECT group_concat(names.name) FROM publications JOIN names ON names.name = publications.name "
+    "AND names.version = publications.version WHERE publications.idea = ideas.number)"
+)
+_RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, ideas.meta, {_NAMES} FROM ideas"  # noqa: S608
+
+
+class Saved(NamedTuple):
+    """What a save did: the idea's row, and whether it is new."""
+
+    number: int
+    id: str
+    new: bool
+
+
+def check_limit(limit: int) -> int:
+    """`limit`, if a page may have so many items.
+
+    Raises:
+        CursorError: it is not from 1 to `MAX_PAGE`.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise CursorError(f"limit must be from 1 to {MAX_PAGE}, found {limit}")
+    return limit
+
+
+def read_cursor(after: str | None) -> int:
+    """The row a cursor stands for: the page holds smaller ones.
+
+    Raises:
+        CursorError: it is no cursor of such a list.
+    """
+    if after is None:
+        return 2**62
+    if not (after.isascii() and after.isdigit() and len(after) < 19):
+        raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
+    return int(after)
+
+
+def read_record(row: tuple[Any, ...]) -> IdeaRecord:
+    """A line of a list from a row of `_RECORD`."""
+    _, idea, request, meta, names = row
+    return IdeaRecord(idea.hex(), request.hex(), read_meta(meta), tuple(sorted(names.split(","))) if names else ())
+
+
+def read_meta(text: str) -> IdeaMeta:
+    """The metadata from its stored text."""
+    return IdeaMeta.from_json(cast("JSONObject", decode_trusted(text)))
+
+
+class IdeaTable:
+    """The tables `ideas` and `occurrences`. Methods run inside a transaction or guard of the caller."""
+
+    def __init__(self, database: Database, contents: Contents) -> None:
+        self._database = database
+        self._contents = contents
+
+    def save(self, idea: Idea, meta: IdeaMeta) -> Saved:
+        """Store an idea; of one that is stored already, only where else it occurred is kept."""
+        encoded = idea.encoded
+        if not meta.time:
+            meta = dataclasses.replace(meta, time=now_text())
+        text = encode_text(meta.to_json())
+        contents = self._contents
+        cursor = self._database.execute(
+            "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                encoded.idea,
+                encoded.request,
+                meta.run,
+                meta.step,
+                text,
+                contents.put_schema(encoded.schema),
+                contents.put_context(encoded.messages),
+                encoded.solution.decode(),
+            ),
+        )
+        if cursor.rowcount == 1:
+            return Saved(cast("int", cursor.lastrowid), encoded.idea.hex(), new=True)
+        number, run, step = self._database.execute(
+            "SELECT number, run, step FROM ideas WHERE id = ?", (encoded.idea,)
+        ).fetchone()
+        if meta.run is not None and (run, step) != (meta.run, meta.step):
+            self._database.execute(
+                "INSERT OR IGNORE INTO occurrences(run, step, idea, meta) VALUES (?, ?, ?, ?)",
+                (meta.run, meta.step or 0, number, text),
+            )
+        return Saved(number, encoded.idea.hex(), new=False)
+
+    def read(self, number: int) -> StoredIdea:
+        """The idea in a row."""
+        row = self._database.execute(
+            "SELECT id, request, meta, context, solution, schemas.body FROM ideas "
+            "JOIN schemas ON schemas.number = ideas.schema WHERE ideas.number = ?",
+            (number,),
+        ).fetchone()
+        idea, request, meta, context, solution, schema = row
+        return StoredIdea(
+            Idea(self._contents.context(context), decode_trusted(schema), decode_trusted(solution)),
+            read_meta(meta),
+            idea.hex(),
+            request.hex(),
+        )
+
+    def find(self, ref: str) -> int | None:
+        """The row of an id, or of a unique prefix of one.
+
+        Raises:
+            AmbiguousIdeaError: several ideas start so.
+        """
+        if _HEX.fullmatch(ref) is None:
+            return None
+        low = bytes.fromhex(ref.ljust(64, "0"))
+        high = bytes.fromhex(ref.ljust(64, "f"))
+        rows = self._database.execute(
+            "SELECT number, id FROM ideas WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 4", (low, high)
+        ).fetchall()
+        if len(rows) > 1:
+            some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows)
+            raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}: {some}; write more digits")
+        return rows[0][0] if rows else None
+
+    def last_of_run(self, run: str) -> int | None:
+        """The row of a run's last idea."""
+        row = self._database.execute(
+            "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
+            "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) ORDER BY step DESC, number DESC LIMIT 1",
+            (run,),
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def of_request(self, request: str) -> list[StoredIdea]:
+        """The ideas that answer one Request, newest first."""
+        if len(request) != 64 or _HEX.fullmatch(request) is None:
+            return []
+        rows = self._database.execute(
+            "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC", (bytes.fromhex(request),)
+        ).fetchall()
+        return [self.read(row[0]) for row in rows]
+
+    def of_run(self, run: str) -> list[IdeaRecord]:
+        """The ideas of a run by step, each with the metadata it has in that run."""
+        rows = self._database.execute(
+            f"{_RECORD} WHERE ideas.run = ?",
+            (run,),
+        ).fetchall()
+        rows += self._database.execute(
+            f"SELECT ideas.number, ideas.id, ideas.request, occurrences.meta, {_NAMES} "  # noqa: S608
+            "FROM occurrences JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?",
+            (run,),
+        ).fetchall()
+        found = [(row[0], read_record(row)) for row in rows]
+        found.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
+        return [record for _, record in found]
+
+    def page(self, limit: int, after: str | None, run: str | None) -> Page[IdeaRecord]:
+        """Ideas, newest first."""
+        run_is = "" if run is None else "AND ideas.run = ? "
+        rows = self._database.execute(
+            f"{_RECORD} WHERE ideas.number < ? {run_is}ORDER BY ideas.number DESC LIMIT ?",
+            (read_cursor(after), *(() if run is None else (run,)), check_limit(limit) + 1),
+        ).fetchall()
+        return Page([read_record(row) for row in rows[:limit]], str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+    def records(self, numbers: list[int]) -> list[IdeaRecord]:
+        """Lines for rows, in the order given."""
+        rows = self._database.execute(
+            f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record ON record.number = part.value "  # noqa: S608
+            "ORDER BY part.key",
+            (f"[{','.join(map(str, numbers))}]",),
+        ).fetchall()
+        return [read_record(row) for row in rows]
