@@ -1,0 +1,61 @@
+# Everything here sets itself up: `make test` on a machine that has only Python 3.11 or later and make is enough.
+# The set-up is one file, the stamp, so that `make -j` does it once; it is done again when what it was made from has changed.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format typecheck bench
+
+VENV := .venv
+STAMP := $(VENV)/.stamp
+BIN := $(VENV)/bin
+# PYTHON=python3.12 make test: a certain Python. ARGS="-k plans" make test: more arguments for the tool that is run.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$name && break; done)
+ARGS ?=
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
+
+demo: $(STAMP) ## the whole story in a minute: modules, a plan, a run that becomes a tool
+	@$(BIN)/ideabridge demo $(ARGS)
+
+test: $(STAMP) ## the tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## style: ruff's checks and its format
+	@$(BIN)/ruff check $(ARGS) .
+	@$(BIN)/ruff format --check .
+
+format: $(STAMP) ## bring the code into ruff's format
+	@$(BIN)/ruff check --fix --exit-zero --quiet .
+	@$(BIN)/ruff format .
+
+typecheck: $(STAMP) ## strict types over sources, tests, examples and benchmarks
+	@$(BIN)/basedpyright $(ARGS)
+
+bench: $(STAMP) ## every benchmark, side by side with its peers; fails where a target is missed
+	@$(BIN)/python benchmarks/rows.py $(ARGS)
+
+# An interrupted set-up leaves `.unfinished` behind (or a folder without pip): the next one begins anew.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { \
+		echo "ideabridge needs Python 3.11 or later; none of python3.13, python3.12, python3.11, python3 is one." >&2; \
+		echo "Install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "PYTHON=$(PYTHON): expected Python 3.11 or later, found $$("$(PYTHON)" --version 2>&1 | head -n 1)" >&2; exit 1; }
+	@set -e; \
+	rm -f $(STAMP); \
+	if test -e $(VENV)/.unfinished || \
+		! $(BIN)/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+		echo "Setting up $(VENV) with $$("$(PYTHON)" --version) ..." >&2; \
+		"$(PYTHON)" -m venv --clear --without-pip $(VENV); \
+		touch $(VENV)/.unfinished; \
+		$(BIN)/python -m ensurepip --default-pip >/dev/null || { \
+			echo "This Python lacks ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
+	fi; \
+	touch $(VENV)/.unfinished; \
+	echo "Installing what constraints.txt names into $(VENV) ..." >&2; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'; \
+	rm -f $(VENV)/.unfinished; \
+	touch $(STAMP)
