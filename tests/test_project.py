@@ -1,0 +1,207 @@
+"""What holds for the project as a whole: layout, directions of import, what is committed, what is shipped."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PARTS = ("tools", "bridge", "server")
+MAY_IMPORT = {"tools": {"tools"}, "bridge": {"tools", "bridge"}, "server": {"tools", "bridge", "server"}}
+LONGEST_MODULE = 350
+"""Lines."""
+
+
+def modules(part: str) -> list[Path]:
+    return sorted((ROOT / part).rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import, also those inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield node.lineno, name.name
+        elif isinstance(node, ast.ImportFrom):
+            yield node.lineno, "." * node.level + (node.module or "")
+            for name in node.names:
+                # `from ideabridge import server` names its part here.
+                yield node.lineno, f"{node.module}.{name.name}"
+
+
+def committed() -> list[Path]:
+    """The files of the repository; outside one, everything that a clone would hold."""
+    try:
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
+        found = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        found: list[Path] = []
+        for folder, below, names in os.walk(ROOT):
+            below[:] = [name for name in below if name == ".ci" or not name.startswith((".", "__pycache__"))]
+            found.extend(Path(folder, name) for name in names)
+    return [path for path in found if path.is_file()]
+
+
+def text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+# -- layout ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_imports_point_one_way(part: str) -> None:
+    assert modules(part), f"{part}/ holds no modules"
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules(part)
+        for line, name in imported(path)
+        if name.startswith("ideabridge.") and name.split(".")[1] not in MAY_IMPORT[part]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_imports_are_absolute(part: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in modules(part)
+        for line, name in imported(path)
+        if name.startswith(".")
+    ]
+    assert wrong == []
+
+
+def test_modules_are_small() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for part in PARTS
+        for path in modules(part)
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_MODULE
+    }
+    assert long == {}
+
+
+def test_the_namespace_stays_open() -> None:
+    # An __init__.py here would hide the other two parts from an editable install (PEP 420).
+    assert [str(path) for part in PARTS for path in (ROOT / part).glob("__init__.py")] == []
+    assert [str(path) for part in PARTS for path in (ROOT / part / "ideabridge").glob("__init__.py")] == []
+    for part in PARTS:
+        package = ROOT / part / "ideabridge" / part
+        assert (package / "__init__.py").is_file()
+        assert (package / "py.typed").is_file()
+        assert [path.name for path in package.parent.iterdir() if path.name != "__pycache__"] == [part]
+
+
+# -- what is committed -----------------------------------------------------------------------------------------
+
+FOREIGN = {
+    "a path of somebody's machine": re.compile(r"(?<![\w.$}~-])/(?:work|root|home|Users)/[\w.-]+"),
+    "a host of a package registry": re.compile(r"pypi\.org/simple|files\.pythonhosted\.org|index-url|find-links", re.I),
+}
+FOREIGN_ALLOWED = {"tests/test_project.py"}
+"""Files that must name what they look for."""
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_nothing_of_one_machine_is_committed(what: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in committed()
+        if str(path.relative_to(ROOT)) not in FOREIGN_ALLOWED
+        for match in FOREIGN[what].finditer(text_of(path))
+    ]
+    assert wrong == []
+
+
+def test_nothing_made_is_committed() -> None:
+    made = re.compile(r"(^|/)(__pycache__|\.venv|dist|build)/|\.(pyc|sqlite(-wal|-shm)?)$")
+    assert [name for path in committed() if made.search(name := path.relative_to(ROOT).as_posix())] == []
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    commands = [line for line in script.read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
+    # pytest's closing line stands at the end of the output.
+    assert commands[-1].endswith(" test")
+    assert "make test" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+# -- dependencies ----------------------------------------------------------------------------------------------
+
+
+def pins() -> list[Requirement]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def test_constraints_are_exact_and_name_each_package_once() -> None:
+    names = [canonicalize_name(pin.name) for pin in pins()]
+    assert sorted(set(names)) == sorted(names)
+    for pin in pins():
+        assert re.fullmatch(r"==[0-9][^*,\s]*", str(pin.specifier)), f"{pin}: expected ==VERSION"
+        assert pin.url is None
+
+
+def test_constraints_name_every_dependency_of_the_project() -> None:
+    meta = project()["project"]
+    extras = [text for texts in meta.get("optional-dependencies", {}).values() for text in texts]
+    build = project()["build-system"]["requires"]
+    pinned = {canonicalize_name(pin.name): pin for pin in pins()}
+    own = canonicalize_name(meta["name"])
+    for text in [*meta["dependencies"], *extras, *build]:
+        wanted = Requirement(text)
+        name = canonicalize_name(wanted.name)
+        if name == own:
+            continue
+        assert name in pinned, f"{name} is a dependency, and constraints.txt does not name it"
+        version = str(pinned[name].specifier).removeprefix("==")
+        assert wanted.specifier.contains(version, prereleases=True), f"{name}: {version} does not satisfy {wanted}"
+
+
+# -- what is shipped -------------------------------------------------------------------------------------------
+
+
+def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
+    copy = tmp_path / "project"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    for part in PARTS:
+        shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        entry_points = archive.read(next(name for name in names if name.endswith("entry_points.txt"))).decode()
+    here = {
+        path.relative_to(ROOT / part).as_posix()
+        for part in PARTS
+        for path in (ROOT / part / "ideabridge").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    shipped = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert shipped == here
+    assert "ideabridge = ideabridge.server.main:main" in entry_points
