@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
@@ -49,6 +49,23 @@ class Annotations:
             ("openWorldHint", self.open_world),
         ]
         return {name: value for name, value in pairs if value is not None}
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Annotations:
+        """The annotations from their MCP names; what is not a boolean (or, for the title, text) counts as not said."""
+
+        def flag(name: str) -> bool | None:
+            found = value.get(name)
+            return found if isinstance(found, bool) else None
+
+        title = value.get("title")
+        return cls(
+            title if isinstance(title, str) else None,
+            flag("readOnlyHint"),
+            flag("destructiveHint"),
+            flag("idempotentHint"),
+            flag("openWorldHint"),
+        )
 
     @property
     def declares_effects(self) -> bool:
@@ -104,7 +121,29 @@ class Tool:
         annotations = self.annotations.to_json()
         if annotations:
             result["annotations"] = annotations
+        if self.remote_name is not None:
+            result["remoteName"] = self.remote_name
+        if self.renamed:
+            result["renamed"] = dict[str, JSON](self.renamed)
+        if self.activity is not None:
+            result["activity"] = self.activity
         return result
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Tool:
+        """The Tool that `to_json` wrote (a journal's; not for text from outside)."""
+        stored: dict[str, Any] = value
+        return cls(
+            name=stored["name"],
+            description=stored["description"],
+            parameters=stored["parameters"],
+            output=stored.get("output"),
+            annotations=Annotations.from_json(stored.get("annotations", {})),
+            module=stored.get("module"),
+            remote_name=stored.get("remoteName"),
+            renamed=stored.get("renamed", {}),
+            activity=stored.get("activity"),
+        )
 
     def fingerprint(self) -> str:
         """SHA-256 of the definition: tells whether the tool is still the one a run was made with."""

@@ -1,0 +1,158 @@
+"""Handlers: what each type of message does to a Request before it goes out (DESIGN 4.1).
+
+A handler may change the model configuration, the schema (properties before `calls`) and the messages; a typed
+message becomes text. Users register handlers for types of their own, or replace these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ideabridge.bridge.context.document import merge
+from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.context.preview import shorten, shorten_literal
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@dataclass(slots=True)
+class Draft:
+    """A Request while its messages are handled.
+
+    Attributes:
+        messages: every message of the context, as typed.
+        texts: what the mind will read, in order: `{"role", "content"}`.
+        properties: properties put before `calls` in the schema, such as a `thought_process`.
+        model: settings for the model, by the names its provider uses.
+    """
+
+    messages: list[Message]
+    texts: list[JSONObject] = field(default_factory=list[JSONObject])
+    properties: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    model: JSONObject = field(default_factory=dict[str, JSON])
+
+    def say(self, role: str, text: str) -> None:
+        """Add a text; it joins the one before where the role is the same and both are typed messages' texts."""
+        self.texts.append({"role": role, "content": text})
+
+
+Handler: TypeAlias = Callable[[Message, Draft], None]
+"""Handles one message; it must be a pure function of its arguments, so that equal contexts give equal Requests."""
+
+
+def _json(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _title(text: str, message: Message) -> str:
+    instance = f" of instance {message.instance}" if message.instance else ""
+    return f"{text}{instance}{f' ({message.description})' if message.description else ''}:"
+
+
+def handle_text(message: Message, draft: Draft) -> None:
+    """Text stays text."""
+    draft.say(message.role, message.value if isinstance(message.value, str) else _json(message.value))
+
+
+def handle_data(message: Message, draft: Draft) -> None:
+    """Data: its kind and value; large parts as references to `†data.KIND`."""
+    shown = shorten(message.value, ("data", message.kind))
+    draft.say(message.role, f"{_title(f'Data, read as †data.{message.kind}', message)}\n{_json(shown)}")
+
+
+def handle_input(message: Message, draft: Draft) -> None:
+    """Input: the values the task is about; large parts as references."""
+    shown = shorten(message.value, ("input",))
+    draft.say(message.role, f"{_title('Input, read as †input.KEY', message)}\n{_json(shown)}")
+
+
+def handle_state(message: Message, draft: Draft) -> None:
+    """State: what stands now; large parts as references."""
+    shown = shorten(message.value, ("state",))
+    schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.schema else ""
+    draft.say(message.role, f"{_title('State, read as †state.KEY', message)}\n{_json(shown)}{schema}")
+
+
+def handle_tool(message: Message, draft: Draft) -> None:
+    """A tool stands in the schema; nothing more is said of it."""
+
+
+def handle_plan(message: Message, draft: Draft) -> None:
+    """A plan guides: its calls, to be followed where they still fit."""
+    draft.say(message.role, f"{_title('Plan to follow where it fits', message)}\n{_json(message.value)}")
+
+
+def handle_error(message: Message, draft: Draft) -> None:
+    """An error: the call and what went wrong."""
+    draft.say(message.role, f"{_title('This failed', message)}\n{_json(shorten_literal(message.value))}")
+
+
+def handle_correction(message: Message, draft: Draft) -> None:
+    """A correction by a person: what was proposed, what ran, by whom and why."""
+    draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
+
+
+BUILT_IN: dict[str, Handler] = {
+    "text": handle_text,
+    "data": handle_data,
+    "input": handle_input,
+    "state": handle_state,
+    "tool": handle_tool,
+    "plan": handle_plan,
+    "error": handle_error,
+    "correction": handle_correction,
+}
+
+
+class Handlers:
+    """The registry: a handler by type, and by kind for the types users add."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, Handler] = dict(BUILT_IN)
+
+    def register(self, kind: str, handler: Handler) -> None:
+        """Handle messages of `{"type": kind, ...}` by `handler`; an earlier one is replaced."""
+        self._by_kind[kind] = handler
+
+    def assemble(self, messages: Iterable[Message]) -> Draft:
+        """Run every message through its handler. Data of the same kind and instance merge first."""
+        draft = Draft(merge_messages(messages))
+        for message in draft.messages:
+            handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
+            handler(message, draft)
+        return draft
+
+
+def merge_messages(messages: Iterable[Message]) -> list[Message]:
+    """Data, input and state of the same kind and instance become one message, where the first one stood.
+
+    A later definition of a tool replaces an earlier one.
+    """
+    merged: list[Message] = []
+    places: dict[tuple[str, str, str], int] = {}
+    for message in messages:
+        if message.type not in ("data", "input", "state", "tool"):
+            merged.append(message)
+            continue
+        name = str(message.value.get("name")) if message.type == "tool" and isinstance(message.value, dict) else ""
+        key = (message.kind, message.instance, name)
+        place = places.get(key)
+        if place is None:
+            places[key] = len(merged)
+            merged.append(message)
+        elif message.type == "tool":
+            merged[place] = message
+        else:
+            old = merged[place]
+            merged[place] = Message(
+                old.role,
+                old.type,
+                merge(old.value, message.value),
+                old.kind,
+                old.instance,
+                message.schema or old.schema,
+                message.description or old.description,
+            )
+    return merged

@@ -1,0 +1,298 @@
+"""References: `†kind.path`, a value to be read when the call runs (DESIGN 4.3).
+
+Only a whole string is a reference. `††` at the beginning escapes a literal dagger. `a || b` is the first that
+exists, `a && b` the last where all exist; `&&` binds tighter; every operand starts with a dagger.
+
+    expression  = all ("||" all)*            all = operand ("&&" operand)*
+    operand     = "†" [instance "."] kind segment*
+    segment     = "." name | "[" digits "]" | "[" JSON-string "]"
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, cast
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.tools.encoding import JSON, MAX_DEPTH
+
+DAGGER: Final = "†"
+KINDS: Final = ("state", "input", "data", "results", "item")
+MAX_LENGTH: Final = 4096
+"""How many characters one reference may have."""
+
+Path = tuple[str, ...]
+"""Keys from a document's root; an index into an array stands as its decimal digits."""
+
+_NAME = r"[^\s.\[\]|&†\"]+"
+_HEAD = re.compile(rf"†({_NAME})")
+_SEGMENT = re.compile(rf'\.({_NAME})|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+_OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One operand: where a value is read.
+
+    Attributes:
+        instance: the instance it names itself (`†①.state.x`); None: the instance of the call.
+        kind: one of `KINDS`.
+        path: keys below the kind.
+        text: as written.
+    """
+
+    instance: str | None
+    kind: str
+    path: Path
+    text: str
+
+    @property
+    def full(self) -> Path:
+        """The path with the kind in front: from the root of an instance's document."""
+        return (self.kind, *self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A whole reference string: alternatives (`||`) of conjunctions (`&&`) of operands."""
+
+    alternatives: tuple[tuple[Reference, ...], ...]
+    text: str
+
+    def operands(self) -> Iterator[Reference]:
+        """Every operand, in the order written."""
+        for alternative in self.alternatives:
+            yield from alternative
+
+    @property
+    def uses_item(self) -> bool:
+        """Whether `†item` stands in it."""
+        return any(operand.kind == "item" for operand in self.operands())
+
+
+def is_reference(text: str) -> bool:
+    """Whether a string is meant as a reference: it starts with one dagger, not with two."""
+    return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
+
+
+def unescape(text: str) -> str:
+    """The literal a string stands for: `††x` is `†x`."""
+    return text[1:] if text.startswith(DAGGER + DAGGER) else text
+
+
+def escape(text: str) -> str:
+    """A string that stands for the literal `text`, whatever it looks like."""
+    return DAGGER + text if text.startswith(DAGGER) else text
+
+
+def format_path(path: Path) -> str:
+    """A path as it is written after the kind: `.a.b["odd.key"].0`."""
+    return "".join(
+        f".{key}" if re.fullmatch(_NAME, key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path
+    )
+
+
+def format_reference(path: Path, instance: str | None = None) -> str:
+    """The reference string of a full path (kind first), e.g. `†state.a.b` or `†①.state.a`."""
+    return DAGGER + (f"{instance}." if instance else "") + path[0] + format_path(path[1:])
+
+
+def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
+    keys: list[str] = []
+    while position < len(text):
+        match = _SEGMENT.match(text, position)
+        if match is None:
+            break
+        name, index, quoted = cast("tuple[str | None, str | None, str | None]", match.groups())
+        if name is not None:
+            keys.append(name)
+        elif index is not None:
+            keys.append(str(int(index)) if len(index) < 19 else index)
+        elif quoted is not None:
+            try:
+                keys.append(cast("str", json.loads(quoted)))
+            except json.JSONDecodeError:
+                raise ReferenceSyntaxError(f"{whole!r}: {quoted} is not a quoted key") from None
+        position = match.end()
+    if len(keys) > MAX_DEPTH:
+        raise ReferenceSyntaxError(f"a path of {len(keys)} keys; at most {MAX_DEPTH} are taken")
+    return tuple(keys), position
+
+
+def _operand(text: str, position: int) -> tuple[Reference, int]:
+    head = _HEAD.match(text, position)
+    if head is None:
+        raise ReferenceSyntaxError(
+            f"{text!r}: expected a reference such as †state.x at character {position + 1}; every operand starts with †"
+        )
+    first = head.group(1)
+    keys, end = _segments(text, head.end(), text)
+    written = text[position:end]
+    if first in KINDS:
+        return Reference(None, first, keys, written), end
+    if keys and keys[0] in KINDS:
+        if keys[0] == "item":
+            raise ReferenceSyntaxError(f"{text!r}: †item belongs to its own call and cannot be read across instances")
+        return Reference(first, keys[0], keys[1:], written), end
+    raise ReferenceSyntaxError(
+        f"{text!r}: unknown kind {first!r}; expected one of {', '.join(DAGGER + kind for kind in KINDS)}"
+        " (a literal that begins with a dagger is written with two: ††)"
+    )
+
+
+@lru_cache(maxsize=8192)
+def parse_reference(text: str) -> Expression:
+    """Parse a reference string.
+
+    Raises:
+        ReferenceSyntaxError: it is none; the message says where and what was expected.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ReferenceSyntaxError(f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
+    stripped = text.strip()
+    alternatives: list[tuple[Reference, ...]] = []
+    group: list[Reference] = []
+    position = 0
+    while True:
+        reference, position = _operand(stripped, position)
+        group.append(reference)
+        if position == len(stripped):
+            break
+        operator = _OPERATOR.match(stripped, position)
+        if operator is None:
+            raise ReferenceSyntaxError(
+                f"{text!r}: unexpected {stripped[position]!r} at character {position + 1};"
+                ' a key with other characters is quoted: †state["odd key"]'
+            )
+        if operator.group(1) == "||":
+            alternatives.append(tuple(group))
+            group = []
+        position = operator.end()
+    alternatives.append(tuple(group))
+    return Expression(tuple(alternatives), stripped)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a result is written: `_outputPath` (DESIGN 4.3).
+
+    Attributes:
+        mode: `one`; `either` (`p || q`: success to the first, a failure to the second); `both` (`p && q`).
+        paths: full paths (kind first), in the order written.
+        texts: the paths as written.
+    """
+
+    mode: str
+    paths: tuple[Path, ...]
+    texts: tuple[str, ...]
+
+
+def _target_path(text: str) -> Path:
+    if not text:
+        raise ReferenceSyntaxError("an output path is empty")
+    if text.startswith(DAGGER):
+        reference, end = _operand(text, 0)
+        if end != len(text):
+            raise ReferenceSyntaxError(f"output path {text!r}: unexpected {text[end]!r} at character {end + 1}")
+        if reference.kind != "state":
+            raise ReferenceSyntaxError(f"output path {text!r}: only state can be written, not {reference.kind}")
+        if reference.instance is not None:
+            raise ReferenceSyntaxError(f"output path {text!r}: a call writes inside its own instance (_instance)")
+        return reference.full
+    # A bare path begins with a name or a quoted key.
+    dotted = text if text.startswith("[") else "." + text
+    keys, end = _segments(dotted, 0, text)
+    if end != len(dotted):
+        raise ReferenceSyntaxError(
+            f'output path {text!r}: unexpected {dotted[end]!r}; expected keys such as report.title or ["odd key"]'
+        )
+    if keys[0] in KINDS and len(keys) > 1:
+        # `state.x` would be †state.state.x by the letter, and never what was meant.
+        rest = format_path(keys[1:]).lstrip(".")
+        raise ReferenceSyntaxError(f"output path {text!r}: write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'")
+    return ("state", *keys)
+
+
+@lru_cache(maxsize=8192)
+def parse_target(text: str) -> Target:
+    """Parse `_outputPath`: `sentiment` and `†state.sentiment` are one place; `p || q`; `p && q`.
+
+    Raises:
+        ReferenceSyntaxError: it is none, mixes both operators, or names something other than state.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ReferenceSyntaxError(f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
+    mode = "one"
+    parts = [text]
+    if "||" in text and "&&" in text:
+        raise ReferenceSyntaxError(f"output path {text!r}: use || (success || failure) or && (both), not a mix")
+    if "||" in text:
+        mode, parts = "either", text.split("||")
+        if len(parts) != 2:
+            raise ReferenceSyntaxError(f"output path {text!r}: expected two paths: success || failure")
+    elif "&&" in text:
+        mode, parts = "both", text.split("&&")
+    texts = tuple(part.strip() for part in parts)
+    return Target(mode, tuple(_target_path(part) for part in texts), texts)
+
+
+class Hole:
+    """The place of a reference in a compiled value."""
+
+    __slots__ = ("expression", "path")
+
+    def __init__(self, expression: Expression, path: Path) -> None:
+        self.expression = expression
+        self.path = path
+
+
+Compiled = object
+"""A JSON value in which references stand as `Hole`s and escapes are already literals."""
+
+
+def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()) -> Compiled:
+    """Scan text written by a mind or a plan's author, once (DESIGN 4.3).
+
+    Args:
+        value: any JSON value; keys of objects are never references.
+        holes: receives a `Hole` for every reference found.
+        problems: receives (path, message) for every malformed reference.
+        path: where `value` stands.
+
+    Returns:
+        `value` itself where there is nothing to fill in, else a copy with holes.
+    """
+    if isinstance(value, str):
+        if not value.startswith(DAGGER):
+            return value
+        if not is_reference(value):
+            return unescape(value)
+        try:
+            hole = Hole(parse_reference(value), path)
+        except ReferenceSyntaxError as error:
+            problems.append((path, str(error)))
+            return value
+        holes.append(hole)
+        return hole
+    if isinstance(value, list):
+        items = [compile_value(item, holes, problems, (*path, str(index))) for index, item in enumerate(value)]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, dict):
+        members = {key: compile_value(item, holes, problems, (*path, key)) for key, item in value.items()}
+        return members if any(members[key] is not value[key] for key in members) else value
+    return value
+
+
+def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
+    """Put values in the place of holes. What is put in is a literal for ever: it is not scanned."""
+    if isinstance(compiled, Hole):
+        return resolve(compiled.expression)
+    if isinstance(compiled, list):
+        return [fill(item, resolve) for item in cast("list[object]", compiled)]
+    if isinstance(compiled, dict):
+        return {key: fill(item, resolve) for key, item in cast("dict[str, object]", compiled).items()}
+    return cast("JSON", compiled)

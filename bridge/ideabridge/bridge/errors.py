@@ -1,0 +1,45 @@
+"""Errors of the bridge as a whole."""
+
+from __future__ import annotations
+
+from ideabridge.tools.errors import IdeabridgeError
+
+
+class PlanError(IdeabridgeError):
+    """A plan that cannot run; `errors` has one entry `{"call", "place", "error"}` for each fault."""
+
+    def __init__(self, message: str, errors: list[dict[str, object]] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or []
+
+
+class UnknownRunError(IdeabridgeError):
+    """No run of that id, or not one of this caller's."""
+
+
+class FinishedRunError(IdeabridgeError):
+    """The run has ended; nothing more can be handed in."""
+
+
+class InterruptedRunError(IdeabridgeError):
+    """The run cannot be gone on with here; the message says why."""
+
+
+class SettledTurnError(IdeabridgeError):
+    """Another solution for a turn that is settled, or a turn that is not the run's."""
+
+
+class RejectedSolutionError(IdeabridgeError):
+    """A malformed solution: nothing of it ran, and it can be sent again. The message lists every fault."""
+
+
+class DecisionError(IdeabridgeError):
+    """A decision that fits no pending approval, or an edit that cannot run."""
+
+
+class PublicationError(IdeabridgeError):
+    """An idea that cannot be published as asked, or a published one that cannot be called so."""
+
+
+class UnknownPathError(IdeabridgeError):
+    """A reference asked for by a caller at which nothing stands."""

@@ -1,0 +1,243 @@
+"""Call: a filled-in Tool as a mind or a plan lists it, read and checked (DESIGN 2, 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from ideabridge.tools.reading import wrong_reference_hint
+
+from ideabridge.bridge.context.document import Method
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.reference import (
+    Compiled,
+    Expression,
+    Hole,
+    Path,
+    Target,
+    compile_value,
+    format_path,
+    parse_target,
+)
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
+from ideabridge.tools.tool import META_PROPERTIES, Tool
+
+ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
+"""Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
+said no; `output`: the output of a solution could not be resolved or validated."""
+
+_META = frozenset(META_PROPERTIES)
+
+
+@dataclass(slots=True)
+class Read:
+    """One reference string of a call and the calls its operands are bound to.
+
+    `bound` has, per alternative and operand, the calls whose writes the operand sees; None while nobody before it
+    supplies it and the answer still streams.
+    """
+
+    expression: Expression
+    bound: list[list[tuple[int, ...] | None]] = field(default_factory=list["list[tuple[int, ...] | None]"])
+
+
+@dataclass(slots=True)
+class Call:
+    """A Call as listed.
+
+    Attributes:
+        index: its number in the run, from 0, unique.
+        place: its place (`†results.PLACE`): the index, but for plans over instances, which share a plan's places.
+        raw: the call as it was written.
+        tool: its Tool; None where there is none of that name.
+        parameters, each, latent: compiled values (see `compile_value`) of the parameters, `_each`, `_output`.
+        reads: every reference string in it, `_imports` included.
+        writes: full paths it may write.
+        after: ids it waits for.
+        problems: structural problems, each one sentence.
+        edges: calls it waits for that are named by `_after`; None while an id is still unknown.
+        order: earlier calls whose listed order it keeps.
+        constant: no reference stands in the parameters; they are validated already.
+    """
+
+    index: int
+    place: int
+    raw: JSONObject
+    name: str = ""
+    tool: Tool | None = None
+    activity: str | None = None
+    instance: str = ""
+    id: str | None = None
+    after: tuple[str, ...] = ()
+    parameters: Compiled = field(default_factory=dict[str, object])
+    each: Compiled = None
+    has_each: bool = False
+    latent: Compiled = None
+    has_latent: bool = False
+    target: Target | None = None
+    method: Method = "set"
+    reads: list[Read] = field(default_factory=list[Read])
+    writes: tuple[Path, ...] = ()
+    problems: list[str] = field(default_factory=list[str])
+    edges: tuple[int, ...] | None = ()
+    order: list[int] = field(default_factory=list[int])
+    constant: bool = False
+
+    @property
+    def label(self) -> str:
+        """How errors name it: `call 3 (git_log)`."""
+        return f"call {self.place} ({self.name or 'no tool'}{f', instance {self.instance}' if self.instance else ''})"
+
+
+def _text_member(call: Call, key: str) -> str | None:
+    value = call.raw.get(key)
+    if value is None or isinstance(value, str):
+        return value
+    call.problems.append(f"{key}: expected text, found {type(value).__name__}")
+    return None
+
+
+def _scan(call: Call, value: JSON, where: str) -> Compiled:
+    """Compile one part of the call; its references become reads, its faults problems."""
+    holes: list[Hole] = []
+    faults: list[tuple[Path, str]] = []
+    compiled = compile_value(value, holes, faults)
+    for path, message in faults:
+        call.problems.append(f"{where}{format_path(path)}: {message}")
+    call.reads.extend(Read(hole.expression) for hole in holes)
+    _look_for_wrong_references(call, value, where)
+    return compiled
+
+
+def _look_for_wrong_references(call: Call, value: JSON, where: str) -> None:
+    if isinstance(value, str):
+        hint = wrong_reference_hint(value)
+        if hint is not None:
+            call.problems.append(f"{where}: {value!r} is not a reference; write {hint!r}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _look_for_wrong_references(call, item, f"{where}.{index}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _look_for_wrong_references(call, item, f"{where}.{key}")
+
+
+def _read_target(call: Call) -> None:
+    text = _text_member(call, "_outputPath")
+    if text is not None:
+        try:
+            call.target = parse_target(text)
+        except ReferenceSyntaxError as error:
+            call.problems.append(f"_outputPath: {error}")
+    method = _text_member(call, "_outputMethod") or "set"
+    if method in ("set", "merge", "push"):
+        call.method = method
+    else:
+        call.problems.append(f"_outputMethod: expected 'set', 'merge' or 'push', found {method!r}")
+    if call.method != "set" and call.target is None and not call.problems:
+        call.problems.append(f"_outputMethod {method!r} needs an _outputPath")
+    call.writes = call.target.paths if call.target else (("results", str(call.place)),)
+
+
+def _read_after(call: Call) -> None:
+    after = call.raw.get("_after", [])
+    names = [after] if isinstance(after, str) else after
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        call.problems.append("_after: expected an array of ids")
+        return
+    call.after = tuple(cast("list[str]", names))
+    if call.after:
+        call.edges = None
+
+
+def _read_imports(call: Call) -> None:
+    imports = call.raw.get("_imports", [])
+    if not isinstance(imports, list):
+        call.problems.append("_imports: expected an array of references")
+        return
+    for number, item in enumerate(imports):
+        if not isinstance(item, str):
+            call.problems.append(f"_imports.{number}: expected a reference")
+            continue
+        # "input" is short for †input (DESIGN 4.10).
+        _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
+
+
+def _read_tool(call: Call, catalogue: Catalogue) -> None:
+    module = _text_member(call, "_module")
+    call.activity = _text_member(call, "_activity")
+    try:
+        tool = call.tool = catalogue.find(call.name, module)
+    except UnknownToolError as error:
+        call.problems.append(str(error))
+        return
+    latent = tool.key in catalogue.latent and call.activity is None
+    if call.activity is not None and tool.module is not None:
+        call.problems.append(f"_activity: tool {call.name!r} belongs to module {tool.module!r}, which runs it itself")
+    if call.has_latent and not latent:
+        call.problems.append(f"_output: tool {call.name!r} has code that makes its result; leave _output out")
+    if latent and not call.has_latent:
+        call.problems.append(f"_output: tool {call.name!r} has no code; write its result as _output")
+
+
+def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue) -> None:
+    if call.tool is None or call.problems:
+        return
+    for read in call.reads:
+        if read.expression.uses_item and not call.has_each:
+            call.problems.append(f"{read.expression.text}: †item is read only in a call with _each")
+    try:
+        if call.constant:
+            catalogue.exact(call.tool).check(cast("JSON", call.parameters))
+        else:
+            catalogue.admitted(call.tool).check(parameters)
+    except ValueMismatchError as error:
+        call.problems.append(str(error))
+
+
+def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue) -> Call:
+    """Read one listed call. What is wrong with it stands in `problems`; nothing is raised.
+
+    Args:
+        raw: the call as written.
+        index: its number in the run.
+        place: its place in the run or plan.
+        catalogue: the tools of the run.
+    """
+    if not isinstance(raw, dict):
+        call = Call(index, place, {"_tool": raw})
+        call.problems.append(f"a call is an object with _tool, found {type(raw).__name__}")
+        call.writes = (("results", str(place)),)
+        return call
+    call = Call(index, place, raw)
+    name = raw.get("_tool")
+    if isinstance(name, str) and name:
+        call.name = name
+    else:
+        call.problems.append("_tool: expected the name of a tool")
+    call.instance = _text_member(call, "_instance") or ""
+    call.id = _text_member(call, "_id")
+    call.has_each = "_each" in raw
+    call.has_latent = "_output" in raw
+    parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
+    call.parameters = _scan(call, parameters, "")
+    call.constant = not call.reads
+    if call.has_each:
+        each = raw["_each"]
+        if not isinstance(each, list) and not (isinstance(each, str) and each.startswith("†")):
+            call.problems.append("_each: expected a reference to an array, or an array")
+        before = len(call.reads)
+        call.each = _scan(call, each, "_each")
+        if any(read.expression.uses_item for read in call.reads[before:]):
+            call.problems.append("_each: †item is what _each gives; it cannot be read there")
+    if call.has_latent:
+        call.latent = _scan(call, raw["_output"], "_output")
+    _read_imports(call)
+    _read_after(call)
+    _read_target(call)
+    if call.name:
+        _read_tool(call, catalogue)
+    _check_parameters(call, parameters, catalogue)
+    return call

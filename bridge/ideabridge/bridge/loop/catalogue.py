@@ -1,0 +1,101 @@
+"""Catalogue: the tools one run may call, and how each is validated (DESIGN 4.2, 4.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ideabridge.tools.compose import admit_references
+from ideabridge.tools.schema import Validator
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import UnknownToolError
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import Tool, ToolKey
+
+
+class Catalogue:
+    """The tools of a run, by `_tool` and `_module`. Fixed when the run starts; folding a journal needs no other.
+
+    Args:
+        tools: the tools, names unique within a module; a later definition replaces an earlier one.
+        latent: keys of the tools without an activity: the mind writes their `_output`.
+    """
+
+    def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = ()) -> None:
+        self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
+        self._by_name: dict[str, list[Tool]] = {}
+        for tool in self._by_key.values():
+            self._by_name.setdefault(tool.name, []).append(tool)
+            if tool.remote_name is not None and tool.module is not None:
+                # The module's own name works where `_module` says whose it is.
+                self._by_key.setdefault((tool.module, tool.remote_name), tool)
+        self.latent = frozenset(latent)
+        self._exact: dict[ToolKey, Validator] = {}
+        self._admitted: dict[ToolKey, Validator] = {}
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools, each once, in the order given."""
+        return self._unique()
+
+    def _unique(self) -> list[Tool]:
+        return [tool for key, tool in self._by_key.items() if key == tool.key]
+
+    def find(self, name: str, module: str | None) -> Tool:
+        """The tool a call means. `_module` may be left out where only one tool has the name.
+
+        Raises:
+            UnknownToolError: there is none; the message names the nearest.
+        """
+        tool = self._by_key.get((module, name))
+        if tool is not None:
+            return tool
+        named = self._by_name.get(name, [])
+        if module is None and len(named) == 1:
+            return named[0]
+        if module is None and named:
+            modules = ", ".join(repr(tool.module) for tool in named)
+            raise UnknownToolError(f"several modules have a tool {name!r}: add _module, one of {modules}")
+        if module is not None:
+            modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
+            if module not in modules:
+                raise UnknownToolError(f"unknown module {module!r}.{did_you_mean(module, sorted(modules))}")
+            own = [tool.name for tool in self._by_key.values() if tool.module == module]
+            raise UnknownToolError(f"module {module!r} has no tool {name!r}.{did_you_mean(name, own)}")
+        raise UnknownToolError(f"unknown tool {name!r}.{did_you_mean(name, list(self._by_name))}")
+
+    def exact(self, tool: Tool) -> Validator:
+        """The validator of the tool's own parameters: for values with nothing left to resolve."""
+        validator = self._exact.get(tool.key)
+        if validator is None:
+            validator = self._exact[tool.key] = Validator(tool.parameters, what=f"parameters of {tool.name}")
+        return validator
+
+    def admitted(self, tool: Tool) -> Validator:
+        """The validator that lets a reference stand for any part: for calls as they are written."""
+        validator = self._admitted.get(tool.key)
+        if validator is None:
+            schema = admit_references(tool.parameters)
+            validator = self._admitted[tool.key] = Validator(schema, what=f"parameters of {tool.name}")
+        return validator
+
+    def to_json(self) -> tuple[list[JSON], list[JSON]]:
+        """(tools, latent keys) as a journal holds them."""
+        tools: list[JSON] = [tool.to_json() for tool in self._unique()]
+        latent: list[JSON] = [[module, name] for module, name in sorted(self.latent, key=str)]
+        return tools, latent
+
+    @classmethod
+    def from_json(cls, tools: list[JSON], latent: list[JSON]) -> Catalogue:
+        """The catalogue that `to_json` wrote."""
+        definitions = [Tool.from_json(tool) for tool in tools if isinstance(tool, dict)]
+        keys: list[ToolKey] = []
+        for pair in latent:
+            if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str):
+                keys.append((pair[0] if isinstance(pair[0], str) else None, pair[1]))
+        return cls(definitions, keys)
+
+    def parameters_of(self, tool: Tool) -> JSONObject:
+        """The properties of the tool's parameters, by name."""
+        properties = tool.parameters.get("properties")
+        return properties if isinstance(properties, dict) else {}

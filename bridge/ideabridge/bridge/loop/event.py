@@ -1,0 +1,222 @@
+"""Events: what happened in a run, in order. The journal is a list of them, and folding it again gives the run back.
+
+Each is journaled before it is acted on (DESIGN 7), so an event holds everything the machine needs to take the
+same step again: no clock, no network, no lookup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+
+EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
+"""How a run ended."""
+
+
+class JournalError(IdeabridgeError):
+    """A journal that cannot be folded: an event nobody knows, or one that does not fit the run's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    name: ClassVar[str]
+
+    def to_json(self) -> JSONObject:
+        """The event as the journal holds it; members that stand at None are left out."""
+        result: JSONObject = {"event": self.name}
+        for member in fields(self):
+            value: JSON = getattr(self, member.name)
+            if value is not None:
+                result[member.name] = value
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(_Event):
+    """A run begins. `tools` are full definitions: a journal can be folded while modules are down."""
+
+    name: ClassVar[str] = "run_started"
+    mode: Literal["plan", "solve"]
+    context: list[JSON]
+    tools: list[JSON]
+    latent: list[JSON]
+    settings: JSONObject
+    output_schema: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestMade(_Event):
+    """A Request went out to a mind. `request` is its id (DESIGN 4.11)."""
+
+    name: ClassVar[str] = "request_made"
+    step: int
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallProposed(_Event):
+    """One Call was listed by the mind. `place` is given where several instances share a plan's place."""
+
+    name: ClassVar[str] = "call_proposed"
+    call: JSON
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputProposed(_Event):
+    """The mind wrote an output that is not null. Wrapped, so that any JSON may stand in it."""
+
+    name: ClassVar[str] = "output_proposed"
+    output: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionClosed(_Event):
+    """The answer ended; `broken` says why where it broke off (DESIGN 4.4.6). `extra` is what stood beside."""
+
+    name: ClassVar[str] = "solution_closed"
+    broken: str | None = None
+    extra: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionProposed(_Event):
+    """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`."""
+
+    name: ClassVar[str] = "solution_proposed"
+    calls: list[JSON]
+    output: JSON = None
+    extra: JSONObject | None = None
+    places: list[JSON] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionRejected(_Event):
+    """A solution that arrived whole was malformed: nothing of it ran, and the Request stays open."""
+
+    name: ClassVar[str] = "solution_rejected"
+    solution: JSON
+    errors: list[JSON]
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAsked(_Event):
+    """A person is asked about a call. `digest` is the hash of the resolved call the decision is bound to."""
+
+    name: ClassVar[str] = "approval_asked"
+    call: int
+    approval: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallDecided(_Event):
+    """A decision on a call: by whom, why, and the edited call where there is one (DESIGN 4.6)."""
+
+    name: ClassVar[str] = "call_decided"
+    call: int
+    digest: str
+    decision: Literal["approve", "deny", "edit"]
+    by: str
+    reason: str | None = None
+    edited: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted(_Event):
+    """A call (or one item of it) is about to run. Started and not finished: in flight (DESIGN 7)."""
+
+    name: ClassVar[str] = "call_started"
+    call: int
+    item: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallFinished(_Event):
+    """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
+
+    `chosen` is the output path an activity chose for itself.
+    """
+
+    name: ClassVar[str] = "call_finished"
+    call: int
+    item: int | None = None
+    value: JSON = None
+    error: JSONObject | None = None
+    chosen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAdded(_Event):
+    """An activity added a message for the next Request."""
+
+    name: ClassVar[str] = "message_added"
+    call: int
+    message: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(_Event):
+    """The run is over."""
+
+    name: ClassVar[str] = "run_ended"
+    status: EndStatus
+    reason: str | None = None
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RequestMade
+    | CallProposed
+    | OutputProposed
+    | SolutionClosed
+    | SolutionProposed
+    | SolutionRejected
+    | ApprovalAsked
+    | CallDecided
+    | CallStarted
+    | CallFinished
+    | MessageAdded
+    | RunEnded
+)
+
+_BY_NAME: dict[str, type[Event]] = {
+    kind.name: kind
+    for kind in (
+        RunStarted,
+        RequestMade,
+        CallProposed,
+        OutputProposed,
+        SolutionClosed,
+        SolutionProposed,
+        SolutionRejected,
+        ApprovalAsked,
+        CallDecided,
+        CallStarted,
+        CallFinished,
+        MessageAdded,
+        RunEnded,
+    )
+}
+
+
+def event_from_json(value: JSONObject) -> Event:
+    """The event a journal holds.
+
+    Raises:
+        JournalError: an event nobody knows, or members that do not fit it (a newer store, or a damaged one).
+    """
+    members: dict[str, Any] = dict(value)
+    kind = _BY_NAME.get(str(members.pop("event", None)))
+    if kind is None:
+        raise JournalError(
+            f"unknown event {value.get('event')!r} in the journal; was it written by a newer ideabridge?"
+        )
+    try:
+        return kind(**members)
+    except TypeError as error:
+        raise JournalError(f"event {kind.name} in the journal does not fit: {error}") from None

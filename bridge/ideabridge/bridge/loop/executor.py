@@ -1,0 +1,135 @@
+"""Executor: runs one call, here or at its module (DESIGN 2, 4.5, 4.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from ideabridge.bridge.loop.call import Call
+from ideabridge.bridge.loop.effect import Execute
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
+from ideabridge.tools.toolbox import Toolbox
+
+ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
+
+RESULT_BYTES = 8 * 1024 * 1024
+"""How many bytes of JSON one result may have."""
+
+_ERROR_CHARACTERS = 4096
+
+
+class RemoteTools(Protocol):
+    """What the executor needs of the modules."""
+
+    async def call(
+        self,
+        module: str,
+        tool_name: str,
+        arguments: JSONObject,
+        *,
+        timeout: float | None = None,
+        progress: ProgressCallback | None = None,
+    ) -> JSON:
+        """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
+        ...
+
+
+class CallContext:
+    """What an activity is told and may do besides its parameters: an `ActivityContext`."""
+
+    def __init__(
+        self, effect: Execute, on_progress: ProgressCallback, on_message: Callable[[JSONObject], None]
+    ) -> None:
+        self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
+        self.instance: str | None = effect.call.instance or None
+        self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
+        self.chosen: str | None = None
+        self._on_progress = on_progress
+        self._on_message = on_message
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress of the call to whoever watches the run."""
+        await self._on_progress(progress, total, message)
+
+    def add_message(self, message: JSONObject) -> None:
+        """Add a typed message to the context of the next Request."""
+        self._on_message(message)
+
+    def choose(self, path: str) -> None:
+        """Choose which path of `p || q` the result is written to."""
+        if path not in self.output_paths:
+            expected = ", ".join(self.output_paths) or "none: the call has no _outputPath"
+            raise ActivityError(f"cannot choose output path {path!r}; expected one of {expected}")
+        self.chosen = path
+
+
+class Executor:
+    """Runs calls: activities of a toolbox here, tools of modules there.
+
+    Args:
+        toolbox: the activities.
+        modules: the configured servers; None where there are none.
+        mask: replaces secrets in text that may reach a mind.
+        result_bytes: bound on one result, in bytes of JSON.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        modules: RemoteTools | None = None,
+        *,
+        mask: Callable[[str], str] = str,
+        result_bytes: int = RESULT_BYTES,
+    ) -> None:
+        self._toolbox = toolbox
+        self._modules = modules
+        self._mask = mask
+        self._result_bytes = result_bytes
+
+    async def execute(self, effect: Execute, context: CallContext, on_progress: ProgressCallback) -> JSON:
+        """The result of a call.
+
+        Raises:
+            IdeabridgeError: the call failed; the message may be shown to a mind once masked.
+        """
+        if effect.is_latent:
+            return effect.latent
+        tool = effect.tool
+        if tool.module is not None:
+            if self._modules is None:
+                raise UnknownToolError(f"module {tool.module!r} is not configured here")
+            arguments = {tool.renamed.get(name, name): value for name, value in effect.parameters.items()}
+            value = await self._modules.call(
+                tool.module, tool.remote_name or tool.name, arguments, progress=on_progress
+            )
+        else:
+            activity = self._toolbox.activity_for(tool, effect.call.activity)
+            if activity is None:
+                raise UnknownToolError(f"tool {tool.name!r} has no activity here; was its tool file left out?")
+            # The activity gets a copy: what it does to its arguments must not reach the state.
+            parameters = normalise(effect.parameters)
+            value = normalise(
+                await activity.run(parameters if isinstance(parameters, dict) else {}, context),
+                what=f"the result of {tool.name}",
+            )
+        size = len(encode(value)) if not isinstance(value, str) else len(value)
+        if size > self._result_bytes:
+            raise LimitExceededError(
+                f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
+            )
+        return value
+
+    def explain(self, error: Exception) -> JSONObject:
+        """An error as a mind sees it: bounded, masked, without traces (DESIGN 4.5)."""
+        text = str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
+        masked = self._mask(text)
+        if len(masked) > _ERROR_CHARACTERS:
+            masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
+        return {"kind": "runtime", "message": masked.encode("utf-8", "replace").decode()}
+
+
+def label(call: Call) -> str:
+    """How a call is named where a person watches: `git_log` or `git.git_log`."""
+    module = call.tool.module if call.tool else None
+    return f"{module}.{call.name}" if module else call.name

@@ -1,0 +1,348 @@
+"""Graph: the calls of one Solution, bound to each other by what they read and write (DESIGN 4.3, 4.4, 4.9).
+
+A read binds to the value before the Solution plus the calls listed before it that write an overlapping path; only
+where none of that exists to the calls listed after it, which is known once the answer has ended. So a Solution
+means the same streamed, whole, resumed or replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ideabridge.bridge.context.document import Missing, describe_missing, read
+from ideabridge.bridge.context.errors import ClosedStateError
+from ideabridge.bridge.context.reference import Hole, Path, Reference, compile_value, format_path
+from ideabridge.bridge.context.state_schema import StateSchema
+from ideabridge.bridge.loop.call import Call, Read, read_call
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.paths import PathIndex
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import Order
+
+
+class Graph:
+    """The calls and the output of one Solution.
+
+    Args:
+        catalogue: the tools of the run.
+        base: the documents before the Solution, by instance ("" where none is named).
+        first: index of the first call.
+        instances: the instances of the context; a call must name one of them where there are any.
+        order: which calls keep their listed order.
+        known: ids of calls of earlier Solutions, which have all ended.
+        schemas: the state schemas, by instance.
+        output_by_instance: the output is resolved once in every instance, to a map by instance (DESIGN 4.8).
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        base: Mapping[str, JSON],
+        *,
+        first: int = 0,
+        instances: Iterable[str] = (),
+        order: Order = "declared",
+        known: Iterable[str] = (),
+        schemas: Mapping[str, StateSchema] | None = None,
+        output_by_instance: bool = False,
+    ) -> None:
+        self.catalogue = catalogue
+        self.base = base
+        self.first = first
+        self.calls: list[Call] = []
+        self.closed = False
+        self.output: object = None
+        self.output_holes: list[Hole] = []
+        self.output_reads: dict[str, list[Read]] = {}
+        self.output_problems: list[str] = []
+        self._instances = list(instances)
+        self._order: Order = order
+        self._known = set(known)
+        self._schemas = schemas or {}
+        self.output_instances = self._instances if output_by_instance else [""]
+        self._writers: dict[str, PathIndex] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._ordered: dict[tuple[str | None, str], list[int]] = {}
+        self._forward = False
+
+    def call(self, index: int) -> Call:
+        """The call of that number in the run."""
+        return self.calls[index - self.first]
+
+    # -- listing -----------------------------------------------------------------------------------------------
+
+    def add(self, raw: JSON, place: int | None = None) -> Call:
+        """List one more call: read it and bind what can be bound already."""
+        index = self.first + len(self.calls)
+        call = read_call(raw, index, index if place is None else place, self.catalogue)
+        self.calls.append(call)
+        self._check_instance(call)
+        self._check_targets(call)
+        self._note_id(call)
+        for item in call.reads:
+            item.bound = self._bind(item, call.instance, index)
+            if not self._open(item):
+                self._unsupplied(call, item)
+        if call.edges is None:
+            self._find_edges(call)
+        self._note_order(call)
+        writers = self._writers.setdefault(call.instance, PathIndex())
+        for path in call.writes:
+            writers.add(path, index)
+        return call
+
+    def set_output(self, output: JSON) -> None:
+        """The output, as written; its references bind when the answer has ended."""
+        faults: list[tuple[Path, str]] = []
+        self.output = compile_value(output, self.output_holes, faults)
+        self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
+        self.output_reads = {
+            instance: [Read(hole.expression) for hole in self.output_holes] for instance in self.output_instances
+        }
+        for hole in self.output_holes:
+            if hole.expression.uses_item:
+                self.output_problems.append(f"{hole.expression.text}: †item is read only in a call with _each")
+
+    def close(self) -> None:
+        """The answer has ended: bind what waited for later calls, find what nothing supplies, and cycles."""
+        self.closed = True
+        end = self.first + len(self.calls)
+        for call in self.calls:
+            for item in call.reads:
+                if self._open(item):
+                    self._forward = True
+                    item.bound = self._bind(item, call.instance, call.index)
+                    self._unsupplied(call, item)
+            if call.edges is None:
+                self._forward = True
+                self._find_edges(call)
+        for instance, reads in self.output_reads.items():
+            for item in reads:
+                item.bound = self._bind(item, instance, end)
+                message = self._missing(item, instance)
+                if message is not None:
+                    self.output_problems.append(f"output: {message}")
+        if self._forward:
+            self._name_cycles()
+            self._reorder()
+
+    @property
+    def problems(self) -> list[tuple[Call | None, str]]:
+        """Every structural problem, in listing order; None stands for the output."""
+        found: list[tuple[Call | None, str]] = [(call, text) for call in self.calls for text in call.problems]
+        found.extend((None, text) for text in self.output_problems)
+        return found
+
+    # -- checks of one call ------------------------------------------------------------------------------------
+
+    def _check_instance(self, call: Call) -> None:
+        if self._instances and not call.instance:
+            call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
+        elif call.instance and call.instance not in self._instances:
+            known = ", ".join(self._instances[:10]) or "none: leave _instance out"
+            call.problems.append(f"_instance: unknown instance {call.instance!r}; the instances are {known}")
+
+    def _check_targets(self, call: Call) -> None:
+        schema = self._schemas.get(call.instance)
+        if schema is None or call.target is None:
+            return
+        for path in call.target.paths:
+            try:
+                schema.allow(path[1:])
+            except ClosedStateError as error:
+                call.problems.append(f"_outputPath: {error}")
+
+    def _note_id(self, call: Call) -> None:
+        if call.id is None:
+            return
+        if (call.instance, call.id) in self._ids:
+            call.problems.append(f"_id: {call.id!r} is taken by an earlier call")
+        else:
+            self._ids[(call.instance, call.id)] = call.index
+
+    # -- binding -----------------------------------------------------------------------------------------------
+
+    def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
+        """What every operand sees. Alternatives after one that surely exists are never needed, and left out."""
+        bound: list[list[tuple[int, ...] | None]] = []
+        for alternative in item.expression.alternatives:
+            operands = [self._bind_operand(operand, instance, reader) for operand in alternative]
+            bound.append(operands)
+            if all(operand == () for operand in operands) and all(
+                operand.kind != "item" and self._exists(operand, instance) for operand in alternative
+            ):
+                break
+        return bound
+
+    def _exists(self, operand: Reference, instance: str) -> bool:
+        document = self.base.get(operand.instance or instance, {})
+        return not isinstance(read(document, operand.full), Missing)
+
+    def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
+        if operand.kind not in ("state", "results"):
+            return ()
+        writers = self._writers.get(operand.instance or instance)
+        overlapping = writers.overlapping(operand.full) if writers else set[int]()
+        earlier = sorted(index for index in overlapping if index < reader)
+        if earlier or self._exists(operand, instance):
+            return tuple(earlier)
+        if not self.closed:
+            return None
+        return tuple(sorted(index for index in overlapping if index != reader))
+
+    @staticmethod
+    def _open(item: Read) -> bool:
+        return any(operand is None for alternative in item.bound for operand in alternative)
+
+    def waits_for_end(self, call: Call) -> bool:
+        """Whether the call cannot be judged before the answer has ended."""
+        return call.edges is None or any(self._open(item) for item in call.reads)
+
+    def _missing(self, item: Read, instance: str) -> str | None:
+        """Why no operand can ever be supplied; None where one may be."""
+        reasons: list[str] = []
+        for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
+            lacking = [
+                operand
+                for operand, writers in zip(alternative, bound, strict=True)
+                if not writers and operand.kind != "item" and not self._exists(operand, instance)
+            ]
+            if not lacking:
+                return None
+            reasons.append(self._explain(lacking[0], instance))
+        return "; ".join(reasons)
+
+    def _explain(self, operand: Reference, instance: str) -> str:
+        where = operand.instance or instance
+        if where and where not in self._instances:
+            return f"nothing supplies {operand.text}: there is no instance {where!r}"
+        if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
+            for call in self.calls:
+                if str(call.place) == operand.path[0] and call.instance == where and call.target is not None:
+                    return f"nothing supplies {operand.text}: {call.label} writes to {' and '.join(call.target.texts)}"
+        document = self.base.get(where, {})
+        written = sorted({path[1] for call in self.calls for path in call.writes if path[0] == "state" and path[1:]})
+        hint = did_you_mean(operand.path[0], written) if operand.kind == "state" and operand.path else ""
+        return f"nothing supplies {operand.text}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
+
+    def _unsupplied(self, call: Call, item: Read) -> None:
+        message = self._missing(item, call.instance)
+        if message is not None:
+            call.problems.append(message)
+
+    # -- order -------------------------------------------------------------------------------------------------
+
+    def _find_edges(self, call: Call) -> None:
+        edges: list[int] = []
+        unknown: list[str] = []
+        for name in call.after:
+            index = self._ids.get((call.instance, name), self._ids.get(("", name)))
+            if index == call.index:
+                call.problems.append(f"_after: a call cannot wait for itself ({name!r})")
+            elif index is not None:
+                edges.append(index)
+            elif name not in self._known:
+                unknown.append(name)
+        if unknown and not self.closed:
+            return
+        if unknown:
+            ids = sorted({name for _, name in self._ids})
+            call.problems.append(f"_after: no call has the _id {unknown[0]!r}.{did_you_mean(unknown[0], ids)}")
+        call.edges = tuple(edges)
+
+    def _note_order(self, call: Call) -> None:
+        keeps = self._order == "all" or (
+            self._order == "declared" and call.tool is not None and call.tool.annotations.declares_effects
+        )
+        if not keeps:
+            return
+        group = self._ordered.setdefault((call.tool.module if call.tool else None, call.instance), [])
+        if group:
+            call.order = [group[-1]]
+        group.append(call.index)
+
+    def depends_on(self, call: Call, *, certainly: bool = False) -> set[int]:
+        """The calls it waits for by data and by `_after`: not by listed order.
+
+        Args:
+            call: a call of this Solution.
+            certainly: leave out alternatives after the first, which may never be looked at.
+        """
+        found: set[int] = set(call.edges or ())
+        for item in call.reads:
+            for alternative in item.bound[:1] if certainly else item.bound:
+                for operand in alternative:
+                    found.update(operand or ())
+        return found
+
+    def _name_cycles(self) -> None:
+        # A cycle through a later alternative may dissolve while the run goes on: the tick names those that do not.
+        for cycle in _cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
+            names = " -> ".join(self.call(index).label for index in [*cycle, cycle[0]])
+            for index in cycle:
+                self.call(index).problems.append(f"a cycle: {names} (each reads what the next writes or waits for it)")
+
+    def _reorder(self) -> None:
+        """Listed order gives way where data flows backwards: an earlier call that reads a later one runs after it."""
+        dependencies = {call.index: self.depends_on(call) for call in self.calls}
+        for group in self._ordered.values():
+            # A call that passed over nobody waits, through the one before it, for all before it.
+            whole: set[int] = set()
+            for number, index in enumerate(group):
+                call = self.call(index)
+                call.order = []
+                passed = False
+                for earlier in reversed(group[:number]):
+                    if _reaches(dependencies, earlier, index):
+                        passed = True
+                        continue
+                    call.order.append(earlier)
+                    if earlier in whole:
+                        break
+                if not passed:
+                    whole.add(index)
+                dependencies[index] = dependencies[index] | set(call.order)
+
+
+def _reaches(edges: Mapping[int, set[int]], start: int, goal: int) -> bool:
+    seen = {start}
+    todo = [start]
+    while todo:
+        for following in edges.get(todo.pop(), ()):
+            if following == goal:
+                return True
+            if following not in seen:
+                seen.add(following)
+                todo.append(following)
+    return False
+
+
+def _cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
+    """One cycle of each strongly connected part, found by Kahn's algorithm and a walk through what is left."""
+    waiting = {index: {other for other in targets if other in edges} for index, targets in edges.items()}
+    readers: dict[int, list[int]] = {}
+    for index, targets in waiting.items():
+        for target in targets:
+            readers.setdefault(target, []).append(index)
+    free = [index for index, targets in waiting.items() if not targets]
+    while free:
+        done = free.pop()
+        del waiting[done]
+        for reader in readers.get(done, ()):
+            if reader in waiting:
+                waiting[reader].discard(done)
+                if not waiting[reader]:
+                    free.append(reader)
+    cycles: list[list[int]] = []
+    visited: set[int] = set()
+    for start in sorted(waiting):
+        way: list[int] = []
+        index = start
+        while index not in visited:
+            visited.add(index)
+            way.append(index)
+            index = min(target for target in waiting[index] if target in waiting)
+        if index in way:
+            cycles.append(way[way.index(index) :])
+    return cycles

@@ -1,0 +1,441 @@
+"""Machine: the agent loop as a pure state machine (DESIGN 3, 4.4, 4.5).
+
+Events go in by `receive`, effects come out by `due`. No clock, no network, no database. Folding a journal's
+events gives the same machine again, with the effects nobody has acknowledged yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from ideabridge.tools.compose import wrap_output
+from ideabridge.tools.schema import Validator
+
+from ideabridge.bridge.context.errors import ClosedStateError
+from ideabridge.bridge.context.message import Message, read_context, read_message
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import AskMind, Effect, Finish
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallDecided,
+    CallFinished,
+    CallProposed,
+    CallStarted,
+    EndStatus,
+    Event,
+    JournalError,
+    MessageAdded,
+    OutputProposed,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    SolutionClosed,
+    SolutionProposed,
+    SolutionRejected,
+)
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.memory import Memory
+from ideabridge.bridge.loop.opening import Opening, open_context
+from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.tick import Tick, edited_parameters
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
+
+Phase = Literal["new", "asking", "solving", "ending", "ended"]
+
+
+class Machine:
+    """One run of the loop.
+
+    Args:
+        catalogue: the tools of the run where the caller has them compiled already; else they are read from
+            `RunStarted`.
+
+    Attributes:
+        phase: `new`; `asking` a mind; `solving`: calls are on their way; `ending`: `Finish` is due; `ended`.
+        step: number of the Request at hand, from 0.
+        messages: the context the run began with.
+        added: messages that activities added, for the Requests that follow.
+        history: every call of the run, in listing order.
+        errors: errors of the last Solution: `{"call", "place", "error"}` (DESIGN 4.5).
+        corrections: what people changed or denied since the last Request.
+        output: the output, once there is one; `has_output` tells null from none.
+        status, reason: how the run ended.
+    """
+
+    def __init__(self, catalogue: Catalogue | None = None) -> None:
+        self.phase: Phase = "new"
+        self.mode: Literal["plan", "solve"] = "solve"
+        self.step = -1
+        self.settings = Settings()
+        self._given = catalogue
+        self.catalogue = catalogue or Catalogue(())
+        self.messages: list[Message] = []
+        self.added: list[Message] = []
+        self.history: list[Progress] = []
+        self.errors: list[JSONObject] = []
+        self.corrections: list[JSONObject] = []
+        self.output: JSON = None
+        self.has_output = False
+        self.output_schema: JSONObject | None = None
+        self.opening = Opening()
+        self.memory = Memory({})
+        self.status: str | None = None
+        self.reason: str | None = None
+        self.solution: tuple[list[JSON], JSON, JSONObject] = ([], None, {})
+        self._tick: Tick | None = None
+        self._finish: Finish | None = None
+        self._mind_due = False
+        self._idle = 0
+        self._next_index = 0
+        self._ids: set[str] = set()
+        self._checked: tuple[list[JSON], Graph] | None = None
+
+    # -- out ---------------------------------------------------------------------------------------------------
+
+    def due(self) -> list[Effect]:
+        """The effects nobody has acknowledged yet, oldest first."""
+        effects: list[Effect] = [AskMind(self.step)] if self._mind_due else []
+        if self._tick is not None:
+            effects.extend(self._tick.due.values())
+        if self._finish is not None:
+            effects.append(self._finish)
+        return effects
+
+    def in_flight(self) -> list[tuple[Progress, int | None]]:
+        """(call, item) of what was started and has not finished: after a crash, the outcome is unknown."""
+        return [
+            (one, number if one.call.has_each else None)
+            for one in self.history
+            if one.standing is Standing.RUNNING
+            for number, item in enumerate(one.items)
+            if item.started and not item.finished
+        ]
+
+    def approvals(self) -> list[Progress]:
+        """The calls a person has been asked about and has not decided."""
+        return [one for one in self.history if one.standing is Standing.ASKING]
+
+    @property
+    def awaits_solution(self) -> bool:
+        """Whether a Request is out and nothing moves until it is answered."""
+        return self.phase == "asking" and self.mode == "solve" and not self._mind_due
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether nothing moves until a person decides."""
+        return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
+
+    @property
+    def state(self) -> JSONObject:
+        """The state: of the run, or a map by instance where there are instances."""
+        if self.opening.instances:
+            return {instance: self.memory.state(instance) for instance in self.opening.instances}
+        return self.memory.state()
+
+    # -- in ----------------------------------------------------------------------------------------------------
+
+    def receive(self, event: Event) -> None:
+        """Take one event.
+
+        Raises:
+            JournalError: it does not fit what the run is doing.
+            MessageError: a context message of `RunStarted` is none.
+        """
+        if self.phase == "ended":
+            raise JournalError(f"the run has ended; it cannot take {event.name}")
+        match event:
+            case CallFinished():
+                self._solving().finished(event)
+            case CallStarted():
+                self._solving().started(event.call, event.item)
+            case CallProposed():
+                self._propose(event)
+            case SolutionProposed():
+                self._take_up(event)
+            case OutputProposed():
+                self._streaming().graph.set_output(event.output)
+                self.solution = (self.solution[0], event.output, self.solution[2])
+            case SolutionClosed():
+                self._close(event)
+            case SolutionRejected():
+                self._expect("asking")
+            case RequestMade():
+                self._request(event)
+            case ApprovalAsked():
+                self._solving().asked(event.call)
+            case CallDecided():
+                self._solving().decided(event)
+            case MessageAdded():
+                self.added.append(read_message(event.message))
+            case RunStarted():
+                self._start(event)
+            case RunEnded():
+                self._end(event)
+        self._advance()
+
+    def _expect(self, *phases: Phase) -> None:
+        if self.phase not in phases:
+            raise JournalError(f"the run is {self.phase}, not {' or '.join(phases)}")
+
+    def _solving(self) -> Tick:
+        self._expect("solving")
+        if self._tick is None:
+            raise JournalError("no Solution is at hand")
+        return self._tick
+
+    def _streaming(self) -> Tick:
+        """The tick of an answer that still streams; its first piece begins it."""
+        if self.phase == "asking":
+            self._begin(self._graph())
+        tick = self._solving()
+        if tick.graph.closed:
+            raise JournalError("the answer has ended already")
+        return tick
+
+    def _start(self, event: RunStarted) -> None:
+        self._expect("new")
+        self.mode = event.mode
+        self.settings = Settings.from_json(event.settings)
+        if self._given is None:
+            self.catalogue = Catalogue.from_json(event.tools, event.latent)
+        self.messages = read_context(event.context)
+        self.output_schema = event.output_schema
+        self.opening = open_context(self.messages)
+        self.memory = Memory(self.opening.documents)
+        self.phase = "asking"
+        self.step = 0
+        # A plan's author has answered already: its Solution follows as the next event.
+        self._mind_due = event.mode == "solve"
+
+    def _request(self, event: RequestMade) -> None:
+        self._expect("asking")
+        if event.step != self.step or not self._mind_due:
+            raise JournalError(f"Request {event.step} was made, {self.step} was due")
+        self._mind_due = False
+
+    # -- a Solution --------------------------------------------------------------------------------------------
+
+    def _graph(self) -> Graph:
+        return Graph(
+            self.catalogue,
+            self.memory.documents,
+            first=self._next_index,
+            instances=self.opening.instances,
+            order=self.settings.order,
+            known=self._ids,
+            schemas=self.opening.schemas,
+            output_by_instance=self.settings.output_by_instance,
+        )
+
+    def _begin(self, graph: Graph) -> None:
+        self.memory.begin()
+        graph.base = self.memory.base
+        self._tick = Tick(graph, self.memory, self.settings, policy_named(self.settings.approval), self.opening.schemas)
+        self.solution = ([], None, {})
+        self.errors = []
+        self.corrections = []
+        self.added = []
+        self.phase = "solving"
+
+    def check(self, calls: list[JSON], output: JSON, places: list[JSON] | None = None) -> list[JSONObject]:
+        """What is malformed in a Solution that arrives whole: nothing of it may run then (DESIGN 4.4.1).
+
+        Args:
+            calls: the listed calls.
+            output: the output, null where there is none.
+            places: places of the calls, where instances share a plan's places.
+
+        Returns:
+            `{"call", "place", "error"}` of every problem; empty: `SolutionProposed` may follow.
+        """
+        if self._next_index + len(calls) > self.settings.calls:
+            text = f"{len(calls):,} more calls; a run may list at most {self.settings.calls:,} in all"
+            return [{"call": None, "error": {"kind": "structural", "message": text}}]
+        graph = self._build(calls, output, places)
+        self._checked = (calls, graph)
+        return [
+            {
+                "call": call.raw if call else None,
+                "place": call.place if call else None,
+                "error": {"kind": "structural", "message": text},
+            }
+            for call, text in graph.problems
+        ]
+
+    @property
+    def checked_graph(self) -> Graph | None:
+        """The graph of the Solution that was checked last and not taken up."""
+        return self._checked[1] if self._checked is not None else None
+
+    def _build(self, calls: list[JSON], output: JSON, places: list[JSON] | None) -> Graph:
+        graph = self._graph()
+        for number, raw in enumerate(calls):
+            place = places[number] if places is not None else None
+            graph.add(raw, place if isinstance(place, int) else None)
+        if output is not None:
+            graph.set_output(output)
+        graph.close()
+        return graph
+
+    def _take_up(self, event: SolutionProposed) -> None:
+        self._expect("asking")
+        if self._mind_due:
+            raise JournalError("a Solution came before its Request")
+        if self._checked is not None and self._checked[0] is event.calls:
+            graph = self._checked[1]
+        else:
+            graph = self._build(event.calls, event.output, event.places)
+        self._checked = None
+        if graph.problems:
+            raise JournalError(f"a malformed Solution was taken up: {graph.problems[0][1]}")
+        self._begin(graph)
+        self.solution = (event.calls, event.output, event.extra or {})
+        tick = self._solving()
+        tick.take_up()
+        self._note(tick.progress.values())
+
+    def _propose(self, event: CallProposed) -> None:
+        tick = self._streaming()
+        if self._next_index >= self.settings.calls:
+            raise JournalError(f"a run may list at most {self.settings.calls:,} calls")
+        tick.propose(event.call, event.place)
+        self.solution[0].append(event.call)
+        self._note([tick.progress[self._next_index]])
+
+    def _note(self, listed: Iterable[Progress]) -> None:
+        for progress in listed:
+            self.history.append(progress)
+            self._next_index += 1
+            if progress.call.id is not None:
+                self._ids.add(progress.call.id)
+
+    def _close(self, event: SolutionClosed) -> None:
+        tick = self._streaming()
+        if event.broken is not None:
+            # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
+            tick.graph.output = None
+            tick.graph.output_reads, tick.graph.output_problems = {}, []
+            self.errors.append(_error("structural", f"the answer broke off: {event.broken}"))
+            self.solution = (self.solution[0], None, event.extra or {})
+        else:
+            self.solution = (*self.solution[:2], event.extra or {})
+        tick.close()
+
+    # -- the end of a tick -------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        if self.phase == "solving" and self._tick is not None and self._tick.ended and not self._tick.due:
+            self._end_tick(self._tick)
+
+    def _end_tick(self, tick: Tick) -> None:
+        self.errors = [*tick.errors(), *self.errors]
+        self.corrections = tick.corrections
+        calls, output, _ = self.solution
+        if output is not None:
+            value, faults = tick.resolve_output()
+            faults = faults or self._check_output(value)
+            if not faults:
+                self._settle_output(value)
+                return
+            self.errors.extend(_error("output", fault) for fault in faults)
+        elif not calls and self.mode == "solve":
+            self._idle += 1
+            self.errors.append(
+                _error("output", "the solution holds neither calls nor an output; list calls, or give the output")
+            )
+            if self._idle > 1:
+                self._finish_with("stalled", "two solutions in a row held neither calls nor an output")
+                return
+        if calls or output is not None:
+            self._idle = 0
+        if self.mode == "plan":
+            self._finish_plan(output)
+        elif self.step + 1 >= self.settings.requests:
+            self._finish_with("limit", f"{self.settings.requests} requests were made, the most a run may make")
+        else:
+            self.phase = "asking"
+            self.step += 1
+            self._mind_due = True
+
+    def _finish_plan(self, output: JSON) -> None:
+        self._check_states()
+        if output is not None:
+            self._finish_with("failed", "the output could not be resolved or is not valid")
+        else:
+            self._finish_with("done", None)
+
+    def _check_output(self, value: JSON) -> list[str]:
+        schema = self.output_schema
+        if self.mode == "solve":
+            schema, wrapped = wrap_output(self.output_schema or {"type": "string"})
+            if wrapped and not (isinstance(value, dict) and "value" in value):
+                return ['output: expected {"value": ...}']
+        if schema is None:
+            return []
+        values = value.items() if self.settings.output_by_instance and isinstance(value, dict) else [("", value)]
+        faults: list[str] = []
+        for instance, one in values:
+            try:
+                Validator(schema, what=f"the output{f' of {instance}' if instance else ''}").check(one)
+            except ValueMismatchError as error:
+                faults.append(str(error))
+        return faults
+
+    def _settle_output(self, value: JSON) -> None:
+        if self.mode == "solve" and wrap_output(self.output_schema or {"type": "string"})[1]:
+            value = value["value"] if isinstance(value, dict) else value
+        self._check_states()
+        self.output, self.has_output = value, True
+        self._finish_with("done", None)
+
+    def _check_states(self) -> None:
+        for instance, schema in self.opening.schemas.items():
+            try:
+                schema.check_end(self.memory.state(instance))
+            except ClosedStateError as error:
+                self.errors.append(_error("output", f"the state{f' of {instance}' if instance else ''}: {error}"))
+
+    def _finish_with(self, status: EndStatus, reason: str | None) -> None:
+        self.phase = "ending"
+        self._finish = Finish(status, reason)
+
+    def _end(self, event: RunEnded) -> None:
+        if self.phase == "new":
+            raise JournalError("the run has not begun")
+        if self.phase == "solving" and self._tick is not None:
+            self.errors = [*self._tick.errors(), *self.errors]
+        self.phase = "ended"
+        self.status, self.reason = event.status, event.reason
+        self._tick = None
+        self._finish = None
+        self._mind_due = False
+
+    # -- decisions ---------------------------------------------------------------------------------------------
+
+    def edit_problem(self, index: int, edited: JSONObject) -> str | None:
+        """Why a person's edit of a call cannot run; None where it can. Its values are literals."""
+        progress = self.history[index]
+        tool = progress.call.tool
+        if tool is None:
+            return "the call has no tool"
+        name, module = edited.get("_tool", tool.name), edited.get("_module", tool.module)
+        try:
+            found = self.catalogue.find(str(name), module if isinstance(module, str) else None)
+        except UnknownToolError as error:
+            return str(error)
+        if found.key != tool.key:
+            return f"an edit keeps the tool {tool.name!r}; deny the call to have another one proposed"
+        for parameters in edited_parameters(edited):
+            try:
+                self.catalogue.exact(tool).check(parameters)
+            except ValueMismatchError as error:
+                return str(error)
+        return None
+
+
+def _error(kind: str, message: str) -> JSONObject:
+    return {"call": None, "error": {"kind": kind, "message": message}}

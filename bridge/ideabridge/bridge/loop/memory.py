@@ -1,0 +1,85 @@
+"""Memory: the documents of a run and the writes of the Solution at hand (DESIGN 4.3).
+
+State is an append-only log of writes, read as one JSON object per instance. A document holds what references can
+read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from ideabridge.bridge.context import document
+from ideabridge.bridge.context.document import Method, Missing
+from ideabridge.bridge.context.reference import Path
+from ideabridge.bridge.loop.paths import PathIndex
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One entry of the log: what a call wrote, in the order calls finished."""
+
+    call: int
+    instance: str
+    path: Path
+    method: Method
+    value: JSON
+
+
+class Memory:
+    """Documents by instance ("" where none is named)."""
+
+    def __init__(self, documents: dict[str, JSON]) -> None:
+        self.documents = documents
+        self.base: dict[str, JSON] = dict(documents)
+        self.log: list[Write] = []
+        self._first = 0
+        self._written: dict[str, PathIndex] = {}
+
+    def begin(self) -> None:
+        """A new Solution: what stands now is the value before it."""
+        self.base = dict(self.documents)
+        self._first = len(self.log)
+        self._written = {}
+
+    def state(self, instance: str = "") -> JSONObject:
+        """The state of an instance as it stands."""
+        found = document.read(self.documents.get(instance, {}), ("state",))
+        return found if isinstance(found, dict) else {}
+
+    def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
+        """The documents as they would be after the writes; nothing is written yet.
+
+        Raises:
+            StateWriteError: one of them is impossible.
+        """
+        changed: dict[str, JSON] = {}
+        for entry in writes:
+            old = changed.get(entry.instance, self.documents.get(entry.instance, {}))
+            changed[entry.instance] = document.write(old, entry.path, entry.method, entry.value)
+        return changed
+
+    def commit(self, writes: Iterable[Write], changed: dict[str, JSON]) -> None:
+        """Append writes that `try_write` accepted."""
+        for entry in writes:
+            self.log.append(entry)
+            self._written.setdefault(entry.instance, PathIndex()).add(entry.path, entry.call)
+        self.documents.update(changed)
+
+    def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
+        """The value at `path` that a read bound to the calls `bound` sees: the value before the Solution and
+        their writes, the last to finish winning; no other write of this Solution.
+        """
+        if not bound:
+            return document.read(self.base.get(instance, {}), path)
+        written = self._written.get(instance)
+        overlapping = written.overlapping(path) if written is not None else set[int]()
+        if overlapping <= set(bound):
+            # Nobody else wrote here: what stands now is what is seen.
+            return document.read(self.documents.get(instance, {}), path)
+        view = self.base.get(instance, {})
+        for entry in self.log[self._first :]:
+            if entry.call in bound and entry.instance == instance:
+                view = document.write(view, entry.path, entry.method, entry.value)
+        return document.read(view, path)

@@ -1,0 +1,71 @@
+"""Opening: the documents a context gives a run to begin with (DESIGN 4.1, 4.3, 4.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ideabridge.bridge.context.document import merge
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.context.reference import KINDS
+from ideabridge.bridge.context.state_schema import StateSchema
+from ideabridge.tools.encoding import JSON, JSONObject
+
+MAX_INSTANCES = 1_000
+
+
+@dataclass(slots=True)
+class Opening:
+    """What references can read when a run begins.
+
+    Attributes:
+        documents: `{"state", "results", "input", "data"}` by instance; "" where none is named.
+        instances: the instances, in the order they come up in the context.
+        schemas: the state schemas by instance.
+    """
+
+    documents: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    instances: list[str] = field(default_factory=list[str])
+    schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
+
+
+def _check_instance(name: str) -> None:
+    if name in KINDS or len(name) > 64 or any(char in name for char in ' .[]|&†"\t\n'):
+        raise MessageError(
+            f'_instance {name!r}: expected up to 64 characters without spaces or . [ ] | & † ", and none of {KINDS}'
+        )
+
+
+def open_context(messages: Iterable[Message]) -> Opening:
+    """Build the documents of a context: data of one kind and instance merge; input without an instance is seen by
+    all instances and overridden by an instanced one.
+
+    Raises:
+        MessageError: too many instances, or a name that could not be told from a reference's kind.
+    """
+    opening = Opening()
+    own: dict[str, dict[str, JSONObject]] = {"": {"input": {}, "state": {}, "data": {}}}
+    for message in messages:
+        if message.type not in ("input", "state", "data"):
+            continue
+        name = message.instance
+        if name and name not in own:
+            _check_instance(name)
+            opening.instances.append(name)
+            if len(opening.instances) > MAX_INSTANCES:
+                raise MessageError(f"more than {MAX_INSTANCES:,} instances in one context")
+        parts = own.setdefault(name, {"input": {}, "state": {}, "data": {}})
+        if message.type == "data":
+            old = parts["data"].get(message.kind)
+            parts["data"][message.kind] = message.value if old is None else merge(old, message.value)
+        elif isinstance(message.value, dict):
+            merged = merge(parts[message.type], message.value)
+            parts[message.type] = merged if isinstance(merged, dict) else {}
+        if message.type == "state" and message.schema is not None:
+            opening.schemas[name] = StateSchema(message.schema)
+    common = own[""]
+    for name, parts in own.items():
+        seen = {kind: merge(common[kind], parts[kind]) if name else parts[kind] for kind in ("input", "data")}
+        opening.documents[name] = {"state": parts["state"], "results": {}, "input": seen["input"], "data": seen["data"]}
+    return opening

@@ -1,0 +1,247 @@
+"""Runner: performs the machine's effects with anyio, and journals every event before acting on it (DESIGN 3, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallFinished,
+    CallStarted,
+    Event,
+    MessageAdded,
+    RequestMade,
+    RunEnded,
+)
+from ideabridge.bridge.loop.executor import CallContext, Executor
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.request import Composer, Request
+from ideabridge.tools.encoding import JSON, JSONObject
+
+Journal: TypeAlias = Callable[[Sequence[Event]], None]
+"""Stores events durably before it returns; raises `StaleDriverError` where another process drives the run."""
+
+Watcher: TypeAlias = Callable[[Event], None]
+"""Told of every event after it was journaled and taken."""
+
+ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
+"""(call, progress, total, message): what an activity or a module reports while it runs."""
+
+
+class Runner:
+    """Drives one machine.
+
+    Args:
+        machine: a machine, new or folded from a journal.
+        journal: see `Journal`.
+        executor: runs the calls.
+        composer: composes the Requests.
+        group: task group the calls run in; it outlives the run.
+        close_step: called when a Solution has run, before the step that follows is journaled.
+        rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        journal: Journal,
+        executor: Executor,
+        composer: Composer,
+        group: TaskGroup,
+        close_step: Callable[[Machine, Request], None],
+        rest: Callable[[], None],
+    ) -> None:
+        self.machine = machine
+        self.request: Request | None = None
+        self.watchers: list[Watcher] = []
+        self.progress_watchers: list[ReportedProgress] = []
+        self.lost: str | None = None
+        self._journal = journal
+        self._executor = executor
+        self._composer = composer
+        self._group = group
+        self._close_step = close_step
+        self._rest = rest
+        self._scopes: set[anyio.CancelScope] = set()
+        self._changed = anyio.Event()
+
+    # -- events in ---------------------------------------------------------------------------------------------
+
+    def post(self, *events: Event) -> None:
+        """Journal events, take them, and perform what follows.
+
+        Raises:
+            StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
+            JournalError: an event does not fit what the run is doing.
+        """
+        try:
+            self._take(events)
+            self.perform()
+        except StaleDriverError as error:
+            self.abandon(str(error))
+            raise
+
+    def _take(self, events: Sequence[Event]) -> None:
+        self._journal(events)
+        for event in events:
+            self.machine.receive(event)
+        self._notify(events)
+
+    def _notify(self, events: Sequence[Event]) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+        for event in events:
+            for watcher in list(self.watchers):
+                watcher(event)
+
+    async def wait_changed(self) -> None:
+        """Wait for the next event."""
+        await self._changed.wait()
+
+    def begin(self, *events: Event) -> None:
+        """Journal the first events of a run whose machine has taken the first already, and perform what follows."""
+        self._journal(events)
+        for event in events[1:]:
+            self.machine.receive(event)
+        self._notify(events)
+        self.perform()
+
+    # -- effects out -------------------------------------------------------------------------------------------
+
+    def perform(self) -> None:
+        """Perform every effect that is due. All calls that are unblocked start in one go."""
+        while True:
+            due = self.machine.due()
+            if not due:
+                self._rest()
+                return
+            starts = [effect for effect in due if isinstance(effect, Execute)]
+            self._take([self._acknowledge(effect) for effect in due])
+            for effect in starts:
+                self._group.start_soon(self._run, effect)
+
+    def _acknowledge(self, effect: Effect) -> Event:
+        match effect:
+            case Execute():
+                return CallStarted(effect.call.index, effect.item)
+            case AskApproval():
+                return ApprovalAsked(effect.call.index, effect.approval, effect.digest)
+            case AskMind():
+                self._finish_step()
+                self.request = self._composer.compose(self.machine)
+                return RequestMade(effect.step, self.request.id)
+            case Finish():
+                self._finish_step()
+                return RunEnded(effect.status, effect.reason)
+
+    def _finish_step(self) -> None:
+        if self.request is None and self.machine.mode == "plan":
+            # A plan's author was never asked: its Request is what a mind would have been.
+            self.request = self._composer.compose(self.machine)
+        if self.request is not None:
+            self._close_step(self.machine, self.request)
+
+    async def _run(self, effect: Execute) -> None:
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                finished = await self._outcome(effect)
+                if self.lost is None and self.machine.phase != "ended":
+                    self.post(finished)
+            except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
+                self.abandon(f"the run's journal could not be written: {error}")
+            finally:
+                self._scopes.discard(scope)
+
+    async def _outcome(self, effect: Execute) -> CallFinished:
+        index = effect.call.index
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            for watcher in list(self.progress_watchers):
+                watcher(index, progress, total, message)
+
+        def on_message(message: JSONObject) -> None:
+            self.post(MessageAdded(index, message))
+
+        context = CallContext(effect, on_progress, on_message)
+        try:
+            value: JSON = await self._executor.execute(effect, context, on_progress)
+        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
+            return CallFinished(index, effect.item, error=self._executor.explain(error))
+        return CallFinished(index, effect.item, value=value, chosen=context.chosen)
+
+    # -- ends --------------------------------------------------------------------------------------------------
+
+    def cancel(self, reason: str | None = None) -> None:
+        """End the run and cancel its calls, remote ones too."""
+        if self.machine.phase == "ended":
+            return
+        if self.machine.phase != "ending":
+            self._finish_partly()
+        self.post(RunEnded("cancelled", reason))
+        self._stop()
+
+    def end_at_limit(self, reason: str) -> None:
+        """End the run at a limit the machine cannot see (wall time), with everything done so far."""
+        if self.machine.phase not in ("ended", "ending"):
+            self._finish_partly()
+            self.post(RunEnded("limit", reason))
+            self._stop()
+
+    def _finish_partly(self) -> None:
+        if self.machine.phase == "solving":
+            self._finish_step()
+
+    def abandon(self, why: str) -> None:
+        """Stop driving without a word in the journal: another process has the run."""
+        self.lost = why
+        self._stop()
+        self._notify(())
+
+    def _stop(self) -> None:
+        for scope in list(self._scopes):
+            scope.cancel()
+
+    # -- resuming ----------------------------------------------------------------------------------------------
+
+    def fold(self, events: Sequence[Event]) -> None:
+        """Take a journal's events again, without journaling or performing anything.
+
+        Raises:
+            JournalError: an event does not fit.
+        """
+        asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
+        for number, event in enumerate(events):
+            if asked and number == asked[-1]:
+                # Composed where it was made: what it told stands in the machine only until it is answered.
+                self.request = self._composer.compose(self.machine)
+            self.machine.receive(event)
+
+    def resume(self) -> None:
+        """Go on after `fold`: calls in flight run again where the tool says that is safe, else their outcome is
+        unknown (DESIGN 7).
+        """
+        unknown: list[Event] = []
+        again: list[Execute] = []
+        for progress, number in self.machine.in_flight():
+            call = progress.call
+            if call.tool is None:
+                continue
+            if call.has_latent or call.tool.annotations.repeatable:
+                item = progress.items[number or 0]
+                again.append(Execute(call, call.tool, number, item.parameters, item.latent, call.has_latent))
+            else:
+                message = (
+                    "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"
+                )
+                unknown.append(CallFinished(call.index, number, error={"kind": "unknown", "message": message}))
+        for effect in again:
+            self._group.start_soon(self._run, effect)
+        self.post(*unknown)

@@ -1,0 +1,53 @@
+"""Settings of a run: what the machine must know to take the same steps again (DESIGN 4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.tool import Order
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Bounds and choices of one run.
+
+    Attributes:
+        order: which calls keep their listed order.
+        parallel_calls: how many calls (and items of `_each`) run at once.
+        calls: how many calls a run may list.
+        items: how many items one `_each` may have.
+        requests: how many Requests a run may make.
+        wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
+        output_by_instance: the output is a map by instance (DESIGN 4.8).
+        approval: `default` (read-only runs, all else asks) or `allow_all`.
+    """
+
+    order: Order = "declared"
+    parallel_calls: int = 16
+    calls: int = 10_000
+    items: int = 10_000
+    requests: int = 50
+    wall_seconds: float = 86_400.0
+    output_by_instance: bool = False
+    approval: str = "default"
+
+    def to_json(self) -> JSONObject:
+        """The settings as a journal holds them."""
+        return {
+            "order": self.order,
+            "parallel_calls": self.parallel_calls,
+            "calls": self.calls,
+            "items": self.items,
+            "requests": self.requests,
+            "wall_seconds": self.wall_seconds,
+            "output_by_instance": self.output_by_instance,
+            "approval": self.approval,
+        }
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> Settings:
+        """The settings that `to_json` wrote."""
+        members: dict[str, Any] = value
+        return cls(**members)

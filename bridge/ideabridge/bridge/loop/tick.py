@@ -1,0 +1,438 @@
+"""Tick: the calls of one Solution on their way (DESIGN 4.4, 4.5).
+
+A call is considered again when the one thing it waits for happens: no barrier, no polling.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TypeAlias
+
+from ideabridge.bridge.context.document import MISSING, Missing
+from ideabridge.bridge.context.errors import StateWriteError
+from ideabridge.bridge.context.reference import Path, fill
+from ideabridge.bridge.context.state_schema import StateSchema
+from ideabridge.bridge.loop.call import Call, ErrorKind, Read
+from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute
+from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.memory import Memory, Write
+from ideabridge.bridge.loop.policy import Policy
+from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.tools.tool import META_PROPERTIES
+
+EffectKey: TypeAlias = "tuple[str, int, int | None]"
+
+
+class Tick:
+    """Runs the calls of one Solution; effects nobody has acknowledged yet stand in `due`.
+
+    Args:
+        graph: the Solution's calls; closed already where it arrived whole.
+        memory: the documents of the run.
+        settings, policy: of the run.
+        schemas: state schemas by instance.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        memory: Memory,
+        settings: Settings,
+        policy: Policy,
+        schemas: dict[str, StateSchema],
+    ) -> None:
+        self.graph = graph
+        self.due: dict[EffectKey, Effect] = {}
+        self.progress: dict[int, Progress] = {}
+        self.corrections: list[JSONObject] = []
+        self._memory = memory
+        self._settings = settings
+        self._policy = policy
+        self._schemas = schemas
+        self._judge = Judge(memory, self.progress)
+        self._waiting: dict[int | None, list[int]] = {}
+        self._consider: deque[int] = deque()
+        self._queue: deque[tuple[int, int]] = deque()
+        self._running = 0
+        self._asking = 0
+        self._unsettled = 0
+
+    # -- what comes in -----------------------------------------------------------------------------------------
+
+    def propose(self, raw: JSON, place: int | None = None) -> None:
+        """Take up one call of an answer that still streams."""
+        self._list(self.graph.add(raw, place))
+        self._drain()
+
+    def take_up(self) -> None:
+        """Take up every call of a Solution that arrived whole, its graph closed."""
+        for call in self.graph.calls:
+            self._list(call)
+        self._drain()
+
+    def close(self) -> None:
+        """The answer has ended."""
+        self.graph.close()
+        self._consider.extend(index for index, one in self.progress.items() if one.standing is Standing.WAITING)
+        self._waiting.clear()
+        self._drain()
+
+    def started(self, index: int, item: int | None) -> None:
+        """An `Execute` was acknowledged."""
+        if self.due.pop(("execute", index, item), None) is None:
+            raise JournalError(f"call {index} was started without being due")
+        self.progress[index].items[item or 0].started = True
+
+    def asked(self, index: int) -> None:
+        """An `AskApproval` was acknowledged."""
+        if self.due.pop(("approve", index, None), None) is None:
+            raise JournalError(f"approval of call {index} was asked without being due")
+        self.progress[index].asked = True
+
+    def finished(self, event: CallFinished) -> None:
+        """A call, or one item of it, ended."""
+        progress = self.progress.get(event.call)
+        number = event.item or 0
+        if progress is None or progress.standing is not Standing.RUNNING or number >= len(progress.items):
+            raise JournalError(f"call {event.call} finished without running")
+        item = progress.items[number]
+        if item.finished or not item.started:
+            raise JournalError(f"call {event.call} finished twice or without having started")
+        item.finished, item.value, item.error = True, event.value, event.error
+        self._running -= 1
+        progress.open_items -= 1
+        if progress.open_items == 0:
+            self._complete(progress, event.chosen)
+        self._drain()
+
+    def decided(self, event: CallDecided) -> None:
+        """A person, or a policy acting for one, decided on a call."""
+        progress = self.progress.get(event.call)
+        if progress is None or progress.approval is None or progress.standing is not Standing.ASKING:
+            raise JournalError(f"call {event.call} is not waiting for a decision")
+        self.due.pop(("approve", event.call, None), None)
+        self._asking -= 1
+        resolved = progress.approval[2]
+        progress.approval = None
+        if event.decision == "deny":
+            reason = event.reason or "no reason given"
+            self._correct(resolved, None, event)
+            self._fail(progress, "denied", f"denied by {event.by}: {reason}")
+        else:
+            if event.decision == "edit" and event.edited is not None:
+                self._correct(resolved, event.edited, event)
+                progress.items = [Item(parameters) for parameters in edited_parameters(event.edited)]
+            self._queue_up(progress)
+        self._drain()
+
+    def _correct(self, proposed: JSONObject, ran: JSONObject | None, event: CallDecided) -> None:
+        self.corrections.append({"proposed": proposed, "ran": ran, "by": event.by, "reason": event.reason})
+
+    # -- what stands -------------------------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> bool:
+        """Whether the answer has ended and every call is settled."""
+        return self.graph.closed and self._unsettled == 0
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether nothing moves until a person decides."""
+        return self._asking > 0 and self._running == 0
+
+    def errors(self) -> list[JSONObject]:
+        """The failed calls, in listing order: `{"call", "place", "error"}`."""
+        return [
+            {"call": one.call.raw, "place": one.call.place, "error": one.error}
+            for one in self.progress.values()
+            if one.standing is Standing.FAILED
+        ]
+
+    def resolve_output(self) -> tuple[JSON, list[str]]:
+        """The output with its references resolved, and what is wrong with it."""
+        faults: list[str] = list(self.graph.output_problems)
+        found: dict[str, JSON] = {}
+        for instance, reads in self.graph.output_reads.items():
+            values: dict[str, JSON] = {}
+            for read in reads:
+                value = self._judge.evaluate(read, instance)
+                if isinstance(value, Wait):
+                    raise JournalError("the output was read before every call had settled")
+                if isinstance(value, Absent):
+                    faults.append(f"output{f' of {instance}' if instance else ''}: {value.message}")
+                else:
+                    values[read.expression.text] = value
+            if not faults:
+                found[instance] = fill(self.graph.output, lambda expression, values=values: values[expression.text])
+        if faults:
+            return None, faults
+        return (dict(found) if self._settings.output_by_instance else found.get("")), []
+
+    # -- moving on ---------------------------------------------------------------------------------------------
+
+    def _list(self, call: Call) -> None:
+        self.progress[call.index] = Progress(call)
+        self._unsettled += 1
+        self._consider.append(call.index)
+
+    def _drain(self) -> None:
+        while True:
+            while self._consider:
+                progress = self.progress[self._consider.popleft()]
+                if progress.standing is Standing.WAITING:
+                    self._judge_call(progress)
+            self._dispatch()
+            if not self._stuck():
+                return
+
+    def _stuck(self) -> bool:
+        """Name a cycle through later alternatives: nothing runs, nobody is asked, and calls still wait."""
+        if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
+            return False
+        waiting = [one for one in self.progress.values() if one.standing is Standing.WAITING]
+        names = " -> ".join(one.call.label for one in waiting[:10])
+        self._waiting.clear()
+        for progress in waiting:
+            self._fail(progress, "structural", f"a cycle: {names} wait for each other")
+        return bool(waiting)
+
+    def _judge_call(self, progress: Progress) -> None:
+        call = progress.call
+        if call.problems:
+            self._fail(progress, "structural", "; ".join(call.problems))
+            return
+        blocked = self._blocked(call)
+        if isinstance(blocked, Wait):
+            self._waiting.setdefault(blocked.on, []).append(call.index)
+            return
+        if isinstance(blocked, Absent):
+            self._absent(progress, blocked)
+            return
+        values: dict[str, JSON] = {}
+        by_item: list[Read] = []
+        absent: list[Absent] = []
+        for read in call.reads:
+            if read.expression.uses_item:
+                waits = self._judge.waits(read)
+                by_item.append(read)
+                value: JSON | Wait | Absent = waits
+            else:
+                value = self._judge.evaluate(read, call.instance)
+            if isinstance(value, Wait):
+                self._waiting.setdefault(value.on, []).append(call.index)
+                return
+            if isinstance(value, Absent):
+                absent.append(value)
+            else:
+                values[read.expression.text] = value
+        if absent:
+            order = {"failed": 0, "skipped": 1, "missing": 2}
+            self._absent(progress, min(absent, key=lambda one: order[one.why]))
+            return
+        self._resolve(progress, values, by_item)
+
+    def _blocked(self, call: Call) -> Wait | Absent | None:
+        if not self.graph.closed and self.graph.waits_for_end(call):
+            return Wait(None)
+        for index in call.edges or ():
+            before = self.progress[index]
+            if not before.settled:
+                return Wait(index)
+            if before.standing is Standing.FAILED:
+                return Absent("failed", f"_after: {before.call.label} failed")
+        for index in call.order:
+            if not self.progress[index].settled:
+                return Wait(index)
+        return None
+
+    def _absent(self, progress: Progress, absent: Absent) -> None:
+        if absent.why == "skipped":
+            progress.error = {"kind": "skipped", "message": absent.message}
+            self._settle(progress, Standing.SKIPPED)
+        elif absent.why == "failed":
+            self._fail(progress, "dependency", f"not run: {absent.message}")
+        else:
+            self._fail(progress, "runtime", f"not run: {absent.message}")
+
+    def _resolve(self, progress: Progress, values: dict[str, JSON], by_item: list[Read]) -> None:
+        call = progress.call
+        if not call.has_each:
+            progress.items = [self._item(call, values, [], MISSING)]
+            if progress.items[0].error is not None:
+                self._complete(progress, None)
+                return
+        else:
+            each = fill(call.each, lambda expression: values[expression.text])
+            if not isinstance(each, list):
+                self._fail(progress, "runtime", f"_each: expected an array, found {type(each).__name__}")
+                return
+            if len(each) > self._settings.items:
+                self._fail(progress, "runtime", f"_each: {len(each):,} items; at most {self._settings.items:,} are run")
+                return
+            progress.items = [self._item(call, values, by_item, item) for item in each]
+        progress.open_items = sum(item.error is None for item in progress.items)
+        if progress.open_items == 0:
+            self._complete(progress, None)
+            return
+        tool = call.tool
+        if call.has_latent or tool is None:
+            self._queue_up(progress)
+            return
+        resolved = resolved_call(progress)
+        verdict = self._policy(tool, resolved)
+        if verdict.verdict == "allow":
+            self._queue_up(progress)
+        elif verdict.verdict == "deny":
+            self._fail(progress, "denied", f"denied by policy: {verdict.why or 'no reason given'}")
+        else:
+            digest = content_hash(resolved)
+            approval = f"a{call.index}-{digest[:12]}"
+            progress.approval = (approval, digest, resolved, verdict.why)
+            progress.standing = Standing.ASKING
+            self._asking += 1
+            self.due["approve", call.index, None] = AskApproval(call, approval, digest, resolved, verdict.why)
+
+    def _item(self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing) -> Item:
+        known = values
+        if by_item:
+            known = dict(values)
+            for read in by_item:
+                value = self._judge.evaluate(read, call.instance, each)
+                if isinstance(value, Absent | Wait):
+                    message = value.message if isinstance(value, Absent) else "not supplied"
+                    return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
+                known[read.expression.text] = value
+        parameters = fill(call.parameters, lambda expression: known[expression.text])
+        item = Item(parameters if isinstance(parameters, dict) else {})
+        if call.has_latent:
+            item.latent = fill(call.latent, lambda expression: known[expression.text])
+        if not call.constant and call.tool is not None:
+            try:
+                self.graph.catalogue.exact(call.tool).check(parameters)
+            except ValueMismatchError as error:
+                item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
+        return item
+
+    def _queue_up(self, progress: Progress) -> None:
+        progress.standing = Standing.QUEUED
+        progress.open_items = 0
+        for number, item in enumerate(progress.items):
+            if not item.finished:
+                progress.open_items += 1
+                self._queue.append((progress.call.index, number))
+
+    def _dispatch(self) -> None:
+        while self._queue and self._running < self._settings.parallel_calls:
+            index, number = self._queue.popleft()
+            progress = self.progress[index]
+            call = progress.call
+            if call.tool is None:
+                raise JournalError(f"call {index} has no tool")
+            progress.standing = Standing.RUNNING
+            self._running += 1
+            item = progress.items[number]
+            place = number if call.has_each else None
+            self.due["execute", index, place] = Execute(
+                call, call.tool, place, item.parameters, item.latent, call.has_latent
+            )
+
+    # -- settling ----------------------------------------------------------------------------------------------
+
+    def _complete(self, progress: Progress, chosen: str | None) -> None:
+        """Every execution of the call has ended."""
+        call = progress.call
+        failed = [(number, item.error) for number, item in enumerate(progress.items) if item.error is not None]
+        if not call.has_each:
+            if failed:
+                self._fail_with(progress, failed[0][1] or {})
+            else:
+                self._write(progress, progress.items[0].value, chosen)
+            return
+        values: list[JSON] = [item.value for item in progress.items]
+        if failed:
+            texts: list[JSON] = [{"item": number, "message": (error or {}).get("message")} for number, error in failed]
+            shown = "; ".join(f"item {number}: {(error or {}).get('message')}" for number, error in failed[:5])
+            message = f"{len(failed)} of {len(values)} items failed: {shown}"
+            self._fail_with(progress, {"kind": "runtime", "message": message, "items": texts}, partial=values)
+        else:
+            self._write(progress, values, chosen)
+
+    def _write(self, progress: Progress, value: JSON, chosen: str | None) -> None:
+        call = progress.call
+        target = call.target
+        if target is None:
+            paths = call.writes
+        elif target.mode == "either":
+            paths = (target.paths[target.texts.index(chosen)] if chosen in target.texts else target.paths[0],)
+        else:
+            paths = target.paths
+        try:
+            self._commit(progress, paths, value)
+        except StateWriteError as error:
+            self._fail(progress, "runtime", f"it ran, but its result cannot be written: {error}")
+            return
+        progress.value = value
+        self._settle(progress, Standing.DONE)
+
+    def _commit(self, progress: Progress, paths: tuple[Path, ...], value: JSON) -> None:
+        call = progress.call
+        writes = [Write(call.index, call.instance, path, call.method, value) for path in paths]
+        changed = self._memory.try_write(writes)
+        schema = self._schemas.get(call.instance)
+        if schema is not None and any(path[0] == "state" for path in paths):
+            document = changed[call.instance]
+            schema.check_write(document["state"] if isinstance(document, dict) else None)
+        self._memory.commit(writes, changed)
+        progress.wrote = paths
+
+    def _fail(self, progress: Progress, kind: ErrorKind, message: str) -> None:
+        self._fail_with(progress, {"kind": kind, "message": message})
+
+    def _fail_with(self, progress: Progress, error: JSONObject, partial: list[JSON] | None = None) -> None:
+        """A failure goes to `q` of `p || q`, where it is caught; else the call has failed."""
+        call = progress.call
+        progress.error = error
+        target = call.target
+        if target is not None and target.mode == "either" and error.get("kind") != "structural":
+            value: JSONObject = {**error} if partial is None else {**error, "results": partial}
+            try:
+                self._commit(progress, (target.paths[1],), value)
+            except StateWriteError as fault:
+                progress.error = {**error, "message": f"{error.get('message')}; and that cannot be written: {fault}"}
+            else:
+                self._settle(progress, Standing.CAUGHT)
+                return
+        self._settle(progress, Standing.FAILED)
+
+    def _settle(self, progress: Progress, standing: Standing) -> None:
+        progress.standing = standing
+        self._unsettled -= 1
+        self._consider.extend(self._waiting.pop(progress.call.index, ()))
+
+
+def resolved_call(progress: Progress) -> JSONObject:
+    """The call with its references resolved: what people and policies see, and decisions are bound to."""
+    call = progress.call
+    result: JSONObject = {key: value for key, value in call.raw.items() if key in _SHOWN}
+    if call.tool is not None and call.tool.module is not None:
+        result["_module"] = call.tool.module
+    if call.has_each:
+        result["_each"] = [item.parameters for item in progress.items if item.error is None]
+    else:
+        result.update(progress.items[0].parameters)
+    return result
+
+
+def edited_parameters(edited: JSONObject) -> list[JSONObject]:
+    """The parameters a person's edited call holds, one for each execution. They are literals (DESIGN 4.6)."""
+    each = edited.get("_each")
+    if isinstance(each, list):
+        return [item for item in each if isinstance(item, dict)]
+    return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
+
+
+_SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")

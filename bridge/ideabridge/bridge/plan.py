@@ -1,0 +1,119 @@
+"""Plan: calls with references, a DAG by data flow, as a caller hands it over (DESIGN 4.8, 4.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ideabridge.bridge.errors import PlanError
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.reading import read_solution
+
+_KEYS = ("calls", "input", "instances", "output", "input_schema", "output_schema", "name", "description", "$schema")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan.
+
+    Attributes:
+        calls: the calls, as listed.
+        input: what `†input` reads; None: the plan takes none.
+        instances: initial states by instance; a call without `_instance` runs for every one.
+        output: a value with references; None: the answer is the state.
+        input_schema: JSON Schema of the input; None: inferred from the input where the plan becomes a tool.
+        output_schema: JSON Schema of the output.
+        name, description: what to call it when it is published.
+    """
+
+    calls: list[JSON]
+    input: JSONObject | None = None
+    instances: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    output: JSON = None
+    input_schema: JSONObject | None = None
+    output_schema: JSONObject | None = None
+    name: str | None = None
+    description: str | None = None
+
+    def context(self) -> list[JSON]:
+        """The context messages of the plan: its input, and a state for each instance."""
+        messages: list[JSON] = []
+        if self.description:
+            messages.append({"role": "user", "content": self.description})
+        if self.input is not None:
+            message: JSONObject = {"type": "input", "input": self.input}
+            if self.input_schema is not None:
+                message["schema"] = self.input_schema
+            messages.append(message)
+        messages.extend(
+            {"type": "state", "state": state, "_instance": instance} for instance, state in self.instances.items()
+        )
+        return messages
+
+    def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
+        """The calls with one copy for every instance where none is named, and their places in the plan."""
+        if not self.instances:
+            return self.calls, None
+        calls: list[JSON] = []
+        places: list[JSON] = []
+        for place, call in enumerate(self.calls):
+            if isinstance(call, dict) and "_instance" not in call:
+                calls.extend({**call, "_instance": instance} for instance in self.instances)
+                places.extend([place] * len(self.instances))
+            else:
+                calls.append(call)
+                places.append(place)
+        return calls, places
+
+
+def _object(raw: JSONObject, key: str) -> JSONObject | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise PlanError(f"{key}: expected an object, found {type(value).__name__}")
+    return value
+
+
+def _text(raw: JSONObject, key: str) -> str | None:
+    value = raw.get(key)
+    if value is not None and not isinstance(value, str):
+        raise PlanError(f"{key}: expected text, found {type(value).__name__}")
+    return value
+
+
+def read_plan(raw: JSON) -> Plan:
+    """Read a plan: `{"calls": [...], "input"?, "instances"?, "output"?, ...}`.
+
+    Raises:
+        PlanError: the shape is wrong; the message says where, what was found and what was expected.
+    """
+    if isinstance(raw, list):
+        raw = {"calls": raw}
+    if not isinstance(raw, dict):
+        raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(raw).__name__}')
+    unknown = [key for key in raw if key not in _KEYS]
+    if unknown:
+        raise PlanError(f"the plan: unknown key {unknown[0]!r}.{did_you_mean(unknown[0], _KEYS)}")
+    if "calls" not in raw:
+        raise PlanError('the plan: "calls" is missing; expected an array of calls')
+    try:
+        solution, _ = read_solution({"calls": raw["calls"], "output": raw.get("output")})
+    except IdeabridgeError as error:
+        raise PlanError(f"the plan: {error}") from None
+    calls = solution["calls"]
+    instances = _object(raw, "instances") or {}
+    states: dict[str, JSONObject] = {}
+    for instance, state in instances.items():
+        if not isinstance(state, dict):
+            raise PlanError(f"instances.{instance}: expected an object (the initial state)")
+        states[instance] = state
+    return Plan(
+        calls=calls if isinstance(calls, list) else [],
+        input=_object(raw, "input"),
+        instances=states,
+        output=solution["output"],
+        input_schema=_object(raw, "input_schema"),
+        output_schema=_object(raw, "output_schema"),
+        name=_text(raw, "name"),
+        description=_text(raw, "description"),
+    )

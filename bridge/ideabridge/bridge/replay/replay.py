@@ -1,0 +1,90 @@
+"""Replay: answering a call of a published idea (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
+from ideabridge.tools.schema import Validator
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The answer to a call of a published idea.
+
+    Attributes:
+        answer: `recorded` or `plan`.
+        output: the recorded output; unset for a plan.
+        run: the run of a plan, started; wait for it.
+    """
+
+    answer: str
+    output: JSON = None
+    run: Run | None = None
+
+
+def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
+    """The stored output, for the stored input alone.
+
+    Raises:
+        PublicationError: another input was given.
+    """
+    recorded = publication.recorded
+    if not isinstance(recorded, dict):
+        raise PublicationError(f"{publication.name} holds no recorded answer")
+    known = recorded.get("input")
+    if content_hash(_sorted(known)) != content_hash(_sorted(arguments)):
+        text = encode_text(known)
+        raise PublicationError(
+            f"{publication.name} answers only for the input it was recorded with:"
+            f" {text if len(text) <= 300 else text[:297] + '...'}"
+        )
+    return recorded.get("output")
+
+
+def _sorted(value: JSON) -> JSON:
+    """The value with keys in one order: the same input may be written in any."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
+    """The published plan with new input.
+
+    Raises:
+        PublicationError: it holds no plan.
+    """
+    plan = publication.plan
+    if plan is None:
+        raise PublicationError(f"{publication.name} holds no plan")
+    calls, instances = plan.get("calls"), plan.get("instances")
+    states: dict[str, JSONObject] = {}
+    if isinstance(instances, dict):
+        states = {name: state for name, state in instances.items() if isinstance(state, dict)}
+    takes_input = bool(publication.input_schema and publication.input_schema.get("properties"))
+    return Plan(
+        calls=calls if isinstance(calls, list) else [],
+        input=arguments if takes_input or arguments else None,
+        instances=states,
+        output=plan.get("output"),
+        input_schema=publication.input_schema if takes_input else None,
+        output_schema=publication.output_schema,
+        name=publication.name,
+    )
+
+
+def check_arguments(publication: Publication, arguments: JSONObject) -> None:
+    """Check the arguments of a call against the tool's parameters.
+
+    Raises:
+        ValueMismatchError: path, found, expected.
+    """
+    if publication.input_schema is not None:
+        Validator(publication.input_schema, what=f"the input of {publication.name}").check(arguments)

@@ -1,0 +1,340 @@
+"""Run: one pass of the loop, as its callers see it (DESIGN 2, 5, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+import anyio
+
+from ideabridge.bridge.context.document import Missing, describe_missing
+from ideabridge.bridge.context.document import read as read_path
+from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.reference import parse_reference
+from ideabridge.bridge.driver import Driver
+from ideabridge.bridge.errors import (
+    DecisionError,
+    FinishedRunError,
+    InterruptedRunError,
+    RejectedSolutionError,
+    SettledTurnError,
+    UnknownPathError,
+)
+from ideabridge.bridge.loop.event import CallDecided, Event, SolutionProposed, SolutionRejected
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.loop.runner import Runner
+from ideabridge.bridge.minds.turns import INSTRUCTIONS
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
+from ideabridge.tools.reading import read_solution
+
+RunStatus: TypeAlias = Literal[
+    "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
+]
+
+INLINE: int = 4096
+"""Bytes of JSON up to which an answer gives a value whole (DESIGN 6)."""
+
+
+class Run:
+    """One run.
+
+    Args:
+        run_id: its id.
+        caller: who started it; others do not see it.
+        runner: drives its machine.
+        driver: the lease under which it is driven here.
+
+    Attributes:
+        idea: id of the last idea saved.
+        active_seconds: how long it has been at work in this process.
+    """
+
+    def __init__(self, run_id: str, caller: str, runner: Runner, driver: Driver) -> None:
+        self.id = run_id
+        self.caller = caller
+        self.runner = runner
+        self.idea: str | None = None
+        self.active_seconds = 0.0
+        self._driver = driver
+        self._settled: dict[int, str] = {}
+
+    def is_current(self, epoch: int) -> bool:
+        """Whether nobody else has driven the run since this process last did."""
+        return self._driver.is_current(epoch)
+
+    def note_epoch(self, epoch: int) -> None:
+        """The journal was read at this epoch."""
+        self._driver.note(epoch)
+
+    def settle_from(self, events: Iterable[Event]) -> None:
+        """Note the settled turns of a journal."""
+        self._settled = self.settled_turns(events)
+
+    @property
+    def machine(self) -> Machine:
+        """The machine the runner drives."""
+        return self.runner.machine
+
+    @property
+    def status(self) -> RunStatus:
+        """Where the run stands."""
+        machine = self.machine
+        if self.runner.lost is not None:
+            return "interrupted"
+        if machine.phase == "ended":
+            return _ENDED[machine.status or "failed"]
+        if machine.awaits_solution:
+            return "needs_solution"
+        if machine.waits_for_people:
+            return "needs_approval"
+        return "running"
+
+    async def wait(self, seconds: float | None = None) -> RunStatus:
+        """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
+        with anyio.move_on_after(seconds):
+            while self.status == "running":
+                await self.runner.wait_changed()
+        return self.status
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> int:
+        """The number of the Request at hand, from 0."""
+        return self.machine.step
+
+    def submit(self, turn: int, raw: JSON) -> list[str]:
+        """Hand in the solution of a turn.
+
+        Args:
+            turn: the turn it answers.
+            raw: the solution, leniently read (DESIGN 4.2).
+
+        Returns:
+            What was read leniently, in words. The same solution for a settled turn changes nothing.
+
+        Raises:
+            ValueMismatchError: it is not a solution at all.
+            RejectedSolutionError: it is malformed; nothing ran.
+            SettledTurnError: another solution settled the turn, or the turn is not the run's.
+            FinishedRunError: the run has ended.
+        """
+        solution, notes = read_solution(raw)
+        calls, output = solution["calls"], solution["output"]
+        if not isinstance(calls, list):
+            raise RejectedSolutionError("calls: expected an array")
+        digest = content_hash({"calls": calls, "output": output})
+        if turn in self._settled:
+            if self._settled[turn] == digest:
+                return notes
+            raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
+        self._expect_alive()
+        machine = self.machine
+        if machine.mode != "solve" or machine.phase != "asking" or turn != machine.step:
+            raise SettledTurnError(f"turn {turn} is not open; the turn now is {self._turn_now()}")
+        errors = machine.check(calls, output)
+        if errors:
+            self._drive(SolutionRejected(solution, list(errors)))
+            raise RejectedSolutionError(rejection(errors))
+        extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
+        self._drive(SolutionProposed(calls, output, extra or None))
+        self._settled[turn] = digest
+        return notes
+
+    def _drive(self, event: Event) -> None:
+        """Post an event under the lease; given back again where the run then waits for somebody."""
+        if not self._driver.take():
+            self._driver.release()
+            self.runner.abandon("another process has gone on with it")
+            raise InterruptedRunError(
+                f"run {self.id}: another process has gone on with it; ask check_run how it stands"
+            )
+        self.runner.post(event)
+
+    def rest(self) -> None:
+        """Give the lease back while the run waits for somebody: any process may take it up then."""
+        if self.status in ("needs_solution", "needs_approval"):
+            self._driver.release()
+
+    def _turn_now(self) -> str:
+        return str(self.machine.step) if self.status == "needs_solution" else f"none (the run is {self.status})"
+
+    def _expect_alive(self) -> None:
+        if self.runner.lost is not None:
+            raise InterruptedRunError(f"run {self.id} is not driven here any more: {self.runner.lost}")
+        if self.machine.phase == "ended":
+            raise FinishedRunError(f"run {self.id} has ended ({self.status}); nothing more can be handed in")
+
+    @staticmethod
+    def settled_turns(events: Iterable[Event]) -> dict[int, str]:
+        """The digests of settled turns, from a journal."""
+        settled: dict[int, str] = {}
+        for event in events:
+            if isinstance(event, SolutionProposed):
+                settled[len(settled)] = content_hash({"calls": event.calls, "output": event.output})
+        return settled
+
+    # -- people ------------------------------------------------------------------------------------------------
+
+    def decide(self, approval: str, decision: str, *, by: str, call: JSON = None, reason: str | None = None) -> None:
+        """Settle a pending approval (DESIGN 4.6). The decision holds for the resolved call it was asked about.
+
+        Raises:
+            DecisionError: no such approval is pending, or the edit cannot run.
+            FinishedRunError: the run has ended.
+        """
+        self._expect_alive()
+        pending = {one.approval[0]: one for one in self.machine.approvals() if one.approval is not None}
+        progress = pending.get(approval)
+        if progress is None or progress.approval is None:
+            raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
+        digest = progress.approval[1]
+        index = progress.call.index
+        if decision == "approve":
+            event = CallDecided(index, digest, "approve", by, reason)
+        elif decision == "deny":
+            event = CallDecided(index, digest, "deny", by, reason)
+        elif decision == "edit":
+            if not isinstance(call, dict):
+                raise DecisionError("an edit needs `call`: the resolved call as it shall run")
+            problem = self.machine.edit_problem(index, call)
+            if problem is not None:
+                raise DecisionError(f"the edited call cannot run: {problem}")
+            event = CallDecided(index, digest, "edit", by, reason, call)
+        else:
+            raise DecisionError(f"decision: expected 'approve', 'deny' or 'edit', found {decision!r}")
+        self._drive(event)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """End the run and its calls; what was done stays."""
+        if self.machine.phase != "ended" and self.runner.lost is None:
+            self._driver.take()
+            self.runner.cancel(reason)
+
+    # -- what callers see --------------------------------------------------------------------------------------
+
+    def answer(self, *, whole: bool = False) -> JSONObject:
+        """The answer of DESIGN 6: status, output, state, errors, requests, approvals.
+
+        Args:
+            whole: give every value whole, however large.
+        """
+        machine = self.machine
+        status = self.status
+        result: JSONObject = {"run": self.id, "status": status}
+        reason = self.runner.lost or machine.reason
+        if reason:
+            result["reason"] = reason
+        if machine.has_output:
+            result["output"] = machine.output if whole else self._short_output(machine.output)
+        elif status != "needs_solution":
+            result["state"] = machine.state if whole else self._short_state()
+            results = self._results(whole=whole)
+            if results:
+                result["results"] = results
+        errors: list[JSON] = [error if whole else shorten_literal(error) for error in self.errors()]
+        result["errors"] = errors
+        if self.idea is not None:
+            result["idea"] = self.idea
+        if status == "needs_solution" and self.runner.request is not None:
+            result["turn"] = self.turn
+            result["requests"] = [self._request(self.runner.request)]
+        if status == "needs_approval" or (status == "running" and machine.approvals()):
+            result["approvals"] = self.approvals()
+        result["usage"] = {"requests": len(self._settled), "tokens": 0}
+        return result
+
+    def errors(self) -> list[JSONObject]:
+        """The errors of the last Solution."""
+        return self.machine.errors
+
+    def approvals(self) -> list[JSON]:
+        """`{"approval", "call", "why"}` of every pending approval."""
+        return [
+            {"approval": one.approval[0], "call": one.approval[2], "why": one.approval[3]}
+            for one in self.machine.approvals()
+            if one.approval is not None
+        ]
+
+    def _request(self, request: Request) -> JSONObject:
+        messages: list[JSON] = list(request.texts)
+        return {"id": request.id, "instructions": INSTRUCTIONS, "context": messages, "schema": request.schema}
+
+    def _short_output(self, output: JSON) -> JSON:
+        # An output has no reference of its own; check_run with paths gives it whole as †output.
+        if len(encode(output)) <= INLINE * 4:
+            return output
+        return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
+
+    def _short_state(self) -> JSON:
+        machine = self.machine
+        if machine.opening.instances:
+            return {
+                name: shorten(machine.memory.state(name), ("state",), instance=name, small=INLINE)
+                for name in machine.opening.instances
+            }
+        return shorten(machine.memory.state(), ("state",), small=INLINE)
+
+    def _results(self, *, whole: bool) -> JSONObject:
+        """The values of calls without an output path, by reference."""
+        found: JSONObject = {}
+        for progress in self.machine.history:
+            if progress.standing is Standing.DONE and progress.wrote and progress.wrote[0][0] == "results":
+                path = progress.wrote[0]
+                instance = progress.call.instance or None
+                key = f"{instance}.{path[1]}" if instance else path[1]
+                found[key] = progress.value if whole else shorten(progress.value, path, instance=instance, small=INLINE)
+        return found
+
+    def value(self, text: str) -> JSON:
+        """The value at a reference as it stands: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
+
+        Raises:
+            ReferenceSyntaxError: it is none.
+            UnknownPathError: nothing is there.
+        """
+        if text.strip() in ("†output", "output"):
+            return self.machine.output
+        expression = parse_reference(text if text.startswith("†") else f"†{text}")
+        last = ""
+        for alternative in expression.alternatives:
+            found: JSON | Missing = None
+            for operand in alternative:
+                document = self.machine.memory.documents.get(operand.instance or "", {})
+                found = read_path(document, operand.full)
+                if isinstance(found, Missing):
+                    last = describe_missing(document, operand.full, operand.instance)
+                    break
+            if not isinstance(found, Missing):
+                return found
+        raise UnknownPathError(f"{text}: {last}")
+
+    def calls(self) -> list[Progress]:
+        """Every call of the run, in listing order."""
+        return self.machine.history
+
+
+_ENDED: dict[str, RunStatus] = {
+    "done": "done",
+    "stalled": "stalled",
+    "limit": "limit",
+    "cancelled": "cancelled",
+    "failed": "failed",
+}
+
+
+def rejection(errors: Sequence[JSONObject]) -> str:
+    """The faults of a malformed solution or plan, one a line, at most 20."""
+    lines: list[str] = []
+    for entry in errors[:20]:
+        call, error = entry.get("call"), entry.get("error")
+        message = error.get("message") if isinstance(error, dict) else error
+        if isinstance(call, dict):
+            lines.append(f"calls[{entry.get('place')}] ({call.get('_tool')}): {message}")
+        else:
+            lines.append(str(message))
+    if len(errors) > 20:
+        lines.append(f"... and {len(errors) - 20} more")
+    return "\n".join(lines)

@@ -1,0 +1,208 @@
+"""A naive sequential interpreter of DESIGN 4.3, written without the machine: the oracle of the property tests.
+
+It holds for plans in which no two calls write overlapping paths. Each call is worked out when somebody first asks
+for it; what it reads are copies of plain dictionaries.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+Outcome = tuple[str, Any]
+"""("value", v) | ("failed", None) | ("skipped", None) | ("missing", None)"""
+
+
+def overlap(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
+    return all(a == b for a, b in zip(first, second, strict=False))
+
+
+def split(text: str) -> tuple[str, ...]:
+    return tuple(text.lstrip("†").split("."))
+
+
+def get(root: Any, path: tuple[str, ...]) -> Outcome:
+    for key in path:
+        if isinstance(root, dict) and key in root:
+            root = root[key]
+        elif isinstance(root, list) and key.isdigit() and int(key) < len(root):
+            root = root[int(key)]
+        else:
+            return ("missing", None)
+    return ("value", root)
+
+
+def put(root: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        root = root.setdefault(key, {})
+    root[path[-1]] = value
+
+
+class Interpreter:
+    def __init__(self, base: dict[str, Any], calls: list[Any], run: Callable[[int, int | None, Any], tuple[bool, Any]]):
+        self.base = base
+        self.calls = calls
+        self.run = run
+        self.done: dict[int, str] = {}
+        self.wrote: dict[int, list[tuple[tuple[str, ...], Any]]] = {}
+        self.circular = False
+
+    def targets(self, index: int) -> list[tuple[str, ...]]:
+        path = self.calls[index].get("_outputPath")
+        if path is None:
+            return [("results", str(index))]
+        return [("state", *split(part.strip())) for part in re.split(r"\|\||&&", path)]
+
+    def bound(self, path: tuple[str, ...], reader: int) -> list[int]:
+        if path[0] not in ("state", "results"):
+            return []
+        writers = [i for i in range(len(self.calls)) if any(overlap(t, path) for t in self.targets(i))]
+        earlier = [i for i in writers if i < reader]
+        if earlier or get(self.base, path)[0] == "value":
+            return earlier
+        return [i for i in writers if i != reader]
+
+    def operand(self, text: str, reader: int, item: Any = None) -> Outcome:
+        path = split(text)
+        if path[0] == "item":
+            return get({"item": item}, path)
+        root = copy.deepcopy(self.base)
+        untaken = False
+        for writer in self.bound(path, reader):
+            self.work(writer)
+            self.circular = self.circular or self.done[writer] == "working"
+            if self.done[writer] == "failed":
+                return ("failed", None)
+            hits = [entry for entry in self.wrote.get(writer, []) if overlap(entry[0], path)]
+            untaken = untaken or not hits
+            for target, value in self.wrote.get(writer, []):
+                put(root, target, copy.deepcopy(value))
+        found = get(root, path)
+        if found[0] == "missing" and untaken:
+            return ("skipped", None)
+        return found
+
+    def expression(self, text: str, reader: int, item: Any = None) -> Outcome:
+        reasons: list[str] = []
+        for alternative in text.split("||"):
+            outcome: Outcome = ("missing", None)
+            for operand in alternative.split("&&"):
+                outcome = self.operand(operand.strip(), reader, item)
+                if outcome[0] != "value":
+                    break
+            if outcome[0] == "value":
+                return outcome
+            reasons.append(outcome[0])
+        for reason in ("skipped", "failed", "missing"):
+            if reason in reasons:
+                return (reason, None)
+        return ("missing", None)
+
+    def fill(self, value: Any, reader: int, reasons: list[str], item: Any = None) -> Any:
+        if isinstance(value, str) and value.startswith("††"):
+            return value[1:]
+        if isinstance(value, str) and value.startswith("†"):
+            kind, found = self.expression(value, reader, item)
+            if kind != "value":
+                reasons.append(kind)
+            return copy.deepcopy(found)
+        if isinstance(value, list):
+            return [self.fill(one, reader, reasons, item) for one in value]
+        if isinstance(value, dict):
+            return {key: self.fill(one, reader, reasons, item) for key, one in value.items()}
+        return value
+
+    def work(self, index: int) -> None:
+        if index in self.done:
+            return
+        self.done[index] = "working"
+        call = self.calls[index]
+        for name in call.get("_after", []):
+            before = next(i for i, other in enumerate(self.calls) if other.get("_id") == name)
+            self.work(before)
+            if self.done[before] == "failed":
+                self.fail(index)
+                return
+        parameters = {key: value for key, value in call.items() if not key.startswith("_")}
+        texts = references([call.get("_each"), parameters])
+        for text in texts:
+            if "_each" in call and "†item" in text:
+                # Read once per item: every operand is waited for.
+                for operand in re.split(r"\|\||&&", text):
+                    for writer in self.bound(split(operand.strip()), index):
+                        self.work(writer)
+                        self.circular = self.circular or self.done[writer] == "working"
+        level = [text for text in texts if not ("_each" in call and "†item" in text)]
+        reasons = [kind for kind in (self.expression(text, index)[0] for text in level) if kind != "value"]
+        if not self.judged(index, reasons):
+            return
+        if "_each" in call:
+            self.each(index, parameters, self.fill(call["_each"], index, []))
+            return
+        ok, value = self.run(index, None, self.fill(parameters, index, []))
+        self.end(index, ok, value)
+
+    def judged(self, index: int, reasons: list[str]) -> bool:
+        if "failed" in reasons or ("missing" in reasons and "skipped" not in reasons):
+            self.fail(index)
+            return False
+        if reasons:
+            self.done[index] = "skipped"
+            return False
+        return True
+
+    def each(self, index: int, parameters: Any, items: Any) -> None:
+        if not isinstance(items, list):
+            self.fail(index)
+            return
+        values: list[Any] = []
+        failed = False
+        for number, item in enumerate(items):
+            lacking: list[str] = []
+            filled = self.fill(parameters, index, lacking, item)
+            ok, value = (False, None) if lacking else self.run(index, number, filled)
+            failed = failed or not ok
+            values.append(value)
+        self.end(index, not failed, values)
+
+    def end(self, index: int, ok: bool, value: Any) -> None:
+        if not ok:
+            self.fail(index)
+            return
+        call = self.calls[index]
+        targets = self.targets(index)
+        either = "||" in call.get("_outputPath", "")
+        self.wrote[index] = [(target, value) for target in (targets[:1] if either else targets)]
+        self.done[index] = "done"
+
+    def fail(self, index: int) -> None:
+        if "||" in self.calls[index].get("_outputPath", ""):
+            # What exactly a caught failure says is the machine's affair; that it stands there is the rule.
+            self.wrote[index] = [(self.targets(index)[1], CAUGHT)]
+            self.done[index] = "caught"
+        else:
+            self.done[index] = "failed"
+
+    def interpret(self) -> tuple[list[str], dict[str, Any]]:
+        for index in range(len(self.calls)):
+            self.work(index)
+        root = copy.deepcopy(self.base)
+        for index in range(len(self.calls)):
+            for target, value in self.wrote.get(index, []):
+                put(root, target, value)
+        return [self.done[index] for index in range(len(self.calls))], root
+
+
+def references(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value] if value.startswith("†") and not value.startswith("††") else []
+    if isinstance(value, list):
+        return [text for item in value for text in references(item)]
+    if isinstance(value, dict):
+        return [text for item in value.values() for text in references(item)]
+    return []
+
+
+CAUGHT = {"kind": "caught", "message": "caught"}

@@ -1,0 +1,201 @@
+"""A Solution means the same streamed, whole, resumed or replayed (DESIGN 4.3, 4.4)."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from ideabridge.bridge.loop.effect import Execute
+from ideabridge.tools.encoding import JSON, encode
+from tests.loop.driving import Driven, started
+from tests.loop.interpreter import CAUGHT, Interpreter, overlap, split
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+INPUT: dict[str, JSON] = {"n": 1, "items": [{"v": 1}, {"v": 2}], "text": "†state.a is only text"}
+STATE: dict[str, JSON] = {"a": 10, "old": {"v": "before"}}
+
+
+def plain(value: Any) -> Any:
+    """A value without what is no part of its meaning: what a failure says, and the order of members."""
+    if isinstance(value, dict):
+        if "kind" in value and "message" in value:
+            return CAUGHT
+        # Members stand in the order their calls finished, which is no part of the meaning either.
+        return {key: plain(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value
+
+
+def result(parameters: Any) -> Any:
+    """A pure function of the parameters, small whatever they are."""
+    digest = hashlib.sha256(encode(plain(parameters))).hexdigest()[:6]
+    return {"v": digest, "list": [digest, 1]}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    calls: list[Any]
+    output: Any
+    failing: frozenset[int]
+    seed: int
+
+    def execute(self, effect: Execute) -> tuple[bool, JSON]:
+        return self.run(effect.call.index, effect.item, effect.parameters)
+
+    def run(self, index: int, item: int | None, parameters: Any) -> tuple[bool, Any]:
+        if index in self.failing and item in (None, 1):
+            return False, "it failed"
+        return True, result(parameters)
+
+    @property
+    def start(self) -> Any:
+        return started([{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}])
+
+    @property
+    def disjoint(self) -> bool:
+        """Whether no two calls write overlapping paths."""
+        written = [
+            ("state", *split(part.strip()))
+            for call in self.calls
+            for part in (call.get("_outputPath") or "").replace("&&", "||").split("||")
+            if part
+        ]
+        return not any(overlap(one, two) for i, one in enumerate(written) for two in written[:i])
+
+
+BASE = ["†input.n", "†input.items", "†input.text", "†state.a", "†state.old.v", "†state.old", "†input.items.1.v"]
+ODD = ["†input.none", "†state.never", "†state", "†results.0", "†results.1.v", "†state.a.deep"]
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    count = draw(st.integers(1, 8))
+    names = draw(st.permutations(["a", "b", "c", "d.x", "d.y", "old.v", "e", "f", "g"]))
+    overlapping = draw(st.integers(0, 3)) == 0
+    paths: list[str | None] = []
+    for index in range(count):
+        kind = draw(st.integers(0, 9))
+        place = draw(st.sampled_from(names[:4])) if overlapping else names[index]
+        other = draw(st.sampled_from(names)) if overlapping else f"err{index}"
+        paths.append(f"{place} || {other}" if kind >= 7 else place if kind >= 3 else None)
+    # What each call may be read at: most references go to something that is really written.
+    written: list[list[str]] = []
+    for index, path in enumerate(paths):
+        roots = [f"†state.{part.strip()}" for part in path.split("||")] if path else [f"†results.{index}"]
+        written.append([root + tail for root in roots for tail in ("", ".v", ".list.0")])
+
+    def operand(index: int) -> str:
+        where = draw(st.integers(0, 19))
+        if where == 0:
+            return draw(st.sampled_from(ODD))
+        if where < 5 or (index == 0 and where < 17):
+            return draw(st.sampled_from(BASE))
+        # Mostly backwards; forwards now and then, which may close a cycle.
+        known = written[:index] if where < 17 and index else written[index + 1 :] or written[:index]
+        return draw(st.sampled_from(draw(st.sampled_from(known)))) if known else draw(st.sampled_from(BASE))
+
+    def value(index: int) -> Any:
+        shape = draw(st.integers(0, 9))
+        if shape < 5:
+            return operand(index)
+        if shape < 7:
+            operator = draw(st.sampled_from([" || ", " && "]))
+            return operator.join(operand(index) for _ in range(draw(st.integers(2, 3))))
+        return [7, "††state.a", {"deep": [operand(index), "plain"]}][shape - 7]
+
+    calls: list[Any] = []
+    for index in range(count):
+        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["echo", "echo", "write"])), "x": value(index)}
+        if draw(st.booleans()):
+            call["y"] = value(index)
+        if paths[index] is not None:
+            call["_outputPath"] = paths[index]
+        if draw(st.integers(0, 4)) == 0:
+            earlier = [f"{root[:-2]}.list" for places in written[:index] for root in places if root.endswith(".v")]
+            call["_each"] = draw(st.sampled_from(["†input.items", [1, {"v": 3}], [], *earlier]))
+            call["y"] = draw(st.sampled_from(["†item", "†item.v || †state.a", "†item.v"]))
+        if draw(st.integers(0, 5)) == 0:
+            call["_id"] = f"id{index}"
+        calls.append(call)
+    for index, call in enumerate(calls):
+        ids = [other["_id"] for other in calls[: index if draw(st.integers(0, 3)) else count] if "_id" in other]
+        if ids and draw(st.integers(0, 5)) == 0:
+            after = draw(st.sampled_from(ids))
+            if after != call.get("_id"):
+                call["_after"] = [after]
+    failing = draw(st.frozensets(st.integers(0, count - 1), max_size=2))
+    output = draw(st.sampled_from([None, "†state.b || †state.a", {"all": "†state"}]))
+    return Scenario(calls, output, failing, draw(st.integers(0, 10_000)))
+
+
+def check_invariants(driven: Driven) -> None:
+    machine = driven.machine
+    assert machine.phase == "ended"
+    assert not driven.running
+    assert machine.due() == []
+    assert len(driven.executions) == len(set(driven.executions)), "a call ran twice"
+    assert all(progress.settled for progress in machine.history), driven.standings()
+
+
+def run_whole(scenario: Scenario) -> Driven | None:
+    """The scenario run whole, or None where the plan is malformed."""
+    driven = Driven(scenario.execute, scenario.seed)
+    probe = Driven()
+    probe.post(scenario.start)
+    if probe.machine.check(scenario.calls, scenario.output):
+        return None
+    driven.whole(scenario.start, scenario.calls, scenario.output)
+    check_invariants(driven)
+    return driven
+
+
+def same_meaning(one: Driven, two: Driven) -> None:
+    assert one.standings() == two.standings()
+    assert plain(one.documents) == plain(two.documents)
+    assert plain(one.machine.output) == plain(two.machine.output)
+    assert one.machine.status == two.machine.status
+
+
+@settings(max_examples=2400, deadline=None, suppress_health_check=SLOW)
+@given(scenarios())
+def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
+    streamed = Driven(scenario.execute, scenario.seed + 1).streamed(scenario.start, scenario.calls, scenario.output)
+    check_invariants(streamed)
+    whole = run_whole(scenario)
+    if whole is None:
+        event("malformed")
+        assert streamed.machine.errors
+        return
+    event("whole")
+    if scenario.disjoint:
+        oracle = Interpreter({"input": INPUT, "state": STATE, "results": {}, "data": {}}, scenario.calls, scenario.run)
+        standings, documents = oracle.interpret()
+        if not oracle.circular:
+            event("oracle")
+            assert whole.standings() == standings
+            assert plain(whole.documents[""]) == plain(documents)
+        same_meaning(whole, streamed)
+    cut = random.Random(scenario.seed).randrange(2, len(whole.journal) + 1)
+    resumed = Driven.resumed(whole.journal[:cut], scenario.execute, scenario.seed + 2).finish_all()
+    assert resumed.machine.phase == "ended"
+    before = {(e.call, e.item) for e in whole.journal[:cut] if type(e).__name__ == "CallFinished"}  # type: ignore[union-attr]
+    assert not before & set(resumed.executions), "a finished call ran again"
+    if scenario.disjoint:
+        same_meaning(whole, resumed)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
+@given(scenarios())
+def test_a_run_resumes_from_after_any_event(scenario: Scenario) -> None:
+    whole = run_whole(scenario)
+    if whole is None or not scenario.disjoint:
+        return
+    for cut in range(2, len(whole.journal) + 1):
+        resumed = Driven.resumed(whole.journal[:cut], scenario.execute, scenario.seed + cut).finish_all()
+        same_meaning(whole, resumed)
