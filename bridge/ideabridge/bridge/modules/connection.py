@@ -123,16 +123,16 @@ class Connection:
         if self.peer is None:
             self._scope.cancel()
 
-    def end(self) -> str:
-        """How it ended: "ended with exit code 3; its last words: ...", "was closed"."""
+    def end(self, during: str = "") -> str:
+        """How it ended: "ended with exit code 3 while ...; its last words: ...", "was closed"."""
         if self._stdio is None or self._stdio.reason is None:
-            return self._cause
-        words = self._stdio.last_words
-        said = f"; its last words: {shown(words[-1], self._secrets, _WORDS)}" if words else ""
-        return self._stdio.reason + said
+            return self._cause + during
+        return self._stdio.reason + during + self._words()
 
-    async def hold(self, on_up: Callable[[], None]) -> None:
+    async def hold(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
         """Connect, list the tools, call `on_up`, and hold the connection until it ends.
+
+        `on_down` is called as soon as the end is seen, before everything is closed.
 
         Raises:
             ModuleError: it did not come up; the message says why.
@@ -141,7 +141,7 @@ class Connection:
         self._scope.deadline = anyio.current_time() + seconds
         try:
             with self._scope:
-                await self._enter(on_up)
+                await self._enter(on_up, on_down)
         except Exception as error:  # noqa: BLE001 - whatever one module does must not reach the others
             if self.peer is None:
                 raise self._failure(error) from None
@@ -158,7 +158,7 @@ class Connection:
             )
             raise ModuleConnectError(self._module, f"module {self._module!r} {what}")
 
-    async def _enter(self, on_up: Callable[[], None]) -> None:
+    async def _enter(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
         async with self.client as client:
             version = client.protocol_version
             self._tap.version = version
@@ -181,6 +181,7 @@ class Connection:
                     group.start_soon(self._listen)
                 group.start_soon(self._wait_for_stop, group.cancel_scope)
                 await self._tap.ended.wait()
+                on_down()
                 group.cancel_scope.cancel()
 
     async def _wait_for_stop(self, scope: anyio.CancelScope) -> None:
@@ -253,7 +254,7 @@ class Connection:
         if self.protocol_fault:
             return ModuleProtocolError(self._module, f"{name} {self.end()}")
         if self._stdio is not None and self._stdio.reason not in (None, "was closed"):
-            return ModuleConnectError(self._module, f"{name} {self.end()} before it was up")
+            return ModuleConnectError(self._module, f"{name} {self.end(' before it was up')}")
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
         return ModuleConnectError(
             self._module, f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"

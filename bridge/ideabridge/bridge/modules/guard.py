@@ -63,7 +63,7 @@ class Guard:
 
     def _start(self) -> None:
         if self._process is None:
-            atexit.register(self._close)
+            atexit.register(self.close)
         elif self._process.stdin is not None:
             self._process.stdin.close()
         self._process = subprocess.Popen(
@@ -77,7 +77,8 @@ class Guard:
         for group in sorted(self._groups):
             self._write(b"+%d\n" % group)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Let go of the guard: it ends what is still registered, then itself. Done at exit."""
         with self._lock:
             process = self._process
             if process is None or self._owner != os.getpid():

@@ -177,15 +177,18 @@ class Module:
             self._tools = connection.listing.tools
             self._set("up", None)
 
+        def down() -> None:
+            if self._state == "up":
+                self._set("down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}"))
+
         try:
-            await connection.hold(up)
+            await connection.hold(up, down)
         except ModuleError as error:
             # A server that is mute when asked for its era may still answer a handshake, and the other way round.
             self._legacy = not self._legacy and connection.timed_out
             self._set("failed", error)
             return
-        if self._state == "up":
-            self._set("down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}"))
+        down()
 
     def _take_listing(self, connection: Connection) -> None:
         self._tools = connection.listing.tools

@@ -84,7 +84,7 @@ async def remote_call(
     except MCPError as error:
         late = error.code == types.REQUEST_TIMEOUT and anyio.current_time() - started >= seconds
         raise (
-            _timed_out(module, name, seconds) if late else _failure(connection, module, name, error, secrets)
+            _timed_out(module, name, seconds) if late else _failure(connection, module, tool.name, error, secrets)
         ) from None
     except TimeoutError:
         raise _timed_out(module, name, seconds) from None
@@ -94,7 +94,9 @@ async def remote_call(
         # The connection was closed between the look at it and the call.
         if connection.usable:
             raise
-        raise ModuleDownError(module, f"module {module!r} {connection.end()} before {name} was called") from None
+        raise ModuleDownError(
+            module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
+        ) from None
     return result_value(module, tool, result, secrets=secrets, max_bytes=max_bytes, validator=validator)
 
 
@@ -103,15 +105,16 @@ def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:
 
 
 def _failure(
-    connection: Connection, module: str, name: str, error: MCPError, secrets: Secrets
+    connection: Connection, module: str, tool: str, error: MCPError, secrets: Secrets
 ) -> ModuleError | LimitExceededError:
+    name = f"tool {tool!r} of module {module!r}"
     text = shown(error.message, secrets)
     if error.data == OVERSIZED:
         return LimitExceededError(f"{name}: {text}")
     if error.data == UNREACHABLE:
         return ModuleDownError(module, f"module {module!r} {text}")
     if error.code == types.CONNECTION_CLOSED and not connection.usable:
-        what = f"module {module!r} {connection.end()} while {name} was running"
+        what = f"module {module!r} {connection.end(f' while tool {tool!r} was running')}"
         if connection.protocol_fault:
             return ModuleProtocolError(module, what)
         return ModuleDownError(module, what)

@@ -1,0 +1,225 @@
+"""What a call of a module comes to: values, errors by cause, cancellation."""
+
+import json
+from typing import Any
+
+import anyio
+import pytest
+
+from ideabridge.bridge.modules.errors import (
+    ModuleDownError,
+    ModuleInputRequiredError,
+    ModuleOutputError,
+    ModuleProtocolError,
+    ModuleTimeoutError,
+    ModuleToolError,
+    UnknownModuleError,
+    UnknownModuleToolError,
+)
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
+
+from .conftest import BIN, modules_of, raw, sdk
+
+pytestmark = pytest.mark.anyio
+
+ONE: dict[str, Any] = {"raw": raw(env={"API_TOKEN": "sesame-open-now", "PLAIN": "harmless words here"})}
+
+
+async def test_values_of_every_kind() -> None:
+    async with modules_of(ONE) as modules:
+        assert await modules.call("raw", "echo", {"a": ["b", 1, None]}) == '{"a": ["b", 1, null]}'
+        assert await modules.call("raw", "two_texts", {}) == "one\ntwo"
+        assert await modules.call("raw", "nothing", {}) is None
+        assert await modules.call("raw", "structured", {}) == {"n": 2**70}
+        assert await modules.call("raw", "blocks", {}) == [
+            {"type": "text", "text": "see"},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+        ]
+
+
+async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
+    async with modules_of(ONE) as modules:
+        assert await modules.call("raw", "garbage", {}) == "after garbage"
+        assert await modules.call("raw", "latin", {}) == "caf\ufffd"
+        notes = modules.status("raw").notes
+        assert any("wrote 4 lines to its output that are no messages" in note for note in notes), notes
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "words"),
+    [
+        ("wrong", ModuleOutputError, "its own output schema: n: "),
+        ("missing", ModuleOutputError, "sent no structured content"),
+        ("nan", ModuleOutputError, "NaN|nan"),
+        ("deep", LimitExceededError, "deeper"),
+        ("big", LimitExceededError, "answered with 5,002 bytes; at most 1,024"),
+        ("long", LimitExceededError, "bytes; at most 16,777,216"),
+        ("malformed", ModuleProtocolError, "not a JSON-RPC message"),
+        ("not_a_result", ModuleProtocolError, "no result of a tool call"),
+        ("refuses", ModuleProtocolError, r"error -32001: no, says \[secret:API_TOKEN\]"),
+        ("fails", ModuleToolError, r"cannot open \[secret:API_TOKEN\]: yyy"),
+    ],
+)
+async def test_each_failure_has_its_class_and_the_module_lives_on(
+    tool: str, kind: type[IdeabridgeError], words: str
+) -> None:
+    async with modules_of(ONE, limits={"result_bytes": 1024}) as modules:
+        with pytest.raises(kind, match=words) as caught:
+            await modules.call("raw", tool, {})
+        assert len(str(caught.value)) < 4300
+        assert await modules.call("raw", "echo", {}) == "{}"
+        assert modules.status("raw").state == "up"
+
+
+async def test_secrets_do_not_come_back_in_results_but_plain_values_do() -> None:
+    async with modules_of(ONE) as modules:
+        result = await modules.call("raw", "environment", {})
+        assert isinstance(result, str)
+        shown = json.loads(result)
+        assert shown["API_TOKEN"] == "[secret:API_TOKEN]"
+        assert shown["PLAIN"] == "harmless words here"
+        assert "PATH" in shown
+
+
+async def test_a_crash_fails_the_call_with_the_reason_and_the_next_call_starts_again() -> None:
+    async with modules_of(ONE) as modules:
+        with pytest.raises(ModuleDownError) as caught:
+            await modules.call("raw", "crash", {})
+        assert str(caught.value) == (
+            "module 'raw' ended with exit code 7 while tool 'crash' was running;"
+            " its last words: last words with [secret:API_TOKEN]"
+        )
+        assert [tool.name for tool in modules.tools()][:2] == ["echo", "cancelled"]
+        assert await modules.call("raw", "echo", {}) == "{}"
+        with pytest.raises(ModuleDownError, match=r"exit code 3|closed its output"):
+            await modules.call("raw", "crash_later", {})
+
+
+async def test_a_crash_loop_is_not_restarted_for_ever() -> None:
+    async with modules_of(ONE) as modules:
+        for _ in range(5):
+            with pytest.raises(ModuleDownError, match="exit code 7"):
+                await modules.call("raw", "crash", {})
+        with pytest.raises(ModuleDownError, match=r"started 5 times within a minute; next try in .* exit code 7"):
+            await modules.call("raw", "echo", {})
+
+
+async def test_a_line_over_the_limit_without_an_id_ends_the_connection() -> None:
+    async with modules_of(ONE) as modules:
+        with pytest.raises(ModuleProtocolError, match="sent a line of 17,825,792 bytes; at most 16,777,216"):
+            await modules.call("raw", "endless", {})
+        assert await modules.call("raw", "echo", {}) == "{}"
+
+
+async def test_calls_in_flight_fail_together_and_other_modules_go_on() -> None:
+    failures: list[Exception] = []
+    async with modules_of({**ONE, "other": raw()}) as modules:
+
+        async def hang() -> None:
+            with pytest.raises(ModuleDownError) as caught:
+                await modules.call("raw", "hang", {})
+            failures.append(caught.value)
+
+        await modules.settled()
+        async with anyio.create_task_group() as group:
+            for _ in range(3):
+                group.start_soon(hang)
+            await anyio.wait_all_tasks_blocked()
+            with pytest.raises(ModuleDownError):
+                await modules.call("raw", "crash", {})
+        assert len(failures) == 3
+        assert await modules.call("other", "echo", {}) == "{}"
+
+
+async def test_time_out_and_cancelling_cancel_the_remote_call() -> None:
+    async with modules_of(ONE) as modules:
+        await modules.ready("raw", 5)
+        with pytest.raises(ModuleTimeoutError, match=r"did not answer within 0\.1 s"):
+            await modules.call("raw", "hang", {}, timeout=0.1)
+        with anyio.move_on_after(0.1):
+            await modules.call("raw", "hang", {})
+        result = await modules.call("raw", "cancelled", {})
+        assert isinstance(result, str)
+        assert len(json.loads(result)) == 2
+
+
+async def test_progress_is_passed_on() -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        heard.append((done, total, message))
+
+    async with modules_of(ONE) as modules:
+        assert await modules.call("raw", "progress", {}, progress=progress) == "done"
+        assert heard == [(1, 2, "step 1"), (2, 2, "step 2")]
+
+
+async def test_parallel_bounds_calls() -> None:
+    async with modules_of({"raw": raw(parallel=1)}) as modules:
+        await modules.ready("raw", 5)
+        async with anyio.create_task_group() as group:
+
+            async def hang() -> None:
+                with pytest.raises(ModuleTimeoutError):
+                    await modules.call("raw", "hang", {}, timeout=0.2)
+
+            group.start_soon(hang)
+            await anyio.wait_all_tasks_blocked()
+            start = anyio.current_time()
+            await modules.call("raw", "echo", {})
+            assert anyio.current_time() - start > 0.1
+
+
+async def test_unknown_names_are_answered_with_the_nearest() -> None:
+    async with modules_of({**ONE, "closed": raw(deny=["*crash*"], allow=["e*", "crash"])}) as modules:
+        await modules.settled()
+        with pytest.raises(UnknownModuleError, match="no module 'rwa' is configured; nearest: raw"):
+            await modules.call("rwa", "echo", {})
+        with pytest.raises(UnknownModuleToolError, match="has no tool 'ecoh'; nearest: echo"):
+            await modules.call("raw", "ecoh", {})
+        with pytest.raises(UnknownModuleToolError, match="does not allow tool 'crash'"):
+            await modules.call("closed", "crash", {})
+        names = [tool.name for tool in modules.tools() if tool.module == "closed"]
+        assert names == ["echo", "environment", "endless"]
+        with pytest.raises(InvalidJSONError, match="the arguments at a"):
+            await modules.call("raw", "echo", {"a": float("nan")})
+
+
+async def test_a_modern_server_is_cancelled_reports_progress_and_asks_in_vain() -> None:
+    started = anyio.Event()
+
+    async def progress(_done: float, _total: float | None, _message: str | None) -> None:
+        started.set()
+
+    async with modules_of({"sdk": sdk()}) as modules:
+        await modules.ready("sdk", 10)
+        status = modules.status("sdk")
+        assert (status.era, status.protocol_version, status.server_name) == ("modern", "2026-07-28", "sdk")
+        async with anyio.create_task_group() as group:
+
+            async def slow() -> None:
+                await modules.call("sdk", "slow", {}, progress=progress)
+
+            group.start_soon(slow)
+            with anyio.fail_after(5):
+                await started.wait()
+            group.cancel_scope.cancel()
+        assert await modules.call("sdk", "log", {}) == '["started", "cancelled"]'
+        with pytest.raises(ModuleInputRequiredError, match="asks the user for input, which this bridge does not"):
+            await modules.call("sdk", "ask", {})
+
+
+async def test_real_servers() -> None:
+    servers = {
+        "git": {"command": str(BIN / "mcp-server-git")},
+        "time": {"command": str(BIN / "mcp-server-time"), "type": "stdio", "autoApprove": ["*"]},
+    }
+    async with modules_of(servers) as modules:
+        assert await modules.settled(20)
+        result = await modules.call("time", "get_current_time", {"timezone": "Asia/Tokyo"})
+        value = json.loads(result) if isinstance(result, str) else result
+        assert isinstance(value, dict)
+        assert value["timezone"] == "Asia/Tokyo"
+        assert modules.tool("git", "git_status").parameters["type"] == "object"
+        with pytest.raises(ModuleToolError):
+            await modules.call("git", "git_status", {"repo_path": "/nowhere"})

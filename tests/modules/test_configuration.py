@@ -1,0 +1,190 @@
+"""ideabridge.json: every problem at once, each with its place."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import platformdirs
+import pytest
+
+from ideabridge.bridge.configuration import (
+    ConfigurationError,
+    configuration_schema,
+    fingerprint,
+    load_configuration,
+    parse_configuration,
+)
+from ideabridge.tools.encoding import JSON
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def parse(raw: Any) -> Any:
+    return parse_configuration(raw, project=Path.cwd())
+
+
+def problems(raw: Any) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(raw)
+    return caught.value.problems
+
+
+def test_what_hosts_write_is_taken_as_it_is() -> None:
+    raw: Any = {
+        "mcpServers": {
+            "git": {"command": "uvx", "args": ["mcp-server-git"], "type": "stdio", "autoApprove": ["x"], "timeout": 30},
+            "web": {"type": "streamable-http", "url": "https://x/mcp", "headers": {"A": "${B}"}, "alwaysAllow": []},
+            "gemini": {"httpUrl": "https://x/mcp", "includeTools": ["a"], "excludeTools": ["b"], "trust": True},
+            "old": {"type": "sse", "url": "https://x/sse", "enabled": False, "description": "?"},
+        }
+    }
+    modules = parse(raw).modules
+    assert [module.kind for module in modules.values()] == ["stdio", "http", "http", "sse"]
+    assert modules["git"].timeout == 30
+    assert modules["gemini"].url == "https://x/mcp"
+    assert (modules["gemini"].allow, modules["gemini"].deny) == (("a",), ("b",))
+    assert modules["old"].disabled
+
+
+def test_every_problem_is_told_at_once_with_its_place() -> None:
+    raw: Any = {
+        "mcpServers": {
+            "git": {"command": "x", "comand": "x", "args": "a", "timeout": 600000, "oauth": {}},
+            "both": {"command": "x", "url": "http://x", "env": {"TOKEN": 7}},
+            "neither": {},
+            "mixed": {"type": "http", "command": "x", "headers": {"a": "b"}},
+            "idea:x": {"command": "x"},
+            "list": [],
+            "ftp": {"url": "ftp://x", "parallel": 0, "type": "ws"},
+        },
+        "servers": {},
+        "limits": {"cals": 1, "calls": "many"},
+        "order": "some",
+        "expose": ["everything"],
+        "store": 3,
+    }
+    told = problems(raw)
+    for expected in (
+        "ideabridge.json: mcpServers.git.comand: unknown key. Did you mean 'command'?",
+        "ideabridge.json: mcpServers.git.args: expected a list, found text",
+        "ideabridge.json: mcpServers.git.timeout: is in seconds, at most 3600; if 600000 is in ms, write 600",
+        "ideabridge.json: mcpServers.both: has both 'command' and 'url'; expected one of them",
+        "ideabridge.json: mcpServers.both.env.TOKEN: expected text, found a number",
+        "ideabridge.json: mcpServers.neither: expected 'command' (a program to start) or 'url' (a server to call)",
+        "ideabridge.json: mcpServers.mixed.type: 'http' goes with url, which is not given",
+        "ideabridge.json: mcpServers.mixed.headers: only goes with 'url'",
+        "ideabridge.json: mcpServers.list: expected an object, found a list",
+        "ideabridge.json: mcpServers.ftp.url: expected an address that starts with http:// or https://",
+        "ideabridge.json: mcpServers.ftp.type: expected 'stdio', 'http' or 'sse', found 'ws'",
+        "ideabridge.json: mcpServers.ftp.parallel: should be greater than or equal to 1",
+        "ideabridge.json: servers: unknown key. Did you mean 'mcpServers'?",
+        "ideabridge.json: limits.cals: unknown key. Did you mean 'calls'?",
+        "ideabridge.json: limits.calls: expected a whole number, found text",
+        "ideabridge.json: order: expected 'declared', 'all' or 'none', found 'some'",
+        "ideabridge.json: expose.0: expected 'modules', found 'everything'",
+        "ideabridge.json: store: expected text, found a number",
+    ):
+        assert expected in told
+    assert any("'idea:x'" in line and "this name is taken" in line for line in told)
+    assert any("git.oauth: unknown key: signing in by OAuth is not done here" in line for line in told)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a\nb", "anonymous", "idea:x"])
+def test_names_are_bounded(name: str) -> None:
+    assert len(problems({"mcpServers": {name: {"command": "x"}}})) == 1
+
+
+@pytest.mark.parametrize("raw", [[], "text", None, {"mcpServers": []}])
+def test_what_is_no_configuration_is_refused(raw: Any) -> None:
+    assert "expected an object" in problems(raw)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{"mcpServers": {,}}', "line 1, column"),
+        (b'{\n "order": "all",\n "order": "none"}', "'order' stands twice"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"[" * 200, "nests deeper|not JSON"),
+    ],
+)
+def test_text_that_is_not_json_is_refused_with_its_place(tmp_path: Path, text: bytes, words: str) -> None:
+    file = tmp_path / "my.json"
+    file.write_bytes(text)
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        load_configuration(file)
+    assert str(caught.value).startswith("my.json is not") or "my.json nests" in str(caught.value)
+
+
+def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = tmp_path / "user"
+
+    def user_folder(_name: str) -> Path:
+        return user
+
+    monkeypatch.setattr(platformdirs, "user_config_path", user_folder)
+    project = tmp_path / "project"
+    for folder in (user, project):
+        folder.mkdir()
+    assert load_configuration(project=project).source is None
+    (user / "ideabridge.json").write_text('{"order": "all"}')
+    assert load_configuration(project=project).order == "all"
+    # Windows editors begin files with a byte order mark.
+    (project / "ideabridge.json").write_text('\ufeff{"order": "none", "tools": ["t/a.py"], "store": "~/s.db"}')
+    found = load_configuration(project=project)
+    assert (found.order, found.source) == ("none", project / "ideabridge.json")
+    assert found.tools == (str(project / "t/a.py"),)
+    assert found.store == str(Path.home() / "s.db")
+    with pytest.raises(ConfigurationError, match=r"missing\.json: cannot be read"):
+        load_configuration(tmp_path / "missing.json")
+
+
+def test_the_fingerprint_changes_with_behaviour_only() -> None:
+    def of(**keys: Any) -> str:
+        entry = {"url": "https://me:pass1@x/mcp", "headers": {"Authorization": "Bearer abc"}}
+        return fingerprint(parse({"mcpServers": {"m": {**entry, **keys}}}))
+
+    same = of()
+    assert of(headers={"authorization": "Bearer other"}) == same
+    assert of(url="https://me:pass2@x/mcp") == same
+    assert of(timeout=5) == same
+    changed = [of(url="https://y/mcp"), of(deny=["a"]), of(allow=[]), of(headers={}), of(disabled=True)]
+    assert len({same, *changed}) == 6
+    assert fingerprint(parse({"approval": "allow_all"})) != fingerprint(parse({}))
+
+
+def test_the_committed_schema_is_the_one_of_the_code_and_agrees_with_it() -> None:
+    committed = json.loads((DOCS / "ideabridge.schema.json").read_text(encoding="utf-8"))
+    assert committed == configuration_schema()
+    validator = jsonschema_rs.Draft202012Validator(committed)
+    good: JSON = {
+        "$schema": "x",
+        "mcpServers": {"a": {"command": "x", "enabled": True, "autoApprove": []}, "b": {"httpUrl": "http://x"}},
+        "limits": {"calls": 3},
+    }
+    parse(good)
+    assert validator.is_valid(good)
+    unknown: Any = {"mcpServer": {}}
+    misspelt: Any = {"mcpServers": {"a": {"comand": "x"}}}
+    for bad in (unknown, misspelt, {"order": "x"}, {"limits": {"calls": 0}}):
+        assert not validator.is_valid(bad)
+        assert problems(bad)
+
+
+def test_every_key_is_documented() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    schema: Any = configuration_schema()
+    keys = [
+        *schema["properties"],
+        *schema["$defs"]["Limits"]["properties"],
+        *schema["$defs"]["ModuleConfiguration"]["properties"],
+    ]
+    assert [key for key in keys if f"`{key}`" not in text] == []
+
+
+def test_reading_a_configuration_does_not_import_the_sdk() -> None:
+    code = "import sys, ideabridge.bridge.configuration; print('mcp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"False"

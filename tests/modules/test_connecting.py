@@ -1,0 +1,157 @@
+"""Connecting, listing, closing: what one module does never reaches another."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ideabridge.bridge.modules.errors import (
+    ModuleConfigurationError,
+    ModuleConnectError,
+    ModuleDisabledError,
+    ModuleTimeoutError,
+)
+
+from .conftest import SERVERS, Changes, modules_of, raw, sdk
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_modules_fail_each_on_its_own_with_a_clear_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("API_TOKEN", "sesame-open-now")
+    monkeypatch.delenv("UNSET_TOKEN", raising=False)
+    servers = {
+        "good": raw(),
+        "crashes": raw("crash_at_start", env={"TOKEN": "${API_TOKEN}"}),
+        "mute": raw("mute", connect_timeout=0.3),
+        "gone": {"command": "no-such-command-anywhere"},
+        "folder": raw(cwd="no/such/folder"),
+        "unset": raw(env={"TOKEN": "${UNSET_TOKEN}"}),
+        "editor": {"command": "${workspaceFolder}/server"},
+        "circle": raw("circle"),
+        "off": raw(disabled=True),
+        "refused": {"url": "http://127.0.0.1:9/mcp", "connect_timeout": 5},
+    }
+    async with modules_of(servers) as modules:
+        with anyio.fail_after(1):
+            assert modules.status("mute").state == "connecting"
+            await modules.ready("good")
+        assert await modules.settled(5)
+        told = {status.name: status.error or "" for status in modules.statuses()}
+        assert told["crashes"] == (
+            "module 'crashes' ended with exit code 3 before it was up;"
+            " its last words: cannot start: [secret:API_TOKEN] is wrong"
+        )
+        assert told["mute"] == "module 'mute' did not answer within 0.3 s"
+        assert "there is no command 'no-such-command-anywhere'" in told["gone"]
+        assert "its working directory" in told["folder"]
+        assert told["unset"].startswith("mcpServers.unset.env.TOKEN: the variable UNSET_TOKEN is not set")
+        assert "the editor's folder is not known here" in told["editor"]
+        assert "in a circle" in told["circle"]
+        assert "cannot be reached" in told["refused"]
+        states = {status.name: status.state for status in modules.statuses()}
+        assert states == dict.fromkeys(servers, "failed") | {"good": "up", "off": "disabled"}
+        with pytest.raises(ModuleConnectError, match="exit code 3"):
+            await modules.call("crashes", "echo", {})
+        with pytest.raises(ModuleConfigurationError, match="UNSET_TOKEN"):
+            await modules.call("unset", "echo", {})
+        with pytest.raises(ModuleDisabledError, match="is disabled"):
+            await modules.call("off", "echo", {})
+        assert await modules.call("good", "echo", {}) == "{}"
+
+
+async def test_calls_wait_for_a_module_that_is_connecting() -> None:
+    async with modules_of({"raw": raw()}) as modules:
+        assert modules.tools() == []
+        assert await modules.call("raw", "echo", {}) == "{}"
+        with pytest.raises(ModuleTimeoutError, match="still connecting"):
+            async with modules_of({"mute": raw("mute")}) as others:
+                await others.ready("mute", 0.05)
+
+
+async def test_every_page_is_listed() -> None:
+    async with modules_of({"raw": raw("pages")}) as modules:
+        await modules.ready("raw", 5)
+        assert [tool.name for tool in modules.tools()] == [f"tool_{page}_{n}" for page in range(5) for n in range(3)]
+        assert modules.status("raw").tools == 15
+
+
+async def test_bad_tools_are_left_out_by_name_and_clashing_parameters_renamed() -> None:
+    async with modules_of({"raw": raw("bad_tools")}) as modules:
+        await modules.ready("raw", 5)
+        assert [tool.name for tool in modules.tools()] == ["good", "untyped", "hints", "meta"]
+        notes = "\n".join(modules.status("raw").notes)
+        for words in (
+            "'array' is left out: its input schema is",
+            "'broken' is left out: its input schema is invalid",
+            "'fetches' is left out",
+            "'hints' has a malformed output schema or annotations",
+            "tool number 7 is left out",
+            "'good' is listed twice",
+            "'meta' has parameters named otherwise here: _id is ",
+        ):
+            assert words in notes
+        assert modules.tool("raw", "good").annotations.to_json() == {"title": "Good", "readOnlyHint": True}
+        meta = modules.tool("raw", "meta")
+        (ours,) = meta.renamed
+        assert meta.parameters["required"] == [ours]
+        assert await modules.call("raw", "meta", {ours: 1, "x": 2}) == '{"_id": 1, "x": 2}'
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_changed_tools_are_listed_again(legacy: bool, changes: Changes) -> None:
+    async with modules_of({"sdk": sdk()}, changes) as modules:
+        if legacy:
+            # What the module remembers after a server of the handshake era.
+            modules._modules["sdk"]._legacy = True  # pyright: ignore[reportPrivateUsage]
+        await modules.ready("sdk", 10)
+        assert modules.status("sdk").era == ("legacy" if legacy else "modern")
+        before = len(modules.tools())
+        await modules.call("sdk", "add_tool", {})
+        await changes.until(lambda: len(modules.tools()) == before + 1)
+
+
+async def test_closing_is_quick_whatever_the_children_do(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        servers = {"good": raw(), "late": raw("mute"), "stubborn": raw("stubborn", str(fifo))}
+        async with modules_of(servers) as modules:
+            await modules.ready("stubborn", 5)
+            assert (await read_pipe(reader)).strip().isdigit()
+            start = anyio.current_time()
+        assert anyio.current_time() - start < 2
+        assert await read_pipe(reader) == b""
+    finally:
+        os.close(reader)
+
+
+async def test_no_child_outlives_us_even_when_we_are_killed(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    parent = await anyio.open_process(
+        [sys.executable, str(SERVERS / "parent.py"), str(SERVERS / "raw.py"), str(fifo)], stdin=None, stdout=None
+    )
+    try:
+        # The child says who it is once we have connected to it, and holds the pipe open for as long as it lives.
+        with anyio.fail_after(10):
+            child = int(await read_pipe(reader))
+        assert child != parent.pid
+        parent.send_signal(signal.SIGKILL)
+        with anyio.fail_after(2.5):
+            assert await read_pipe(reader) == b""
+    finally:
+        os.close(reader)
+        await parent.aclose()
+
+
+async def read_pipe(descriptor: int) -> bytes:
+    """What the child wrote, or b"" once nobody holds the pipe any more."""
+    with anyio.fail_after(10):
+        await anyio.wait_readable(descriptor)
+    return os.read(descriptor, 100)

@@ -1,0 +1,108 @@
+"""Secrets, expansion, and lines: the pure parts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.bridge.modules.errors import ModuleConfigurationError
+from ideabridge.bridge.modules.expansion import Launch, expand
+from ideabridge.bridge.modules.lines import Lines, LongLine
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.modules.settings import ModuleConfiguration
+
+ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "HOME": "/home/somebody"}
+
+
+def fill(secrets: Secrets | None = None, **keys: Any) -> Launch:
+    configuration = ModuleConfiguration(**keys)
+    return expand("m", configuration, environ=ENVIRON, folder=Path("/base"), secrets=secrets or Secrets())
+
+
+def test_variables_are_filled_in_everywhere() -> None:
+    launch = fill(
+        command="${HOME}/bin/x",
+        args=("--p=${PROJECT}", "${NO:-d}", "${EMPTY:-e}", "$${TOKEN}", "$TOKEN"),
+        env={"A": "x${TOKEN}y"},
+        cwd="sub",
+    )
+    assert launch.command == "/home/somebody/bin/x"
+    assert launch.args == ("--p=demo-project", "d", "e", "${TOKEN}", "$TOKEN")
+    assert launch.env == {"A": "xsesame-open-nowy"}
+    assert launch.cwd == "/base/sub"
+    assert fill(command="./x").command == "/base/x"
+    assert fill(url="${NO:-http}://x/${PROJECT}", headers={"A": "Bearer ${TOKEN}"}).url == "http://x/demo-project"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"command": "${NO}"}, r"^mcpServers\.m\.command: the variable NO is not set; .* default: \$\{NO:-\.\.\.\}"),
+        ({"command": "x", "args": ("a", "${NO}")}, r"^mcpServers\.m\.args\.1: "),
+        ({"command": "${workspaceFolder}/x"}, "use a path relative to the configuration file"),
+        (
+            {"command": "x", "env": {"A": "${env:TOKEN}"}},
+            r"m\.env\.A: \$\{env:TOKEN\} .*: write \$\{TOKEN",
+        ),
+        ({"url": "http://x", "headers": {"A": "${input:key}"}}, "nobody is asked for values here"),
+        ({"url": "http://x", "headers": {"A": "a\nb"}}, "printable ASCII"),
+        ({"url": "http://x", "headers": {"A b": "c"}}, "not a name of a header"),
+        ({"url": "${PROJECT}"}, "expected an address"),
+        ({"command": "x", "env": {"A=B": "c"}}, "not a name of a variable"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_told_with_its_place(keys: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModuleConfigurationError, match=words):
+        fill(**keys)
+
+
+def test_expansion_tells_secrets() -> None:
+    secrets = Secrets()
+    fill(secrets, command="x", args=("${TOKEN}", "${PROJECT}"), env={"LIB": "${HOME}/lib", "PW": "hunter2-hunter2"})
+    fill(secrets, url="https://me:open%20sesame@x/?api_key=k-12345678", headers={"X-Key": "Bearer abc.def.ghi"})
+    assert secrets.mask("sesame-open-now demo-project /home/somebody/lib hunter2-hunter2") == (
+        "[secret:TOKEN] demo-project /home/somebody/lib [secret:PW]"
+    )
+    assert secrets.mask("open%20sesame open sesame k-12345678 abc.def.ghi") == (
+        "[secret:url] [secret:url] [secret:url] [secret:X-Key]"
+    )
+
+
+def test_longer_secrets_win_and_short_or_harmless_values_stay() -> None:
+    secrets = Secrets()
+    for name, value in {"A": "secret", "B": "secret-and-more", "C": "abc", "D": "production", "E": "1234567"}.items():
+        secrets.add_env(name, value)
+    secrets.add_env("API_KEY", "7654321")
+    assert secrets.mask("secret-and-more secrets abc production 1234567 7654321") == (
+        "[secret:B] [secret:A]s abc production 1234567 [secret:API_KEY]"
+    )
+    assert secrets.mask("Authorization: Bearer abcdefgh12345") == "Authorization: Bearer [secret]"
+
+
+def test_results_lose_certain_secrets_only() -> None:
+    secrets = Secrets()
+    secrets.add_env("MODE", "careful-mode")
+    secrets.add_header("Authorization", 'Bearer to"ken"-1')
+    value: Any = {"a": ["careful-mode", 'x to"ken"-1 y'], "n": 1}
+    assert secrets.redact(value) == {"a": ["careful-mode", "x [secret:Authorization] y"], "n": 1}
+    harmless: Any = {"a": 1}
+    assert secrets.redact(harmless) is harmless
+    assert secrets.mask("careful-mode") == "[secret:MODE]"
+
+
+@given(st.lists(st.binary(max_size=40)), st.integers(1, 30))
+def test_lines_are_those_of_the_stream_however_it_is_cut(chunks: list[bytes], limit: int) -> None:
+    lines = Lines(limit)
+    found = [line for chunk in chunks for line in lines.feed(chunk)]
+    rest = lines.rest()
+    expected = b"".join(chunks).split(b"\n")
+    last = expected.pop()
+    assert (rest is not None) == bool(last)
+    for got, want in zip([*found, *([rest] if rest is not None else [])], [*expected, last], strict=False):
+        if len(want) > limit:
+            assert got == LongLine(want[:512], want[-512:], len(want))
+        else:
+            assert got == want.removesuffix(b"\r")
+    assert len(found) == len(expected)
