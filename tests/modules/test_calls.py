@@ -48,7 +48,7 @@ async def test_garbage_and_bad_bytes_are_survived_and_counted() -> None:
 @pytest.mark.parametrize(
     ("tool", "kind", "words"),
     [
-        ("wrong", ModuleOutputError, "its own output schema: n: "),
+        ("wrong", ModuleOutputError, r'its own schema: the result: n: found "three", expected an integer'),
         ("missing", ModuleOutputError, "sent no structured content"),
         ("nan", ModuleOutputError, "NaN|nan"),
         ("deep", LimitExceededError, "deeper"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp.client import Client
 from mcp.client.session import IncomingMessage
@@ -36,6 +37,7 @@ _REFRESH_SECONDS: Final = 0.25
 _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
+_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,11 @@ class Connection:
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             found = []
-        return make_listing(self._module, found, self._configuration, self._tap.notes)
+        notes = list(self._tap.notes)
+        if len(found) <= _AT_ONCE:
+            return make_listing(self._module, found, self._configuration, notes)
+        # Compiling thousands of schemas takes half a second, which nobody else should wait for.
+        return await anyio.to_thread.run_sync(make_listing, self._module, found, self._configuration, notes)
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-import jsonschema_rs
 import mcp_types as types
 from mcp_types import methods
 from pydantic import ValidationError
@@ -18,6 +17,7 @@ from ideabridge.bridge.modules.parameters import rename_parameters
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.tools.encoding import JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Annotations, Tool
 
 MAX_TOOLS: Final = 10_000
@@ -145,24 +145,12 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
     return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
 
 
-def compile_schema(schema: JSONObject) -> jsonschema_rs.Validator:
-    """A validator of a module's schema. It never fetches: a module must not make us call addresses.
-
-    Raises:
-        ValueError: the schema is invalid, or a `$ref` in it does not resolve.
-    """
-    return jsonschema_rs.validator_for(cast("dict[str, Any]", schema), offline=True)
-
-
 def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:
     ours = normalise(schema, what=what)
     size = len(encode(ours))
     if size > MAX_SCHEMA_BYTES:
         raise ModuleProtocolError(module, f"its {what} has {size:,} bytes; at most {MAX_SCHEMA_BYTES:,} are taken")
-    try:
-        compile_schema(cast("JSONObject", ours))
-    except ValueError as error:
-        raise ModuleProtocolError(module, f"its {what} is invalid: {str(error).splitlines()[0][:200]}") from None
+    check_schema(cast("JSONObject", ours), what=what)
     return cast("JSONObject", ours)
 
 

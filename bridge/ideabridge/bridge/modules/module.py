@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import jsonschema_rs
 
 from ideabridge.bridge.modules.connection import Connection, Peer
 from ideabridge.bridge.modules.errors import (
@@ -25,7 +24,7 @@ from ideabridge.bridge.modules.errors import (
     UnknownModuleToolError,
 )
 from ideabridge.bridge.modules.expansion import Launch, expand
-from ideabridge.bridge.modules.listing import bounded_notes, compile_schema, is_allowed
+from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
 from ideabridge.bridge.modules.parameters import their_arguments
 from ideabridge.bridge.modules.remote_call import SessionLostError, remote_call
 from ideabridge.bridge.modules.secrets import Secrets
@@ -34,6 +33,7 @@ from ideabridge.bridge.modules.status import ModuleState, ModuleStatus
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.names import nearest
+from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -69,7 +69,7 @@ class Module:
         self._peer: Peer | None = None
         self._seconds: float | None = None
         self._tools: dict[str, Tool] = {}
-        self._validators: dict[str, tuple[Tool, jsonschema_rs.Validator | None]] = {}
+        self._validators: dict[str, tuple[Tool, Validator | None]] = {}
         self._starts: deque[float] = deque(maxlen=_STARTS)
         self._legacy = False
         self._closed = False
@@ -319,9 +319,9 @@ class Module:
             connection.stop()
             await connection.done.wait()
 
-    def _validator(self, tool: Tool) -> jsonschema_rs.Validator | None:
+    def _validator(self, tool: Tool) -> Validator | None:
         known = self._validators.get(tool.name)
         if known is None or known[0] is not tool:
-            known = (tool, None if tool.output is None else compile_schema(tool.output))
+            known = (tool, None if tool.output is None else Validator(tool.output, what="the result"))
             self._validators[tool.name] = known
         return known[1]

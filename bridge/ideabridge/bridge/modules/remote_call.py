@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
-import jsonschema_rs
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
@@ -19,6 +18,7 @@ from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.stdio import OVERSIZED
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
@@ -44,7 +44,7 @@ async def remote_call(
     on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None,
     secrets: Secrets,
     max_bytes: int,
-    validator: jsonschema_rs.Validator | None,
+    validator: Validator | None,
 ) -> JSON:
     """Call a tool over a connection. Cancelling this cancels the remote call, as does the time-out.
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import jsonschema_rs
 import mcp_types as types
 
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleOutputError, ModuleToolError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.tools.encoding import JSON, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 MAX_ERROR: Final = 4096
 """Characters of an error's text that are passed on."""
 
-_MAX_FAULTS: Final = 3
+_FAULTS: Final = 800
 
 
 def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
@@ -33,7 +33,7 @@ def result_value(
     *,
     secrets: Secrets,
     max_bytes: int,
-    validator: jsonschema_rs.Validator | None,
+    validator: Validator | None,
 ) -> JSON:
     """The value of a call: structured content; else its text (several blocks joined by line ends); else the list of
     its content blocks; null where nothing came.
@@ -53,7 +53,7 @@ def result_value(
         raise ModuleToolError(module, text or f"{_name(module, tool)} failed without saying why")
     value = _bounded(module, tool, _value(module, tool, result), max_bytes)
     if validator is not None:
-        check_output(module, tool, value, validator, secrets)
+        _checked(module, tool, value, validator, secrets)
     return secrets.redact(value)
 
 
@@ -98,23 +98,12 @@ def _bounded(module: str, tool: Tool, value: Any, max_bytes: int) -> JSON:
     return ours
 
 
-def check_output(module: str, tool: Tool, value: JSON, validator: jsonschema_rs.Validator, secrets: Secrets) -> None:
-    """Check a value against the tool's own output schema.
-
-    Raises:
-        ModuleOutputError: with up to three faults and their places.
-    """
-    if validator.is_valid(value):
-        return
-    faults: list[str] = []
-    for fault in validator.iter_errors(value):
-        if len(faults) == _MAX_FAULTS:
-            faults.append("...")
-            break
-        place = ".".join(str(part) for part in fault.instance_path)
-        faults.append(f"{place}: {fault.message}" if place else fault.message)
-    text = shown("; ".join(faults), secrets, 600)
-    raise ModuleOutputError(module, f"{_name(module, tool)} answered against its own output schema: {text}")
+def _checked(module: str, tool: Tool, value: JSON, validator: Validator, secrets: Secrets) -> None:
+    try:
+        validator.check(value)
+    except IdeabridgeError as error:
+        text = shown(str(error), secrets, _FAULTS)
+        raise ModuleOutputError(module, f"{_name(module, tool)} answered against its own schema: {text}") from None
 
 
 def _error_text(result: types.CallToolResult) -> str:
