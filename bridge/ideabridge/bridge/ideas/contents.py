@@ -1,10 +1,10 @@
 """Contents: messages, schemas and lists of messages, each stored once by content (DESIGN 4.11).
 
 A context is kept as a JSON array of entries: a positive entry is the number of a message, a negative one the
-number (negated) of a stored list of entries. A long context is cut where a fixed function of an entry says so,
-so an equal stretch of two contexts gives equal lists wherever it stands, and each is stored once: a step of a
-run that adds one message adds a bounded number of bytes, not a new list of the whole context. What follows the
-last cut stays inline, for the next step will change it.
+number (negated) of a list of entries, stored the same way. A long context is cut where a fixed function of an
+entry says so, so an equal stretch of two contexts gives equal lists wherever it stands, and each is stored once:
+a step of a run that adds one message adds a bounded number of bytes, not a new list of the whole context. What
+follows the last cut stays inline, for the next step will change it.
 """
 
 from __future__ import annotations
@@ -43,13 +43,11 @@ def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
 
 
 class Contents:
-    """The tables `messages`, `schemas` and `lists`. Every method runs inside a transaction or guard of the caller."""
+    """The table `contents`. Every method runs inside a transaction or guard of the caller."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._messages: dict[bytes, int] = {}
-        self._schemas: dict[bytes, int] = {}
-        self._lists: dict[bytes, int] = {}
+        self._known: dict[bytes, int] = {}
         self._rollbacks = 0
 
     def _fresh(self) -> None:
@@ -57,55 +55,40 @@ class Contents:
         rollbacks = self._database.rollbacks
         if rollbacks != self._rollbacks:
             self._rollbacks = rollbacks
-            self._messages.clear()
-            self._schemas.clear()
-            self._lists.clear()
+            self._known.clear()
 
     def put_context(self, messages: list[bytes]) -> str:
         """Store a context's messages; returns the text of its entries."""
         self._fresh()
-        known = self._messages
-        entries: list[int] = []
-        for body in messages:
-            digest = hashlib.sha256(body).digest()
-            number = known.get(digest)
-            if number is None:
-                number = self._insert("messages", "body", digest, body, known)
-            entries.append(number)
-        return _text(self._fold(entries))
+        return _text(self._fold([self._put(body) for body in messages]))
 
     def put_schema(self, schema: bytes) -> int:
         """Store a schema; returns its number."""
         self._fresh()
-        digest = hashlib.sha256(schema).digest()
-        number = self._schemas.get(digest)
-        return self._insert("schemas", "body", digest, schema, self._schemas) if number is None else number
+        return self._put(schema)
 
-    def _insert(self, table: str, column: str, digest: bytes, body: bytes, known: dict[bytes, int]) -> int:
-        execute = self._database.execute
-        # Table and column are this class's own words.
-        cursor = execute(f"INSERT OR IGNORE INTO {table}(hash, {column}) VALUES (?, ?)", (digest, body.decode()))  # noqa: S608
+    def _put(self, body: bytes) -> int:
+        digest = hashlib.sha256(body).digest()
+        number = self._known.get(digest)
+        if number is not None:
+            return number
+        cursor = self._database.execute(
+            "INSERT OR IGNORE INTO contents(hash, body) VALUES (?, ?)", (digest, body.decode())
+        )
         if cursor.rowcount == 1:
             number = cast("int", cursor.lastrowid)
         else:
-            number = self._database.number(f"SELECT number FROM {table} WHERE hash = ?", (digest,))  # noqa: S608
-        if len(known) >= _CACHED:
-            known.clear()
-        known[digest] = number
+            number = self._database.number("SELECT number FROM contents WHERE hash = ?", (digest,))
+        if len(self._known) >= _CACHED:
+            self._known.clear()
+        self._known[digest] = number
         return number
 
     def _fold(self, entries: list[int]) -> list[int]:
         if len(entries) <= INLINE:
             return entries
         stretches, rest = cut(entries)
-        heads: list[int] = []
-        for stretch in stretches:
-            items = _text(stretch).encode()
-            digest = hashlib.sha256(items).digest()[:16]
-            number = self._lists.get(digest)
-            if number is None:
-                number = self._insert("lists", "items", digest, items, self._lists)
-            heads.append(-number)
+        heads = [-self._put(_text(stretch).encode()) for stretch in stretches]
         return [*self._fold(heads), *rest]
 
     def context(self, entries: str) -> list[JSON]:
@@ -120,7 +103,7 @@ class Contents:
     def texts(self, numbers: list[int]) -> list[str]:
         """The JSON texts of messages, in order."""
         rows = self._database.execute(
-            "SELECT messages.body FROM json_each(?) AS part JOIN messages ON messages.number = part.value "
+            "SELECT contents.body FROM json_each(?) AS part JOIN contents ON contents.number = part.value "
             "ORDER BY part.key",
             (_text(numbers),),
         ).fetchall()
@@ -135,7 +118,7 @@ class Contents:
             if entry > 0:
                 numbers.append(entry)
                 continue
-            row = self._database.execute("SELECT items FROM lists WHERE number = ?", (-entry,)).fetchone()
+            row = self._database.execute("SELECT body FROM contents WHERE number = ?", (-entry,)).fetchone()
             if row is None:
                 raise StoreFormatError(f"{self._database.path}: it is damaged: a context names a list it does not have")
             numbers += self.unfold(row[0])

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
+from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
 from ideabridge.bridge.ideas.errors import (
     StoreAccessError,
     StoreBusyError,
@@ -62,6 +63,8 @@ class Database:
         """Counts rolled back transactions: caches of row numbers are void after one."""
         self.lock = threading.RLock()
         self._busy_timeout_s = busy_timeout_s
+        self._commits = 0
+        self._checkpointer = Checkpointer(self.path)
         if self.path != ":memory:":
             _prepare(Path(path))
         with _Connecting(self):
@@ -93,7 +96,8 @@ class Database:
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-32000")
-        run("PRAGMA wal_autocheckpoint=4000")
+        # Checkpoints are the Checkpointer's; a commit does one itself only where that cannot keep up.
+        run("PRAGMA wal_autocheckpoint=16000")
         run("PRAGMA journal_size_limit=67108864")
 
     def _refuse_foreign(self) -> None:
@@ -147,8 +151,15 @@ class Database:
 
     def close(self) -> None:
         """Close the connection. Closing twice is fine."""
+        self._checkpointer.stop()
         with self.guard:
             self.connection.close()
+
+    def committed(self) -> None:
+        """Count a commit; told by whoever commits, with the lock held."""
+        self._commits += 1
+        if self._commits % COMMITS == 0 and self.path != ":memory:":
+            self._checkpointer.want()
 
     def raise_translated(self, error: BaseException) -> None:
         """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
@@ -256,6 +267,8 @@ class _Transaction:
             if error is None:
                 try:
                     database.execute("COMMIT" if level == 0 else f"RELEASE level{level}")
+                    if level == 0:
+                        database.committed()
                 except sqlite3.Error:
                     self._undo()
                     raise

@@ -116,6 +116,7 @@ class Journal:
                 cursor = self._database.execute(_APPEND, (self._number(run_id), body, epoch))
                 if cursor.rowcount != 1:
                     raise self._stale(run_id, epoch)
+                self._database.committed()
                 return cast("int", cursor.lastrowid) & (2**_BITS - 1)
         bodies = [encode_text(event) for event in events]
         with self._database.transaction():

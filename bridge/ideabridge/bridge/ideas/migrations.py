@@ -18,20 +18,20 @@ _VIEWS: Final = {
                json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
                json_extract(meta, '$.outcome') AS outcome, json_extract(meta, '$.mind') AS mind,
                json_extract(meta, '$.model') AS model, json_extract(meta, '$.time') AS time,
-               json_extract(meta, '$.tools') AS tools, schemas.body AS schema, ideas.solution
-        FROM ideas JOIN schemas ON schemas.number = ideas.schema
+               json_extract(meta, '$.tools') AS tools, contents.body AS schema, ideas.solution
+        FROM ideas JOIN contents ON contents.number = ideas.schema
     """,
     "idea_messages": """
         WITH RECURSIVE entries(idea, path, entry) AS (
             SELECT ideas.number, printf('%06d', part.key), part.value FROM ideas, json_each(ideas.context) AS part
             UNION ALL
             SELECT entries.idea, entries.path || printf('.%06d', part.key), part.value
-            FROM entries JOIN lists ON lists.number = -entries.entry, json_each(lists.items) AS part
+            FROM entries JOIN contents ON contents.number = -entries.entry, json_each(contents.body) AS part
             WHERE entries.entry < 0
         )
         SELECT entries.idea AS idea_number,
-               row_number() OVER (PARTITION BY entries.idea ORDER BY entries.path) AS place, messages.body AS message
-        FROM entries JOIN messages ON messages.number = entries.entry
+               row_number() OVER (PARTITION BY entries.idea ORDER BY entries.path) AS place, contents.body AS message
+        FROM entries JOIN contents ON contents.number = entries.entry
     """,
     "journal": """
         SELECT runs.id AS run, events.id & 4294967295 AS sequence, events.body AS event
@@ -52,12 +52,8 @@ def _first(connection: sqlite3.Connection) -> None:
     from sqlite_utils import Database
 
     database = Database(connection, execute_plugins=False)
-    for table in ("messages", "schemas"):
-        database.table(table).create(
-            {"number": int, "hash": bytes, "body": str}, pk="number", not_null={"hash", "body"}, strict=True
-        ).create_index(["hash"], unique=True)
-    database.table("lists").create(
-        {"number": int, "hash": bytes, "items": str}, pk="number", not_null={"hash", "items"}, strict=True
+    database.table("contents").create(
+        {"number": int, "hash": bytes, "body": str}, pk="number", not_null={"hash", "body"}, strict=True
     ).create_index(["hash"], unique=True)
     # The solution stands last: a list of ideas reads the columns before it without touching its pages.
     database.table("ideas").create(
@@ -74,7 +70,7 @@ def _first(connection: sqlite3.Connection) -> None:
         },
         pk="number",
         not_null={"id", "request", "meta", "schema", "context", "solution"},
-        foreign_keys=[("schema", "schemas", "number")],
+        foreign_keys=[("schema", "contents", "number")],
         strict=True,
     ).create_index(["id"], unique=True).create_index(["request"])
     connection.execute("CREATE INDEX ideas_by_run ON ideas(run, step) WHERE run IS NOT NULL")

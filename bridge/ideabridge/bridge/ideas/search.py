@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
@@ -43,7 +43,7 @@ def words_of(text: str) -> list[str]:
 
 def indexable(text: str) -> str:
     """Text as it goes into the index."""
-    return _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
+    return text if text.isascii() else _SPACELESS.sub(r" \1 ", unicodedata.normalize("NFC", text))
 
 
 def tool_words(tools: tuple[str, ...]) -> str:
@@ -80,21 +80,48 @@ def _text_of(message: JSON) -> str:
     return ""
 
 
+Item = TypeVar("Item")
+
+Entry = tuple[str, str, str]
+"""What is indexed of one idea: title and description, tools, task texts and tags."""
+
+
+def ends(context: list[Item]) -> list[Item]:
+    """The parts of a context that are read for text: the task stands early, the newest late, between are results."""
+    return context if len(context) <= 24 else [*context[:16], *context[-8:]]
+
+
+def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
+    """What is indexed of an idea."""
+    return (
+        indexable(f"{meta.title}\n{meta.description}"[:MAX_TEXT]),
+        tool_words(meta.tools)[:MAX_TEXT],
+        indexable(" ".join((task_text(messages), *meta.tags))),
+    )
+
+
 class Search:
     """The tables `idea_words` and `publication_words`. Methods run inside a transaction or guard of the caller."""
 
     def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
         self._contents = contents
-        self._since = 0
         self._rollbacks = 0
-        self._texts: dict[str, int] = {}
+        self._pending: dict[int, Entry] = {}
+        self._said: dict[str, Entry] = {}
 
-    def saved(self) -> None:
-        """One more idea is saved: index a batch when there is one. Inside the save's transaction."""
-        self._since += 1
-        if self._since >= BATCH:
-            self._since = 0
+    def _fresh(self) -> None:
+        """Forget what a rolled back transaction may have taken away: rows, and what was indexed."""
+        if self._rollbacks != self._database.rollbacks:
+            self._rollbacks = self._database.rollbacks
+            self._pending.clear()
+            self._said.clear()
+
+    def saved(self, number: int, context: list[JSON], meta: IdeaMeta) -> None:
+        """An idea is saved: index a batch when there is one. Inside the save's transaction."""
+        self._fresh()
+        self._pending[number] = read_entry(ends(context), meta)
+        if len(self._pending) >= BATCH:
             self.catch_up(BATCH * 4)
 
     def behind(self) -> bool:
@@ -106,29 +133,25 @@ class Search:
 
     def catch_up(self, most: int) -> int:
         """Index up to `most` ideas that are not yet; returns how many it took up. Inside a transaction."""
-        if self._rollbacks != self._database.rollbacks:
-            # What was indexed in a rolled back transaction is not.
-            self._rollbacks = self._database.rollbacks
-            self._texts.clear()
-        mark = self._mark()
+        self._fresh()
         rows = self._database.execute(
-            "SELECT number, run, meta, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (mark, most)
+            "SELECT number, run FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (self._mark(), most)
         ).fetchall()
         if not rows:
             return 0
         entries: list[tuple[int, str, str, str]] = []
-        for number, run, meta_text, context in rows:
-            meta = read_meta(meta_text)
-            entry = (indexable(f"{meta.title}\n{meta.description}"), tool_words(meta.tools), self._body(context, meta))
+        for number, run in rows:
+            entry = self._pending.pop(number, None) or self._load(number)
             # A run's steps mostly say the same: found once, the hit leads to the run's last idea all the same.
             if run is not None:
-                said = hash(entry)
-                if self._texts.get(run) == said:
+                if self._said.get(run) == entry:
                     continue
-                if len(self._texts) > 1000:
-                    self._texts.clear()
-                self._texts[run] = said
+                if len(self._said) > BATCH:
+                    self._said.clear()
+                self._said[run] = entry
             entries.append((number, *entry))
+        # Others' ideas between ours may leave some that were indexed by another process.
+        self._pending = {number: entry for number, entry in self._pending.items() if number > rows[-1][0]}
         self._database.connection.executemany(
             "INSERT INTO idea_words(rowid, title, tools, body) VALUES (?, ?, ?, ?)", entries
         )
@@ -138,14 +161,11 @@ class Search:
         )
         return len(rows)
 
-    def _body(self, context: str, meta: IdeaMeta) -> str:
-        messages = cast("list[JSON]", decode_trusted(f"[{','.join(self._tasks(context))}]"))
-        return indexable(" ".join((task_text(messages), *meta.tags)))
-
-    def _tasks(self, context: str) -> list[str]:
-        # The task stands early or, in a long context, the newest text late: the middle is results.
-        numbers = self._contents.unfold(context)
-        return self._contents.texts(numbers if len(numbers) <= 24 else numbers[:16] + numbers[-8:])
+    def _load(self, number: int) -> Entry:
+        """What another process, or one before a crash, left to index."""
+        meta, context = self._database.execute("SELECT meta, context FROM ideas WHERE number = ?", (number,)).fetchone()
+        texts = self._contents.texts(ends(self._contents.unfold(context)))
+        return read_entry(cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]")), read_meta(meta))
 
     def find(self, query: str, limit: int) -> list[tuple[int, float]]:
         """Rows of ideas for words, best first: what is published under such a name first, then the others.

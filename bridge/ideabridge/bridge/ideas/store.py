@@ -94,7 +94,7 @@ class Store(RunStore):
         with self._database.transaction():
             saved = self._table.save(idea, meta)
             if saved.new:
-                self._search.saved()
+                self._search.saved(saved.number, idea.context, meta)
         return saved.id
 
     def idea(self, ref: str) -> StoredIdea:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any, Final, NamedTuple, cast
 
@@ -80,9 +79,10 @@ class IdeaTable:
     def save(self, idea: Idea, meta: IdeaMeta) -> Saved:
         """Store an idea; of one that is stored already, only where else it occurred is kept."""
         encoded = idea.encoded
+        told = meta.to_json()
         if not meta.time:
-            meta = dataclasses.replace(meta, time=now_text())
-        text = encode_text(meta.to_json())
+            told["time"] = now_text()
+        text = encode_text(told)
         contents = self._contents
         cursor = self._database.execute(
             "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution) "
@@ -113,8 +113,8 @@ class IdeaTable:
     def read(self, number: int) -> StoredIdea:
         """The idea in a row."""
         row = self._database.execute(
-            "SELECT id, request, meta, context, solution, schemas.body FROM ideas "
-            "JOIN schemas ON schemas.number = ideas.schema WHERE ideas.number = ?",
+            "SELECT id, request, meta, context, solution, contents.body FROM ideas "
+            "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
             (number,),
         ).fetchone()
         idea, request, meta, context, solution, schema = row

@@ -1,0 +1,303 @@
+"""Ideas: saving, journaling, listing and searching, side by side with bare sqlite3 (DESIGN 8).
+
+    python benchmarks/ideas.py [--json] [--ideas N]
+
+The peer is sqlite3 by itself at the same durability (WAL, synchronous=NORMAL), one transaction for each row.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+
+
+@dataclass
+class Row:
+    """One line of the result. Times are microseconds or milliseconds, as `what` says."""
+
+    what: str
+    ours: float
+    peer: float | None
+    floor: float | None
+    ratio: float | None
+    target: str
+    met: bool
+
+
+def vocabulary(random_source: random.Random, size: int = 20_000) -> list[str]:
+    letters = "abcdefghijklmnoprstuvwz"
+    return ["".join(random_source.choices(letters, k=random_source.randint(4, 10))) for _ in range(size)]
+
+
+class Maker:
+    """Ideas of about 8 KB, with text whose words are as uneven as those of a language."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.random = random.Random(seed)
+        self.words = vocabulary(self.random)
+        # Zipf: the word of rank r stands in a share of about 1/r of a text.
+        self.weights = [1 / (rank + 8) for rank in range(len(self.words))]
+        self.cumulative: list[float] = []
+        total = 0.0
+        for weight in self.weights:
+            total += weight
+            self.cumulative.append(total)
+        self.tools: list[JSON] = [
+            {"type": "tool", "tool": {"name": f"tool_{number}", "description": self.text(30), "parameters": {}}}
+            for number in range(8)
+        ]
+        self.schema: JSONObject = {"type": "object", "properties": {"calls": {}, "output": {"type": "string"}}}
+
+    def text(self, words: int) -> str:
+        """Text of so many words."""
+        return " ".join(self.random.choices(self.words, cum_weights=self.cumulative, k=words))
+
+    def idea(self, *, fresh: bool) -> Idea:
+        """An idea; `fresh`: nothing in it was stored before, else tools and schema are those of other ideas."""
+        task: JSON = {"role": "user", "content": self.text(60)}
+        given: JSON = {"type": "input", "input": {"text": self.text(40), "id": self.random.random()}}
+        state: JSON = {"type": "state", "state": {"rows": [self.text(20) for _ in range(35 if fresh else 18)]}}
+        context: list[JSON] = [task, given, state] if fresh else [*self.tools, task, given, state]
+        schema: JSON = {**self.schema, "description": self.text(4)} if fresh else self.schema
+        solution: JSON = {"calls": [{"_tool": "tool_1", "text": self.text(80)}], "output": self.text(20)}
+        return Idea(context, schema, solution)
+
+
+def open_bare(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def percentile(times: list[float], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))]
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def saving(folder: Path, *, fresh: bool, rounds: int) -> Row:
+    """Our whole save (encode, both ids, dedupe, index) against hashing, encoding and inserting one document."""
+    maker = Maker(2 if fresh else 3)
+    ideas = [maker.idea(fresh=fresh) for _ in range(rounds)]
+    size = sum(len(encode_text([idea.context, idea.schema, idea.solution])) for idea in ideas) // rounds
+    label = "new" if fresh else "shared"
+    bare = open_bare(folder / f"bare_{label}.db")
+    bare.execute("CREATE TABLE ideas(id TEXT PRIMARY KEY, document TEXT NOT NULL)")
+    store = Store.open(folder / f"ours_{label}.db")
+    # In turns, so that the machine's moods fall on both alike.
+    ours: list[float] = []
+    peer: list[float] = []
+
+    def insert(idea: Idea) -> None:
+        text = encode_text({"context": idea.context, "schema": idea.schema, "solution": idea.solution})
+        bare.execute("INSERT INTO ideas VALUES (?, ?)", (hashlib.sha256(text.encode()).hexdigest(), text))
+
+    for number in range(0, rounds, 50):
+        part = ideas[number : number + 50]
+        peer.append(timed(lambda part=part: [insert(idea) for idea in part]))
+        metas = [IdeaMeta(run=f"run_{number + i}", step=1, title="benchmark") for i in range(len(part))]
+        ours.append(
+            timed(lambda part=part, metas=metas: [store.save_idea(*pair) for pair in zip(part, metas, strict=True)])
+        )
+    store.close()
+    bare.close()
+    ours_us = sum(ours) / rounds * 1e6
+    peer_us = sum(peer) / rounds * 1e6
+    ratio = peer_us / ours_us
+    what = f"save an idea of {size / 1024:.1f} KB, {'all of it new' if fresh else 'tools and schema shared'} (us)"
+    return Row(what, ours_us, peer_us, peer_us, ratio, "at least 0.5x the rate", ratio >= 0.5)
+
+
+def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
+    bare = open_bare(folder / f"bare_journal_{batch}.db")
+    bare.execute("CREATE TABLE events(id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
+    store = Store.open(folder / f"journal_{batch}.db")
+    store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+    epoch = store.acquire("run", "driver", 3600, time.time())
+    assert epoch is not None
+    event: JSONObject = {"event": "call_finished", "call": 12, "result": {"text": "x" * 230, "count": 3}}
+    events = [event] * batch
+
+    def insert() -> None:
+        if batch == 1:
+            bare.execute("INSERT INTO events(body) VALUES (?)", (encode_text(event),))
+            return
+        bare.execute("BEGIN IMMEDIATE")
+        bare.executemany("INSERT INTO events(body) VALUES (?)", [(encode_text(entry),) for entry in events])
+        bare.execute("COMMIT")
+
+    ours = peer = 0.0
+    for _ in range(0, rounds, 100):
+        peer += timed(lambda: [insert() for _ in range(100)])
+        ours += timed(lambda: [store.append("run", epoch, events) for _ in range(100)])
+    store.close()
+    bare.close()
+    ours_us, peer_us = ours / rounds / batch * 1e6, peer / rounds / batch * 1e6
+    limit = 40 if batch == 1 else 10
+    what = f"journal an event of 300 bytes, {batch} at a time (us each)"
+    return Row(what, ours_us, peer_us, peer_us, peer_us / ours_us, f"under {limit} us", ours_us < limit)
+
+
+def long_run(folder: Path, steps: int) -> list[Row]:
+    """A run whose context gains one message with each step: bytes and time must follow what is new."""
+    maker = Maker(4)
+    store = Store.open(folder / "long.db")
+    context: list[JSON] = [{"role": "user", "content": maker.text(100)}, *maker.tools]
+    times: list[float] = []
+    for step in range(steps):
+        context.append({"type": "data", "kind": f"result_{step}", "data": maker.text(60)})
+        idea = Idea([*context], maker.schema, {"calls": [], "output": None})
+        meta = IdeaMeta(run="long", step=step + 1)
+        assert idea.id
+        times.append(timed(lambda idea=idea, meta=meta: store.save_idea(idea, meta)))
+    store.close()
+    connection = sqlite3.connect(folder / "long.db")
+    pages = connection.execute("PRAGMA page_count").fetchone()[0] * 4096
+    lists = connection.execute("SELECT sum(length(context)) FROM ideas").fetchone()[0]
+    lists += connection.execute("SELECT coalesce(sum(length(body)), 0) FROM contents WHERE body LIKE '[%'").fetchone()[
+        0
+    ]
+    connection.close()
+    new = sum(len(encode_text(message)) for message in context)
+    tail = sum(times[-50:]) / 50 * 1e6
+    share = pages / new
+    each = lists / steps
+    what = f"store of a run of {steps} steps, against its new content (KB)"
+    return [
+        Row(what, pages / 1024, None, new / 1024, share, "at most 4x", share <= 4),
+        Row("context lists of that run (bytes a step)", each, None, None, None, "under 400", each < 400),
+        Row(
+            f"save step {steps} of that run, encoding aside (us)", tail, None, None, None, "under 1000 us", tail < 1000
+        ),
+    ]
+
+
+def catalogue(folder: Path, count: int) -> list[Row]:
+    """A store of many ideas: pages of every list, and search."""
+    maker = Maker(5)
+    store = Store.open(folder / "many.db")
+    start = time.perf_counter()
+    with_names = min(count, 2_000)
+    for number in range(count):
+        idea = Idea(
+            [*maker.tools[:2], {"role": "user", "content": maker.text(50)}, {"type": "input", "input": {"n": number}}],
+            maker.schema,
+            {"calls": [], "output": maker.text(10)},
+        )
+        meta = IdeaMeta(run=f"run_{number}", step=1, title=maker.text(5), description=maker.text(12), tools=("tool_1",))
+        idea_id = store.save_idea(idea, meta)
+        store.create_run(f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint="")
+        if number < with_names:
+            store.publish(f"name_{number}", idea_id, description=maker.text(12), answer="solve", input_schema=None,
+                          output_schema=None, annotations={})  # fmt: skip
+    filled = time.perf_counter() - start
+    store.search_ideas("warm")
+    rows = [
+        Row(f"fill a store with {count:,} ideas, runs and {with_names:,} names (us each)", filled / count * 1e6, None,
+            None, None, "told only", met=True)
+    ]  # fmt: skip
+    rows += [listing(store, count), searching(store, maker, count, whole=False)]
+    rows.append(searching(store, maker, count, whole=True))
+    store.close()
+    return rows
+
+
+def listing(store: Store, count: int) -> Row:
+    worst = 0.0
+    after = None
+    for _ in range(20):
+        start = time.perf_counter()
+        page = store.ideas(50, after)
+        worst = max(worst, time.perf_counter() - start)
+        after = page.next
+    run = f"run_{count // 2}"
+    some: list[Callable[[], object]] = [
+        lambda: store.ideas(50, str(count // 2)),
+        lambda: store.publications(50, "name_5"),
+        lambda: store.publications(50, "name_5", caller="c1"),
+        lambda: store.runs(limit=50),
+        lambda: store.runs("c1", "running", 50, after=run),
+        lambda: store.runs("c1", "done", 50),
+        lambda: store.runs(None, "done", 50),
+        lambda: store.step_ideas(run),
+    ]
+    for work in some:
+        worst = max(worst, *(timed(work) for _ in range(5)))
+    return Row(f"a page of 50 of any list, the slowest, {count:,} ideas (ms)", worst * 1e3, None, None, None,
+               "under 5 ms", worst < 0.005)  # fmt: skip
+
+
+def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
+    source = random.Random(6)
+    connection = sqlite3.connect(store.path)
+    times: list[float] = []
+    plain: list[float] = []
+    frequent = 0
+    if whole:
+        queries = [maker.text(12) for _ in range(100)]
+    else:
+        # Words found in up to 5% of the ideas, the most frequent of them too.
+        connection.execute("CREATE VIRTUAL TABLE temp.vocabulary USING fts5vocab('main', 'idea_words', 'row')")
+        found = connection.execute(
+            "SELECT term, doc FROM vocabulary WHERE doc <= ? AND doc > 0 ORDER BY doc DESC", (count * 0.05,)
+        ).fetchall()
+        frequent = found[0][1]
+        words = [row[0] for row in found]
+        queries = words[:50] + source.sample(words, min(50, len(words)))
+    for query in queries:
+        times.append(timed(lambda query=query: store.search_ideas(query)))
+        match = " OR ".join(f'"{word}"' for word in query.split())
+        sql = "SELECT rowid FROM idea_words WHERE idea_words MATCH ? ORDER BY rank LIMIT 20"
+        plain.append(timed(lambda sql=sql, match=match: connection.execute(sql, (match,)).fetchall()))
+    connection.close()
+    ours, peer = percentile(times, 0.95) * 1e3, percentile(plain, 0.95) * 1e3
+    limit = 50 if whole else 20
+    what = "a sentence of 12 words" if whole else f"one word (in up to {frequent:,} ideas)"
+    return Row(f"search {count:,} ideas for {what}, p95 (ms); peer: FTS5 with OR", ours, peer, None, peer / ours,
+               f"under {limit} ms", ours < limit)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--ideas", type=int, default=2_000, help="how many ideas to list and search (2000)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = [
+            saving(folder, fresh=True, rounds=2_000),
+            saving(folder, fresh=False, rounds=2_000),
+            journaling(folder, batch=1, rounds=5_000),
+            journaling(folder, batch=50, rounds=500),
+            *long_run(folder, 500),
+            *catalogue(folder, options.ideas),
+        ]
+    if options.json:
+        print(json.dumps({"benchmark": "ideas", "ideas": options.ideas, "rows": [asdict(row) for row in rows]}))
+    else:
+        for row in rows:
+            peer = "" if row.peer is None else f" peer {row.peer:.1f}"
+            ratio = "" if row.ratio is None else f" ratio {row.ratio:.2f}"
+            print(f"{'ok  ' if row.met else 'MISS'} {row.what}: {row.ours:.1f}{peer}{ratio}; target {row.target}")
+    return 0 if all(row.met for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
