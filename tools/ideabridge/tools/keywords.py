@@ -1,0 +1,174 @@
+"""Keywords of JSON Schema that hold schemas, and walks over them (JSON Schema 2020-12, core 10 and 11).
+
+The names of older drafts (`definitions`, `dependencies`, `additionalItems`) are in: remote tools still use them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import unquote
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+ONE: Final = frozenset(
+    {
+        "additionalItems",
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+"""Keywords whose value is one schema (`items` of older drafts: or an array of them)."""
+
+MANY: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+"""Keywords whose value is an array of schemas."""
+
+NAMED: Final = frozenset(
+    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
+)
+"""Keywords whose value is an object of schemas (`dependencies`: or of arrays of names)."""
+
+DEFINITIONS: Final = frozenset({"$defs", "definitions"})
+"""Keywords that only keep schemas for others to refer to."""
+
+REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
+"""Keywords that name another schema."""
+
+NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
+"""A key that stands in a path without quotes."""
+
+Place = tuple[str | int, ...]
+"""Keys and indexes from the root of a document to a part of it."""
+
+
+def children(schema: JSONObject) -> Iterator[tuple[Place, JSON]]:
+    """The schemas directly inside `schema`, each with its place from there; also those that are not objects."""
+    for keyword, value in schema.items():
+        if keyword in NAMED:
+            if isinstance(value, dict):
+                for name, item in value.items():
+                    if not isinstance(item, list):
+                        yield (keyword, name), item
+        elif keyword in MANY or (keyword == "items" and isinstance(value, list)):
+            if isinstance(value, list):
+                for index, item in enumerate(value):
+                    yield (keyword, index), item
+        elif keyword in ONE:
+            yield (keyword,), value
+
+
+def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
+    """The schema a local `$ref` (`#`, `#/a/b`) names in `root`; None where it names none."""
+    if pointer == "#":
+        return root if isinstance(root, dict | bool) else None
+    if not pointer.startswith("#/"):
+        return None
+    found: JSON = root
+    for part in pointer[2:].split("/"):
+        key = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict):
+            if key not in found:
+                return None
+            found = found[key]
+        elif isinstance(found, list):
+            if not key.isdecimal() or not key.isascii() or len(key) > 9 or int(key) >= len(found):
+                return None
+            found = found[int(key)]
+        else:
+            return None
+    return found if isinstance(found, dict | bool) else None
+
+
+def pointer_to(place: Place) -> str:
+    """The local `$ref` to a place: `#/$defs/a~1b`."""
+    parts = (str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place)
+    return "".join(("#", *(f"/{part}" for part in parts)))
+
+
+def at(root: JSON, place: list[str | int]) -> JSON:
+    """The part of `root` at a place; None where there is none."""
+    found = root
+    for key in place:
+        if isinstance(found, dict):
+            found = found.get(str(key))
+        elif isinstance(found, list) and isinstance(key, int) and key < len(found):
+            found = found[key]
+        else:
+            return None
+    return found
+
+
+def show_path(place: list[str | int] | Place) -> str:
+    """A place as messages and references write it: `calls.0["odd.key"]`; "" for the whole."""
+    parts = [f".{key}" if isinstance(key, int) or NAME.fullmatch(key) else f"[{show(key, 60)}]" for key in place]
+    return "".join(parts).removeprefix(".")
+
+
+def show(value: JSON, limit: int = 80) -> str:
+    """A value as JSON text of about `limit` characters at most, the rest cut off and marked `…`."""
+    pieces: list[str] = []
+    _show(value, limit, pieces)
+    return "".join(pieces)
+
+
+_ESCAPES: Final = {
+    **{code: f"\\u{code:04x}" for code in (*range(0x20), 0x7F, 0x2028, 0x2029, *range(0xD800, 0xE000))},
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+    ord("\n"): "\\n",
+    ord("\t"): "\\t",
+    ord("\r"): "\\r",
+}
+
+
+def _quote(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _show(value: JSON, left: int, pieces: list[str]) -> int:
+    """Append the text of `value`; returns how many characters are left (below 0: it was cut)."""
+    if isinstance(value, str):
+        text = _quote(value) if len(value) <= left else _quote(value[: max(left, 1)])[:-1] + '…"'
+    elif isinstance(value, dict | list):
+        return _show_parts(value, left, pieces)
+    elif value is None:
+        text = "null"
+    elif isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, int) and value.bit_length() > 400:
+        # Python refuses to write out integers of thousands of digits.
+        text = f"an integer of {value.bit_length():,} bits"
+    else:
+        text = repr(value)
+    pieces.append(text)
+    return left - len(text)
+
+
+def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str]) -> int:
+    named = isinstance(value, dict)
+    pieces.append("{" if named else "[")
+    first = True
+    for key, item in value.items() if named else enumerate(value):
+        if not first:
+            pieces.append(", ")
+        first = False
+        if left <= 3:
+            pieces.append("…")
+            left = -1
+            break
+        if isinstance(key, str):
+            left = _show(key, left, pieces) - 2
+            pieces.append(": ")
+        left = _show(item, max(left, 1), pieces) - 2
+    pieces.append("}" if named else "]")
+    return left
