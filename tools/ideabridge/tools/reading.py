@@ -1,0 +1,191 @@
+"""Reading a Solution as models really write it (DESIGN 4.2): lenient where they always err, and saying so."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, cast
+
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
+from ideabridge.tools.keywords import show
+
+REFERENCE_KINDS: Final = ("state", "input", "data", "results", "item")
+"""What a reference may begin with, after † and an instance (DESIGN 4.3)."""
+
+_FENCE: Final = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
+_STARTS: Final = 50
+_WHAT: Final = "the solution"
+_AS_TEXT: Final = "the solution was given as JSON text; write the object itself"
+
+
+def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
+    """Read a Solution `{"calls": [...], "output": ...}`.
+
+    Taken, each with a note: the whole solution or its `calls` as JSON text (in a Markdown fence, or with prose around
+    one JSON object), `output` as the text of one JSON object, a single call in place of an array of calls, a call as
+    JSON text. A missing `calls` is [] and a missing `output` is null. Other properties are kept as they are.
+
+    Args:
+        raw: what the mind answered.
+
+    Returns:
+        (solution, notes): `calls` and `output` first; each note is one sentence on a leniency.
+
+    Raises:
+        ValueMismatchError: no solution can be read from it; the message has path, found and expected.
+        LimitExceededError: it is too large or too deep.
+    """
+    notes: list[str] = []
+    value: JSON = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
+    for _ in range(2):  # text of text is seen too
+        if isinstance(value, str):
+            value = _read_text(value, _WHAT, notes)
+    if isinstance(raw, bytes) and notes[:1] == [_AS_TEXT]:
+        del notes[0]  # bytes are how an answer arrives: that they are JSON text is no leniency
+    if isinstance(value, list) and value and all(isinstance(item, dict) and "_tool" in item for item in value):
+        notes.append('the solution was a bare array of calls; write {"calls": [...], "output": null}')
+        value = {"calls": value}
+    if not isinstance(value, dict):
+        raise _mismatch("", value, 'an object {"calls": [...], "output": ... or null}')
+    if "_tool" in value and "calls" not in value and "output" not in value:
+        notes.append('the solution was a single call; write {"calls": [...], "output": null}')
+        value = {"calls": [value]}
+    solution: JSONObject = {"calls": _read_calls(value, notes), "output": _read_output(value.get("output"), notes)}
+    solution.update((key, item) for key, item in value.items() if key not in solution)
+    return solution, notes
+
+
+def _read_calls(solution: JSONObject, notes: list[str]) -> list[JSON]:
+    calls = solution.get("calls")
+    if isinstance(calls, str) and calls.strip():
+        calls = _read_text(calls, "calls", notes)
+    if calls is None or calls == "":
+        return []
+    if isinstance(calls, dict):
+        notes.append("calls was a single call; write an array of calls")
+        calls = [calls]
+    if not isinstance(calls, list):
+        raise _mismatch("calls", calls, "an array of calls")
+    result: list[JSON] = []
+    for index, item in enumerate(calls):
+        call = _read_text(item, f"calls.{index}", notes) if isinstance(item, str) and "{" in item else item
+        if not isinstance(call, dict):
+            raise _mismatch(f"calls.{index}", call, 'a call: an object such as {"_tool": name, ...}')
+        if not isinstance(call.get("_tool"), str):
+            found = show(call["_tool"]) if "_tool" in call else "nothing"
+            raise ValueMismatchError(f"calls.{index}._tool: found {found}, expected the name of a tool")
+        result.append(call)
+    return result
+
+
+def _read_output(output: JSON, notes: list[str]) -> JSON:
+    """Only the text of exactly one object is parsed: any other text may be the output that was asked for."""
+    if not isinstance(output, str):
+        return output
+    body = _unfenced(output) or output
+    if not body.lstrip().startswith("{"):
+        return output
+    try:
+        value = decode(body, what="output")
+    except InvalidJSONError:
+        return output
+    notes.append("output was JSON in a string; write the object itself")
+    return value
+
+
+def _mismatch(path: str, found: JSON, expected: str) -> ValueMismatchError:
+    return ValueMismatchError(f"{path or _WHAT}: found {show(found)}, expected {expected}")
+
+
+def _unfenced(text: str) -> str | None:
+    match = _FENCE.search(text)
+    return match[1] if match else None
+
+
+def _read_text(text: str, what: str, notes: list[str]) -> JSON:
+    """The JSON in a text: the text itself, what a fence holds, or the one object (array) prose stands around."""
+    try:
+        value = decode(text, what=what)
+    except InvalidJSONError as error:
+        first = error
+    else:
+        notes.append(f"{what} was JSON in a string" if what != _WHAT else _AS_TEXT)
+        return value
+    fenced = _unfenced(text)
+    if fenced is not None:
+        try:
+            value = decode(fenced, what=what)
+        except InvalidJSONError as error:
+            first = error
+        else:
+            notes.append(f"{what} stood in a Markdown fence; write bare JSON")
+            return value
+    found = _embedded(text)
+    if found is None:
+        raise ValueMismatchError(f"{what}: found the text {show(text)}, expected JSON ({first})")
+    # Decoded again by the strict reader: unique keys, depth, exact numbers.
+    try:
+        value = decode(found, what=what)
+    except InvalidJSONError as error:
+        raise ValueMismatchError(f"{what}: found the text {show(found)}, expected JSON ({error})") from None
+    notes.append(f"{what} had other text around the JSON; write JSON only")
+    return value
+
+
+def _embedded(text: str) -> str | None:
+    """The text of the single JSON object (or array of objects) in prose; None where there is none or more than one."""
+    decoder = json.JSONDecoder()
+    found: list[str] = []
+    position = 0
+    for _ in range(_STARTS):
+        starts = [at for at in (text.find("{", position), text.find("[", position)) if at >= 0]
+        if not starts:
+            break
+        start = min(starts)
+        try:
+            value, end = cast("tuple[JSON, int]", decoder.raw_decode(text, start))
+        except (ValueError, RecursionError):
+            position = start + 1
+            continue
+        position = end
+        if isinstance(value, dict) or (isinstance(value, list) and value and isinstance(value[0], dict)):
+            found.append(text[start:end])
+    return found[0] if len(found) == 1 else None
+
+
+_PATH: Final = r"(?:\.[\w$-]+|\[\d+\]|\[\"(?:[^\"\\]|\\.)*\"\]|\['[^']*'\])*"
+_REFERENCE: Final = rf"(?P<path>(?:state|input|data|results|item)\b(?!-){_PATH})"
+_WRONG: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"\$\s*{_REFERENCE}",  # $state.x
+        rf"\$?\{{{{\s*[†$]?{_REFERENCE}\s*\}}}}",  # {{state.x}}, ${{state.x}}
+        rf"[$†#@]\{{\s*[†$]?{_REFERENCE}\s*\}}",  # ${state.x}, †{state.x}; {state.x} is a template's
+        rf"<\s*/?[†$]?{_REFERENCE}\s*/?>",  # <state.x>
+        rf"@{_REFERENCE}",  # @state.x
+        rf"‡\s*{_REFERENCE}",  # ‡state.x
+        rf"†\s*[$@]{_REFERENCE}",  # †$state.x
+        rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
+    )
+)
+_BARE: Final = frozenset({"state", "input", "data", "results", "item"})
+
+
+def wrong_reference_hint(text: str) -> str | None:
+    """The right form of a whole string that looks like a reference in another notation; None where it does not.
+
+    `$state.x`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`, `†{state.x}` -> `†state.x`. A kind
+    without a path counts only where the marks around it are no ordinary text (`<input>` is HTML, `@data` a name).
+    """
+    if len(text) > 500:
+        return None
+    stripped = text.strip()
+    for pattern in _WRONG:
+        match = pattern.fullmatch(stripped)
+        if match is not None:
+            path = match["path"]
+            if path in _BARE and stripped[0] in "<@$" and not stripped.startswith(("${", "$item")):
+                return None
+            return "†" + re.sub(r"\['([^']*)'\]", lambda found: f"[{json.dumps(found[1], ensure_ascii=False)}]", path)
+    return None
