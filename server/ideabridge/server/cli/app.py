@@ -1,0 +1,80 @@
+"""The command line put together: one Typer application, its commands, and what every error becomes."""
+
+from __future__ import annotations
+
+import typer
+from typer.core import TyperGroup
+
+from ideabridge.server.cli import demo, ideas, install, modules, run_plan, serve, tools
+from ideabridge.server.cli.console import report
+from ideabridge.server.cli.exits import ExitCode
+from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
+
+app = typer.Typer(
+    name="ideabridge",
+    help="One MCP server between your assistants and all their tools: plans run by data flow, runs become tools.",
+    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store, 4 approval needed, "
+    "130 stopped by Ctrl-C.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    config: ConfigOption = None,
+    project: ProjectOption = None,
+    store: StoreOption = None,
+    tools: ToolsOption = None,
+    allow_all: AllowAllOption = False,
+    version: bool = typer.Option(False, "--version", "-V", help="Print the version and exit."),
+) -> None:
+    """Options here hold for every command, and may stand after the command as well."""
+    if version:
+        from ideabridge.server.main import main
+
+        raise typer.Exit(main(["--version"]))
+    ctx.obj = Options(config, project, store, tuple(tools or ()), allow_all)
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(ExitCode.DONE)
+
+
+app.command("serve")(serve.serve)
+app.command("run")(run_plan.run)
+app.add_typer(ideas.app, name="ideas")
+app.add_typer(modules.app, name="modules")
+app.add_typer(tools.app, name="tools")
+app.command("install")(install.install)
+app.command("demo")(demo.demo)
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line; every error is one line on standard error, and an exit code."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    try:
+        result = group.main(arguments, prog_name="ideabridge", standalone_mode=False)
+    except typer.Abort:
+        return ExitCode.CANCELLED
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else ExitCode.FAILED
+    except Exception as error:
+        message = getattr(error, "format_message", None)
+        if message is None:
+            raise
+        return _misused(error, str(message()))
+    return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _misused(error: Exception, message: str) -> int:
+    """A usage error of Typer's: its line, and where help is."""
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", "ideabridge")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        if message:
+            typer.echo(message)
+        return ExitCode.DONE
+    report(f"{' '.join(message.split())} (see `{path} --help`)")
+    return ExitCode.USAGE

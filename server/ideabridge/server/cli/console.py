@@ -1,0 +1,110 @@
+"""Console: results on standard output, everything else on standard error; colours only on terminals."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def out() -> Console:
+    """Standard output."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def err() -> Console:
+    """Standard error."""
+    from rich.console import Console
+
+    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """One line for the person, on standard error."""
+    err().print(clean(text), style=style)
+
+
+def report(message: str) -> None:
+    """An error: one line for each problem, on standard error."""
+    console = err()
+    for line in message.splitlines() or [""]:
+        if line.strip():
+            from rich.text import Text
+
+            console.print(Text("ideabridge: ", style="bold red") + Text(clean(line), style="default"))
+
+
+def show(text: str, style: str | None = None) -> None:
+    """One line of a result, on standard output."""
+    out().print(clean(text), style=style)
+
+
+def clean(text: str) -> str:
+    """Text without what a terminal would obey: results come from anywhere."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+
+def print_json(value: JSON) -> None:
+    """Exactly one JSON value on standard output, for machines."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=not _takes_unicode()) + "\n")
+    sys.stdout.flush()
+
+
+def _takes_unicode() -> bool:
+    return (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
+
+
+def print_value(value: JSON) -> None:
+    """A result for a person: text as it is, anything else as indented JSON."""
+    if isinstance(value, str):
+        # Into a pipe or a file goes the text itself; a terminal is spared what it would obey.
+        text = clean(value) if sys.stdout.isatty() else value
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+        return
+    text = json.dumps(value, ensure_ascii=not _takes_unicode(), indent=2)
+    if sys.stdout.isatty():
+        from rich.syntax import Syntax
+
+        out().print(Syntax(clean(text), "json", background_color="default", word_wrap=True))
+    else:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on standard output: fitted to a terminal, else aligned and never cut."""
+    listed = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for title in titles:
+            table.add_column(title)
+        for row in listed:
+            table.add_row(*(Text(cell) for cell in row))
+        Console(file=sys.stdout).print(table)
+        return
+    widths = [max(len(row[column]) for row in [list(titles), *listed]) for column in range(len(titles))]
+    for row in [list(titles), *listed]:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        sys.stdout.write(line.rstrip() + "\n")
+    sys.stdout.flush()
+
+
+def as_error(message: str, kind: str, code: int) -> JSONObject:
+    """What `--json` prints where a command fails."""
+    return {"error": {"kind": kind, "message": message}, "exit": code}

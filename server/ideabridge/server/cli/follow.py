@@ -1,0 +1,140 @@
+"""Follow: stay with a run until it has ended, ask the person where it waits, and stop it at Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from ideabridge.bridge.run import Run
+from ideabridge.server.cli.ask import ask_all
+from ideabridge.server.cli.console import print_json, print_value, report, say
+from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
+from ideabridge.server.cli.progress import Board, Display, LiveDisplay, PlainDisplay, message_of
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How following ended. `stopped`: the person ended it; `pending`: nobody is here to approve."""
+
+    board: Board
+    stopped: bool = False
+    pending: bool = False
+
+    def code(self) -> ExitCode:
+        """The exit code it stands for."""
+        if self.stopped:
+            return ExitCode.CANCELLED
+        if self.pending:
+            return ExitCode.APPROVAL
+        run = self.board.run
+        return ExitCode.DONE if run.status == "done" and not run.errors() else ExitCode.FAILED
+
+
+async def follow(run: Run, *, quiet: bool = False) -> Outcome:
+    """Stay with `run` until it has ended or waits for a person who is not here.
+
+    Args:
+        run: a run started a moment ago.
+        quiet: show nothing.
+    """
+    board = Board(run)
+    outcome = Outcome(board)
+    for progress in run.calls():
+        if progress.standing.value == "running":
+            from ideabridge.bridge.loop.event import CallStarted
+
+            # Its first calls started before anybody could watch.
+            board.take(CallStarted(progress.call.index))
+    run.runner.watchers.append(board.take)
+    run.runner.progress_watchers.append(lambda call, _done, _total, note: board.notes.update({call: note or ""}))
+    display: Display | None = None
+    if not quiet:
+        display = LiveDisplay(board) if sys.stderr.isatty() else PlainDisplay(board)
+        run.runner.watchers.append(display.changed)
+        if isinstance(display, PlainDisplay):
+            display.show()
+    try:
+        async with _stopping_at_signals(run, outcome):
+            while await run.wait() == "needs_approval":
+                if not standing_in_terminal():
+                    outcome.pending = True
+                    break
+                if display is None:
+                    await ask_all(run)
+                else:
+                    with display.aside():
+                        await ask_all(run)
+    finally:
+        if display is not None:
+            display.close()
+    return outcome
+
+
+@asynccontextmanager
+async def _stopping_at_signals(run: Run, outcome: Outcome) -> AsyncGenerator[None]:
+    """Ctrl-C (and SIGTERM) cancel the run and its calls, remote ones too; what was done stays in the store."""
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                outcome.stopped = True
+                run.cancel("stopped at the terminal")
+                scope.cancel()
+                return
+
+    if sys.platform == "win32":
+        # No signal handlers in this event loop there: KeyboardInterrupt ends the process, the journal keeps the rest.
+        yield
+        return
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch, group.cancel_scope)
+        yield
+        group.cancel_scope.cancel()
+
+
+def tell(outcome: Outcome, *, json: bool, extra: JSONObject | None = None) -> ExitCode:
+    """Print how a run ended: the result on standard output, everything else on standard error.
+
+    Args:
+        outcome: of `follow`.
+        json: one JSON object instead.
+        extra: more members for the JSON object.
+    """
+    run = outcome.board.run
+    answer = run.answer(whole=True)
+    if json:
+        calls: list[JSON] = [*outcome.board.rows()]
+        print_json({**answer, "calls": calls, **(extra or {})})
+    else:
+        if "output" in answer:
+            print_value(answer["output"])
+        elif run.status == "done" or answer.get("state") or answer.get("results"):
+            print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
+        for error in run.errors():
+            report(_error_line(error))
+        idea = f", idea {run.idea[:12]}" if run.idea else ""
+        reason = f" ({answer['reason']})" if answer.get("reason") else ""
+        say(f"{run.id}: {run.status}{reason}{idea}", "dim")
+    if outcome.pending:
+        for entry in run.approvals():
+            if isinstance(entry, dict):
+                report(f"approval needed: {entry.get('why')}")
+        report(
+            "run it again with --allow-all, or at a terminal, or decide in a host connected to this store "
+            f"(check_run and decide_approval with run {run.id})"
+        )
+    return outcome.code()
+
+
+def _error_line(entry: JSONObject) -> str:
+    call = entry.get("call")
+    where = ""
+    if isinstance(call, dict):
+        where = f"{call.get('_id') or call.get('_tool')}: "
+    return where + message_of(entry.get("error"))

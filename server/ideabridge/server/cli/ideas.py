@@ -1,0 +1,319 @@
+"""`ideabridge ideas`: the saved ideas, and the tools made of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ideabridge.server.cli.inputs import read_input, read_json
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.tools import SETTLE_SECONDS
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.idea import IdeaMeta
+    from ideabridge.bridge.ideas.records import Publication
+    from ideabridge.bridge.ideas.store import Store
+
+app = typer.Typer(help="The saved ideas, and the tools made of them.", no_args_is_help=True)
+
+RefArgument = Annotated[
+    str, typer.Argument(metavar="REF", help="A published name, NAME@VERSION, an id or its first 6 digits, or a run.")
+]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many at most.")]
+
+
+@contextmanager
+def opened(options: Options) -> Generator[Store]:
+    """The store of the configuration, open. No module is started for it.
+
+    Raises:
+        StoreError: it cannot be opened.
+    """
+    from ideabridge.bridge.ideas.store import Store
+
+    configuration = options.configuration()
+    assert configuration.store is not None
+    store = Store.open(configuration.store, durability=configuration.durability)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@app.command("list")
+@command("config", "project", "store", "json")
+def list_ideas(
+    options: Options,
+    published: Annotated[bool, typer.Option("--published", help="The published ones: what is a tool now.")] = False,
+    limit: LimitOption = 20,
+    after: Annotated[str | None, typer.Option("--after", help="Go on after this cursor.")] = None,
+) -> int:
+    """List ideas, newest first; with --published, the tools by name."""
+    from ideabridge.server.cli.console import print_json, print_table, say
+
+    with opened(options) as store:
+        if published:
+            shown = store.publications(limit, after)
+            items: list[JSON] = [_publication(one) for one in shown.items]
+            titles = ("name", "version", "answers by", "idea", "description")
+            rows = [
+                (one.name, str(one.version), one.answer, one.idea_id[:12], _line(one.description))
+                for one in shown.items
+            ]
+            following = shown.next
+        else:
+            page = store.ideas(limit, after)
+            items = [{"id": one.id, "names": list[JSON](one.names), **one.meta.to_json()} for one in page.items]
+            titles = ("idea", "published as", "outcome", "saved", "title")
+            rows = [(one.id[:12], ", ".join(one.names), *_meta(one.meta)) for one in page.items]
+            following = page.next
+    if options.json:
+        print_json({"ideas": items, "next": following})
+    elif rows:
+        print_table(titles, rows)
+        if following:
+            say(f"more: --after {following}", "dim")
+    else:
+        say("nothing is published" if published else "no ideas are saved yet; every run saves one")
+    return 0
+
+
+def _line(text: str) -> str:
+    line = text.strip().split("\n")[0]
+    return line if len(line) <= 100 else line[:97] + "..."
+
+
+def _meta(meta: IdeaMeta) -> tuple[str, str, str]:
+    return (meta.outcome, meta.time[:19].replace("T", " "), _line(meta.title))
+
+
+def _publication(one: Publication) -> JSONObject:
+    return {
+        "name": one.name,
+        "version": one.version,
+        "idea": one.idea_id,
+        "answer": one.answer,
+        "description": one.description,
+        "input_schema": one.input_schema,
+        "output_schema": one.output_schema,
+        "annotations": one.annotations,
+        "time": one.time,
+        "live": one.live,
+    }
+
+
+@app.command("search")
+@command("config", "project", "store", "json")
+def search_ideas(
+    options: Options,
+    words: Annotated[list[str], typer.Argument(help="Words of titles, descriptions, tasks, tools and names.")],
+    limit: LimitOption = 20,
+) -> int:
+    """Search ideas by words, best first. Exit code 1 if nothing is found."""
+    from ideabridge.server.cli.console import print_json, print_table, say
+
+    with opened(options) as store:
+        hits = store.search_ideas(" ".join(words), limit)
+    if options.json:
+        found: list[JSON] = [
+            {"id": hit.id, "names": list[JSON](hit.names), "score": hit.score, **hit.meta.to_json()} for hit in hits
+        ]
+        print_json({"ideas": found})
+    elif hits:
+        titles = ("idea", "published as", "outcome", "saved", "title")
+        print_table(titles, [(hit.id[:12], ", ".join(hit.names), *_meta(hit.meta)) for hit in hits])
+    else:
+        say("nothing found")
+    return 0 if hits else 1
+
+
+@app.command("show")
+@command("config", "project", "store", "json")
+def show_idea(options: Options, ref: RefArgument) -> int:
+    """Show an idea: its context, its plan and what came of it."""
+    from ideabridge.server.cli.console import print_json
+    from ideabridge.server.cli.idea_text import idea_lines, print_lines, result_of
+
+    with opened(options) as store:
+        stored = store.idea(ref)
+        result = result_of(store, stored)
+        publication = _published(store, ref)
+    if options.json:
+        told: JSONObject = {"id": stored.id, "request_id": stored.request_id, "meta": stored.meta.to_json()}
+        idea: JSONObject = {
+            "context": list(stored.idea.context),
+            "schema": stored.idea.schema,
+            "solution": stored.idea.solution,
+        }
+        told = {**told, **idea, **result}
+        print_json({**told, "publication": _publication(publication) if publication else None})
+    else:
+        print_lines(idea_lines(stored, result, publication))
+    return 0
+
+
+def _published(store: Store, ref: str) -> Publication | None:
+    from ideabridge.bridge.ideas.errors import UnknownPublicationError
+
+    name, _, version = ref.partition("@")
+    try:
+        return store.publication(name, int(version) if version.isdigit() else None)
+    except UnknownPublicationError:
+        # `ref` was an id or a run.
+        return None
+
+
+@app.command("export")
+@command("config", "project", "store")
+def export_idea(
+    options: Options,
+    ref: RefArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
+    ] = None,
+) -> int:
+    """Write an idea as one portable JSON document; with its publication where REF is a name."""
+    import json
+
+    from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.exits import UsageError
+
+    with opened(options) as store:
+        document = store.export_idea(ref)
+    text = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    if output is None:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+        return 0
+    try:
+        output.expanduser().write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output: {output} cannot be written: {error.strerror or error}") from None
+    say(f"written to {output}", "green")
+    return 0
+
+
+@app.command("import")
+@command("config", "project", "store", "json")
+def import_idea(
+    options: Options,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - reads standard input.")],
+    publish: Annotated[bool, typer.Option("--publish", help="Publish it too, under the name in the document.")] = False,
+) -> int:
+    """Save an exported idea here. Its content is checked against the id it names."""
+    from ideabridge.server.cli.console import print_json, say
+
+    document = read_json(file, "FILE")
+    with opened(options) as store:
+        idea_id = store.import_idea(document, with_publication=publish)
+    if options.json:
+        print_json({"idea": idea_id, "published": publish})
+    else:
+        say(f"idea {idea_id[:12]} is saved{' and published' if publish else ''}", "green")
+    return 0
+
+
+@app.command("publish")
+@command("config", "project", "store", "tools", "json")
+def publish_idea(
+    options: Options,
+    ref: RefArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the tool shall be called: a-z, 0-9 and _.")],
+    description: Annotated[
+        str | None, typer.Option("--description", "-d", help="What it does, for assistants.")
+    ] = None,
+    answer: Annotated[
+        Literal["auto", "recorded", "plan"],
+        typer.Option("--answer", help="recorded: the stored answer, for its own input. plan: run it with new input."),
+    ] = "auto",
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="all|PATH", help="Constants that may stay as they are; may be repeated."),
+    ] = None,
+) -> int:
+    """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store."""
+    import anyio
+
+    return anyio.run(_publish, options, ref, name, description, answer, accept)
+
+
+async def _publish(
+    options: Options, ref: str, name: str, description: str | None, answer: str, accept: list[str] | None
+) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.console import print_json, say
+
+    choices: JSONObject = {}
+    if accept:
+        paths: list[JSON] = [*accept]
+        choices["accept"] = True if "all" in accept else paths
+    async with Bridge(options.configuration()) as bridge:
+        # What is read-only and what is demanded stands in the tools' own schemas.
+        await bridge.modules.settled(SETTLE_SECONDS)
+        publication = bridge.publish(ref, name, description=description, answer=answer, choices=choices)
+    if options.json:
+        print_json(_publication(publication))
+    else:
+        say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
+        say(publication.description, "dim")
+    return 0
+
+
+@app.command("unpublish")
+@command("config", "project", "store", "json")
+def unpublish_idea(
+    options: Options, name: Annotated[str, typer.Argument(metavar="NAME", help="The published name.")]
+) -> int:
+    """Take a tool out of the catalogue. The idea and every version stay in the store."""
+    from ideabridge.server.cli.console import print_json, say
+
+    with opened(options) as store:
+        store.unpublish(name)
+    if options.json:
+        print_json({"unpublished": name})
+    else:
+        say(f"{name} is no tool any more", "green")
+    return 0
+
+
+@app.command("call")
+@command("config", "project", "store", "tools", "allow_all", "json")
+def call_idea(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The published name, or NAME@VERSION.")],
+    input: Annotated[  # noqa: A002 - the vocabulary's word
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),
+    ] = None,
+) -> int:
+    """Call a published idea, as an assistant would. Standard output gets the answer."""
+    import anyio
+
+    from ideabridge.server.cli.exits import UsageError
+
+    wanted, at, number = name.partition("@")
+    if at and not number.isdigit():
+        raise UsageError(f"NAME: expected NAME or NAME@VERSION, found {name[:80]!r}")
+    return anyio.run(_call, options, wanted, int(number) if at else None, read_input(input) or {})
+
+
+async def _call(options: Options, name: str, version: int | None, arguments: JSONObject) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.console import print_json, print_value
+    from ideabridge.server.cli.follow import follow, tell
+
+    async with Bridge(options.configuration()) as bridge:
+        replay = await bridge.call_idea(name, arguments, version=version)
+        if replay.run is not None:
+            return tell(await follow(replay.run, quiet=options.json), json=options.json)
+        if options.json:
+            print_json({"status": "done", "answer": replay.answer, "output": replay.output})
+        else:
+            print_value(replay.output)
+        return 0

@@ -1,0 +1,72 @@
+"""Inputs: what `--input` and file arguments say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ideabridge.server.cli.exits import UsageError
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+
+
+def read_json(place: str, what: str) -> JSON:
+    """The JSON in a file, or on standard input where `place` is `-`.
+
+    Raises:
+        UsageError: it cannot be read or is not JSON.
+    """
+    try:
+        data = sys.stdin.buffer.read() if place == "-" else Path(place).expanduser().read_bytes()
+    except OSError as error:
+        raise UsageError(f"{what}: {place} cannot be read: {error.strerror or error}") from None
+    name = "standard input" if place == "-" else place
+    try:
+        return decode(data.removeprefix(b"\xef\xbb\xbf"), what=name)
+    except IdeabridgeError as error:
+        raise UsageError(str(error)) from None
+
+
+def read_input(words: list[str] | None, option: str = "--input") -> JSONObject | None:
+    """What `--input` gives, taken together in order; None where it was not given.
+
+    Each is a JSON object, `@FILE` with one (`@-`: standard input), or `key=value`, where the value is JSON if it
+    reads as JSON, else text.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    if words is None:
+        return None
+    result: JSONObject = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if word.lstrip().startswith("{"):
+            result.update(_object(_decoded(word, option), option))
+        elif word.startswith("@"):
+            result.update(_object(read_json(word[1:], option), f"{option} {word}"))
+        elif equals and key:
+            result[key] = _value(value)
+        else:
+            raise UsageError(f"{option}: expected a JSON object, @FILE or key=value, found {word[:60]!r}")
+    return result
+
+
+def _decoded(word: str, option: str) -> JSON:
+    try:
+        return decode(word, what=option)
+    except IdeabridgeError as error:
+        raise UsageError(str(error)) from None
+
+
+def _object(value: JSON, what: str) -> JSONObject:
+    if not isinstance(value, dict):
+        raise UsageError(f"{what}: expected a JSON object")
+    return value
+
+
+def _value(text: str) -> JSON:
+    try:
+        return decode(text, what="value")
+    except IdeabridgeError:
+        return text

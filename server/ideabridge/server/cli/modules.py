@@ -1,0 +1,227 @@
+"""`ideabridge modules`: the MCP servers behind ideabridge."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from ideabridge.server.cli.inputs import read_input
+from ideabridge.server.cli.install import HostArgument
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.tools import SETTLE_SECONDS
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.server.hosts.adopt import Adoption
+
+app = typer.Typer(help="The MCP servers behind ideabridge: list, test, import them.", no_args_is_help=True)
+
+
+@app.command("list")
+@command("config", "project", "json")
+def list_modules(options: Options) -> int:
+    """Connect to every configured module and tell how each is. Exit code 1 if one failed."""
+    import anyio
+
+    return anyio.run(_list, options)
+
+
+async def _list(options: Options) -> int:
+    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.server.cli.console import print_json, print_table, report, say
+    from ideabridge.server.cli.exits import ExitCode
+
+    configuration = options.configuration()
+    async with Modules(configuration) as modules:
+        await modules.settled(SETTLE_SECONDS)
+        statuses = modules.statuses()
+    failed = [status for status in statuses if status.state not in ("up", "disabled")]
+    if options.json:
+        source = str(configuration.source) if configuration.source else None
+        print_json({"configuration": source, "modules": [_told(status) for status in statuses]})
+    elif not statuses:
+        where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
+        say(f"no modules are configured in {where}; `ideabridge modules import HOST` adopts those of a host")
+    else:
+        titles = ("module", "state", "kind", "protocol", "server", "tools", "took")
+        print_table(titles, [_row(status) for status in statuses])
+        for status in statuses:
+            for note in status.notes:
+                say(f"{status.name}: {note}", "dim")
+        for status in failed:
+            report(f"module {status.name}: {status.error or status.state}")
+    return ExitCode.FAILED if failed else ExitCode.DONE
+
+
+def _told(status: ModuleStatus) -> JSONObject:
+    told = cast("JSONObject", dataclasses.asdict(status))
+    return {**told, "notes": list(status.notes)}
+
+
+def _row(status: ModuleStatus) -> tuple[str, ...]:
+    server = " ".join(part for part in (status.server_name, status.server_version) if part)
+    took = f"{status.seconds:.2f} s" if status.seconds is not None else ""
+    protocol = status.protocol_version or status.era or ""
+    return (status.name, status.state, status.kind, protocol, server, str(status.tools), took)
+
+
+@app.command("test")
+@command("config", "project", "json")
+def check_module(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The module.")],
+    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arguments", "-a", metavar="JSON|@FILE|KEY=VALUE", help="The tool's arguments; may be repeated."
+        ),
+    ] = None,
+) -> int:
+    """Connect to one module; list its tools, or call one of them."""
+    import anyio
+
+    return anyio.run(_test, options, name, tool, read_input(arguments, "--arguments"))
+
+
+async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject | None) -> int:
+    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.server.cli.console import print_json, print_table, print_value, say
+    from ideabridge.server.cli.exits import ExitCode, UsageError
+
+    if tool is None and arguments is not None:
+        raise UsageError("--arguments go with a TOOL")
+    configuration = options.configuration()
+    alone = {key: entry for key, entry in configuration.modules.items() if key == name}
+    if alone:
+        # The other modules need not start for this.
+        configuration = configuration.model_copy(update={"modules": alone})
+    async with Modules(configuration) as modules:
+        await modules.ready(name, SETTLE_SECONDS)
+        status = modules.status(name)
+        if tool is not None:
+            result = await modules.call(name, tool, arguments or {})
+            if options.json:
+                print_json({"module": _told(status), "tool": tool, "result": result})
+            else:
+                print_value(result)
+            return ExitCode.DONE
+        found = modules.tools()
+        if options.json:
+            listed: list[JSON] = [one.to_json() for one in found]
+            print_json({"module": _told(status), "tools": listed})
+            return ExitCode.DONE
+        print_table(
+            ("tool", "parameters"), [(one.remote_name or one.name, _parameters(one.parameters)) for one in found]
+        )
+        server = " ".join(part for part in (status.server_name, status.server_version) if part)
+        say(
+            f"{name}: {status.state}, {server or 'unnamed server'}, MCP {status.protocol_version}, {len(found)} tools",
+            "green",
+        )
+        return ExitCode.DONE
+
+
+def _parameters(schema: JSONObject) -> str:
+    properties, required = schema.get("properties"), schema.get("required")
+    names = list(properties) if isinstance(properties, dict) else []
+    needed = required if isinstance(required, list) else []
+    return ", ".join(name if name in needed else f"[{name}]" for name in names)
+
+
+@app.command("import")
+@command("config", "project", "json")
+def import_modules(
+    options: Options,
+    host: HostArgument,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Put them into ideabridge.json; a backup is kept.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of modules of the same name.")] = False,
+) -> int:
+    """Adopt the MCP servers a host knows already: show them, or write them into ideabridge.json.
+
+    Nothing there is overwritten without --replace, and ideabridge itself is never adopted.
+    """
+    from ideabridge.bridge.configuration import FILE_NAME
+    from ideabridge.server.cli.console import print_json, say
+    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.hosts.adopt import find_servers, merge
+    from ideabridge.server.hosts.document import read_document
+    from ideabridge.server.hosts.host import Places, find_host
+
+    chosen = find_host(host)
+    target = _target(options, FILE_NAME)
+    document = read_document(target)
+    servers = document.content.get("mcpServers")
+    places = Places(project=options.folder())
+    configured = servers if isinstance(servers, dict) else {}
+    found, files = find_servers(chosen, places, configured, replace=replace, only=names or ())
+    adopted = [one for one in found if one.adopted]
+    written = False
+    backup: Path | None = None
+    if write and adopted:
+        backup = document.write(merge(document.content, found))
+        written = True
+    unusable = any(one.verdict in ("unusable", "taken") for one in found)
+    code = ExitCode.FAILED if unusable and not adopted and not written else ExitCode.DONE
+    if options.json:
+        listed: list[JSON] = [_adoption(one) for one in found]
+        looked: list[JSON] = [str(file) for file in files]
+        told: JSONObject = {"host": chosen.name, "files": looked, "configuration": str(target), "servers": listed}
+        print_json({**told, "written": written, "backup": str(backup) if backup else None})
+        return code
+    if not files:
+        places_told = ", ".join(dict.fromkeys(str(file.path) for file in chosen.files(places)))
+        say(f"{chosen.title} has no configuration here; looked for {places_told}")
+    elif not found:
+        say(f"{chosen.title} knows no servers; looked into {', '.join(map(str, files))}")
+    else:
+        _print_found(found)
+    if written:
+        kept = f"; the file as it was: {backup}" if backup else ""
+        say(f"{len(adopted)} written to {target}{kept}. `ideabridge modules list` connects to them", "green")
+    elif adopted:
+        say(f"--write puts {'it' if len(adopted) == 1 else f'these {len(adopted)}'} into {target}")
+    return code
+
+
+def _target(options: Options, file_name: str) -> Path:
+    """The configuration that servers are put into: the one that is read, else the project's."""
+    if options.config is not None:
+        return options.config.expanduser().absolute()
+    from ideabridge.bridge.configuration import load_configuration
+
+    folder = options.folder()
+    return load_configuration(None, project=folder).source or folder / file_name
+
+
+def _adoption(one: Adoption) -> JSONObject:
+    from ideabridge.server.hosts.translate import hide
+
+    told: JSONObject = {"name": one.name, "verdict": one.verdict, "from": str(one.file), "scope": one.scope}
+    if one.why:
+        told["why"] = one.why
+    notes: list[JSON] = [*one.notes]
+    return {**told, "entry": hide(one.entry), "notes": notes}
+
+
+def _print_found(found: list[Adoption]) -> None:
+    from ideabridge.server.cli.console import print_table, say
+    from ideabridge.server.hosts.translate import hide
+
+    rows: list[tuple[str, ...]] = []
+    for one in found:
+        shown = hide(one.entry)
+        arguments = shown.get("args")
+        words = [shown.get("command") or shown.get("url") or "", *(arguments if isinstance(arguments, list) else [])]
+        rows.append((one.name, one.verdict, f"{one.file} ({one.scope})", " ".join(str(word) for word in words)))
+    print_table(("server", "verdict", "from", "what it starts"), rows)
+    for one in found:
+        if one.why:
+            say(f"{one.name}: not adopted: {one.why}", "yellow")
+        for note in one.notes if one.adopted else ():
+            say(f"{one.name}: {note}", "dim")

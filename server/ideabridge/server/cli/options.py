@@ -1,0 +1,184 @@
+"""Options that many commands share, and what wraps every command: errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import typer
+
+from ideabridge.server.cli.console import as_error, print_json, report
+from ideabridge.server.cli.exits import ExitCode, exit_code, leaves, own_error
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The configuration. Default: ideabridge.json.")
+]
+ProjectOption = Annotated[
+    Path | None, typer.Option("--project", metavar="DIR", help="The project folder. Default: the current one.")
+]
+StoreOption = Annotated[Path | None, typer.Option("--store", metavar="FILE", help="The SQLite file of ideas and runs.")]
+ToolsOption = Annotated[
+    list[Path] | None, typer.Option("--tools", metavar="FILE.py", help="A Python file with tools; may be repeated.")
+]
+AllowAllOption = Annotated[bool, typer.Option("--allow-all", help="Run every call without asking.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
+
+_ADDED: Final[dict[str, tuple[Any, Any]]] = {
+    "config": (ConfigOption, None),
+    "project": (ProjectOption, None),
+    "store": (StoreOption, None),
+    "tools": (ToolsOption, None),
+    "allow_all": (AllowAllOption, False),
+    "json": (JsonOption, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The shared options of one command line, wherever in it they stood."""
+
+    config: Path | None = None
+    project: Path | None = None
+    store: Path | None = None
+    tools: tuple[Path, ...] = ()
+    allow_all: bool = False
+    json: bool = False
+
+    def folder(self) -> Path:
+        """The project folder, absolute.
+
+        Raises:
+            UsageError: it is no folder.
+        """
+        from ideabridge.server.cli.exits import UsageError
+
+        folder = (self.project or Path.cwd()).expanduser().absolute()
+        if not folder.is_dir():
+            raise UsageError(f"--project: {folder} is no folder")
+        return folder
+
+    def configuration(self) -> Configuration:
+        """The configuration with these options over it; the store always stands in it.
+
+        Raises:
+            ConfigurationError: see `load_configuration`.
+            UsageError: a folder or a file of tools is not there.
+        """
+        from ideabridge.bridge.configuration import load_configuration
+        from ideabridge.server.cli.exits import UsageError
+
+        loaded = load_configuration(self.config, project=self.folder())
+        files = [file.expanduser().absolute() for file in self.tools]
+        for file in files:
+            if not file.is_file():
+                raise UsageError(f"--tools: {file} is no file")
+        return loaded.model_copy(
+            update={
+                "store": str(self.store.expanduser().absolute()) if self.store else loaded.store or default_store(),
+                "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
+                "approval": "allow_all" if self.allow_all else loaded.approval,
+            }
+        )
+
+
+def default_store() -> str:
+    """The store where none is configured; its folder is made.
+
+    Raises:
+        StoreAccessError: the folder cannot be made.
+    """
+    import platformdirs
+
+    from ideabridge.bridge.ideas.errors import StoreAccessError
+
+    folder = platformdirs.user_data_path("ideabridge")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = error.strerror or error
+        raise StoreAccessError(f"{folder}: cannot be made: {why}; name a store with --store") from None
+    return str(folder / "ideas.sqlite")
+
+
+def _merged(before: Options, given: dict[str, Any]) -> Options:
+    """What stood before the command, with what stood after it over it."""
+    tools = cast("list[Path]", given.pop("tools", None) or [])
+    changes = {name: value for name, value in given.items() if value not in (None, False)}
+    return replace(before, **changes, tools=(*before.tools, *tools))
+
+
+def command(
+    *names: str,
+) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
+    """Give a command the shared options in `names`, as one argument `options`; and turn errors into exit codes.
+
+    The function returns an exit code, or None for 0.
+    """
+
+    def decorate(function: Callable[..., int | None]) -> Callable[..., None]:
+        signature = inspect.signature(function, eval_str=True)
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in signature.parameters.values()
+            if parameter.name != "options"
+        ]
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_ADDED[name][1], annotation=_ADDED[name][0])
+            for name in names
+        ]
+
+        @functools.wraps(function)
+        def wrapper(**arguments: Any) -> None:
+            before = arguments.pop("ctx").obj
+            given = {name: arguments.pop(name) for name in names}
+            options = _merged(before if isinstance(before, Options) else Options(), given)
+            code = guarded(lambda: function(options, **arguments), json=options.json)
+            if code:
+                raise typer.Exit(code)
+
+        parameters = [context, *own, *added]
+        wrapper.__dict__["__signature__"] = inspect.Signature(parameters)
+        wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return wrapper
+
+    return decorate
+
+
+def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
+    """Do `work`; errors become one line each on standard error (and, with `json`, one object) and an exit code."""
+    try:
+        return int(work() or 0)
+    except (typer.Exit, typer.Abort, SystemExit):
+        raise
+    except KeyboardInterrupt:
+        return ExitCode.CANCELLED
+    except BrokenPipeError:
+        # Whoever read our output has gone: nothing more can be told, and that is no fault.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return ExitCode.DONE
+    except BaseException as error:
+        if os.environ.get("IDEABRIDGE_TRACEBACK"):
+            raise
+        known = own_error(error)
+        if known is not None:
+            code, message, kind = exit_code(known), str(known), type(known).__name__
+        elif any(isinstance(one, KeyboardInterrupt) for one in leaves(error)):
+            return ExitCode.CANCELLED
+        else:
+            code, kind = ExitCode.INTERNAL, "InternalError"
+            first = next(leaves(error))
+            message = f"internal error: {type(first).__name__}: {first}".replace("\n", " ")
+            message += " (IDEABRIDGE_TRACEBACK=1 shows where)"
+        report(message)
+        if json:
+            print_json(as_error(message, kind, int(code)))
+        return code

@@ -1,0 +1,82 @@
+"""`ideabridge run PLAN.json`: run a plan here, and see its calls start and finish."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from ideabridge.server.cli.inputs import read_input, read_json
+from ideabridge.server.cli.options import Options, command
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+@command("config", "project", "store", "tools", "allow_all", "json")
+def run(
+    options: Options,
+    plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="The plan; - reads it from standard input.")],
+    input: Annotated[  # noqa: A002 - the vocabulary's word
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="JSON|@FILE|KEY=VALUE",
+            help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
+        ),
+    ] = None,
+    save_as: Annotated[
+        str | None, typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool of this name.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Run nothing: tell the order, what runs in parallel, reads and writes.")
+    ] = False,
+) -> int:
+    """Run a plan: calls wired by references, each started the moment its inputs exist.
+
+    The result goes to standard output, everything else to standard error.
+    """
+    import anyio
+
+    raw = read_json(plan, "PLAN.json")
+    given = read_input(input)
+    return anyio.run(_run, options, raw, given, save_as, dry_run)
+
+
+async def _run(options: Options, raw: JSON, given: JSONObject | None, save_as: str | None, dry: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.plan import read_plan
+    from ideabridge.server.cli.console import print_json, print_value, report, say
+    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.tools.errors import IdeabridgeError
+
+    plan = read_plan(raw)
+    if given is not None:
+        plan = dataclasses.replace(plan, input={**(plan.input or {}), **given})
+    configuration = options.configuration()
+    async with Bridge(configuration) as bridge:
+        if dry:
+            told = await bridge.dry_run(plan)
+            (print_json if options.json else print_value)(told)
+            return ExitCode.DONE
+        run = await bridge.run_plan(plan)
+        outcome = await follow(run, quiet=options.json)
+        extra: JSONObject = {}
+        problem: str | None = None
+        if save_as is not None and outcome.code() == ExitCode.DONE:
+            try:
+                publication = bridge.publish(run.id, save_as)
+                extra["published"] = {"name": publication.name, "version": publication.version}
+            except IdeabridgeError as error:
+                problem = str(error)
+                extra["publish_error"] = problem
+        code = tell(outcome, json=options.json, extra=extra)
+        if problem is not None:
+            report(f"not published as {save_as!r}: {problem}")
+            return ExitCode.FAILED
+        if "published" in extra:
+            say(f"published as {save_as}; every assistant connected to this store has it as a tool now", "green")
+        elif save_as is not None:
+            report(f"not published as {save_as!r}: the run did not end without errors")
+        return code

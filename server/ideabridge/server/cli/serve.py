@@ -1,0 +1,61 @@
+"""`ideabridge serve`: the MCP server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ideabridge.server.cli.exits import UsageError
+from ideabridge.server.cli.options import Options, command
+
+DEFAULT_ADDRESS = "127.0.0.1:8765"
+
+
+@command("config", "project", "store", "tools", "allow_all")
+def serve(
+    options: Options,
+    http: Annotated[
+        bool, typer.Option("--http", help=f"Serve over streamable HTTP at HOST:PORT. Default: {DEFAULT_ADDRESS}.")
+    ] = False,
+    address: Annotated[
+        str | None, typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free one.")
+    ] = None,
+) -> int:
+    """Serve MCP: over stdio, or with --http over streamable HTTP.
+
+    This is what a host starts; `ideabridge install` writes it into the host's configuration.
+    """
+    if address is not None and not http:
+        raise UsageError(f"an address ({address}) goes with --http")
+    place = read_address(address or DEFAULT_ADDRESS) if http else None
+    configuration = options.configuration()
+    import anyio
+    from ideabridge.server.serve import serve_http, serve_stdio
+
+    async def work() -> None:
+        if place is None:
+            await serve_stdio(configuration)
+        else:
+            await serve_http(configuration, host=place[0], port=place[1])
+
+    anyio.run(work)
+    return 0
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `:PORT`, `PORT` or `[IPv6]:PORT` -> host and port; without a host, loopback.
+
+    Raises:
+        UsageError: it is none.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon and not text.isdigit():
+        host, port = text, DEFAULT_ADDRESS.rpartition(":")[2]
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise UsageError(f"--http: an IPv6 address goes into brackets: [{host}]:{port}")
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageError(f"--http: expected HOST:PORT with a port from 0 to 65535, found {text[:80]!r}")
+    return host or "127.0.0.1", int(port)

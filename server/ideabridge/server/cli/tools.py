@@ -1,0 +1,71 @@
+"""`ideabridge tools`: what can be called."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ideabridge.server.cli.options import Options, command
+
+app = typer.Typer(help="The tools plans can call: of every module, and your own.", no_args_is_help=True)
+
+SETTLE_SECONDS = 60.0
+"""How long the commands wait for modules that are still connecting; each has its own `connect_timeout` too."""
+
+
+@app.command("list")
+@command("config", "project", "tools", "json")
+def list_tools(
+    options: Options,
+    words: Annotated[list[str] | None, typer.Argument(help="Only tools with all these words.")] = None,
+    schemas: Annotated[bool, typer.Option("--schemas", help="Print parameter schemas too.")] = False,
+) -> int:
+    """List the tools: by module, then the Python tools."""
+    import anyio
+
+    return anyio.run(_list, options, words or [], schemas)
+
+
+async def _list(options: Options, words: list[str], schemas: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.console import print_json, print_table, print_value, report, show
+    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.tools.encoding import JSON
+
+    async with Bridge(options.configuration(), store=":memory:") as bridge:
+        await bridge.modules.settled(SETTLE_SECONDS)
+        found = [
+            tool
+            for tool in bridge.tools()
+            if all(word.lower() in f"{tool.module} {tool.name} {tool.description}".lower() for word in words)
+        ]
+        down = [status for status in bridge.modules.statuses() if status.state not in ("up", "disabled")]
+        code = ExitCode.FAILED if down else ExitCode.DONE
+        if options.json:
+            listed: list[JSON] = [tool.to_json() for tool in found]
+            errors: list[JSON] = [{"module": status.name, "error": status.error} for status in down]
+            print_json({"tools": listed, "errors": errors})
+            return code
+        if schemas:
+            for tool in found:
+                show(f"{tool.name}  ({tool.module or 'here'})")
+                print_value(tool.parameters)
+        else:
+            rows = [
+                (tool.name, tool.module or "", _effect(tool.annotations.read_only), _first(tool.description))
+                for tool in found
+            ]
+            print_table(("tool", "module", "does", "description"), rows)
+        for status in down:
+            report(f"module {status.name}: {status.state}{f': {status.error}' if status.error else ''}")
+        return code
+
+
+def _effect(read_only: bool | None) -> str:
+    return {True: "reads", False: "changes", None: "?"}[read_only]
+
+
+def _first(description: str) -> str:
+    line = description.strip().split("\n")[0]
+    return line if len(line) <= 100 else line[:97] + "..."

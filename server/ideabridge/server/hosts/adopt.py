@@ -1,0 +1,148 @@
+"""Adopt: the servers a host knows already become modules in `ideabridge.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
+from ideabridge.bridge.modules.settings import adapt
+from ideabridge.server.hosts.document import Document, read_document
+from ideabridge.server.hosts.errors import HostFileError
+from ideabridge.server.hosts.host import Host, HostFile, Places, Scope
+from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
+from ideabridge.tools.encoding import JSON, JSONObject
+
+Verdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
+"""new: will be added. same: stands there already. taken: another server has the name and keeps it. replaced: it was
+asked to give way. shadowed: a stronger place of the host has the name. ourselves: it starts ideabridge. unusable:
+`why` tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What becomes of one server of a host.
+
+    Attributes:
+        name: its name there, and as a module.
+        entry: the entry in our form.
+        file: where it stands.
+        scope: whom that place is for.
+        verdict: see `Verdict`.
+        why: for what is not adopted: the reason.
+        notes: what a person should know.
+    """
+
+    name: str
+    entry: JSONObject
+    file: Path
+    scope: Scope
+    verdict: Verdict
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def adopted(self) -> bool:
+        """Whether writing would put it into `ideabridge.json`."""
+        return self.verdict in ("new", "replaced")
+
+
+def find_servers(
+    host: Host, places: Places, configured: JSONObject, *, replace: bool = False, only: Iterable[str] = ()
+) -> tuple[list[Adoption], list[Path]]:
+    """Every server the host knows, the strongest place first, and the files that were looked into.
+
+    Args:
+        host: the host.
+        places: where its files are.
+        configured: `mcpServers` of `ideabridge.json` now.
+        replace: servers of the same name give way.
+        only: these names alone; none: all.
+
+    Raises:
+        HostFileError: a file cannot be read, or `only` names a server the host does not have.
+    """
+    found: list[Adoption] = []
+    read: dict[Path, Document] = {}
+    for file in host.files(places):
+        if file.path not in read:
+            read[file.path] = read_document(file.path)
+        content = read[file.path].content
+        inputs = _inputs(content)
+        taken = {one.name for one in found}
+        for name, raw in file.servers(content).items():
+            found.append(_judge(name, raw, file, places, inputs, taken, configured, replace=replace))
+    wanted = list(only)
+    missing = [name for name in wanted if name not in {one.name for one in found}]
+    if missing:
+        raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {_names(found)}")
+    if wanted:
+        found = [one for one in found if one.name in wanted]
+    return found, [path for path, document in read.items() if document.text is not None]
+
+
+def _names(found: list[Adoption]) -> str:
+    return ", ".join(dict.fromkeys(one.name for one in found)) or "none"
+
+
+def _judge(
+    name: str,
+    raw: JSON,
+    file: HostFile,
+    places: Places,
+    inputs: dict[str, str],
+    taken: set[str],
+    configured: JSONObject,
+    *,
+    replace: bool,
+) -> Adoption:
+    translation = translate(raw, places, inputs) if isinstance(raw, dict) else Translation({}, problem="is no object")
+    entry = translation.entry
+
+    def say(verdict: Verdict, why: str = "") -> Adoption:
+        return Adoption(name, entry, file.path, file.scope, verdict, why, tuple(translation.notes))
+
+    if is_ourselves(entry):
+        return say("ourselves", "it is ideabridge itself")
+    if name in taken:
+        return say("shadowed", "a stronger place of the host has this name")
+    problem = translation.problem or _problem(name, entry, places)
+    if problem:
+        return say("unusable", problem)
+    if name not in configured:
+        return say("new")
+    there = configured[name]
+    if isinstance(there, dict) and adapt(there) == adapt(entry):
+        return say("same")
+    if replace:
+        return say("replaced")
+    return say("taken", "another module has this name; --replace takes this one instead")
+
+
+def _problem(name: str, entry: JSONObject, places: Places) -> str | None:
+    try:
+        parse_configuration({"mcpServers": {name: entry}}, project=places.project)
+    except ConfigurationError as error:
+        return error.problems[0].removeprefix("ideabridge.json: ")
+    return None
+
+
+def _inputs(content: JSONObject) -> dict[str, str]:
+    listed = content.get("inputs")
+    result: dict[str, str] = {}
+    for one in listed if isinstance(listed, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("id"), str):
+            result[str(one["id"])] = str(one.get("description") or "")
+    return result
+
+
+def merge(content: JSONObject, adoptions: Iterable[Adoption]) -> JSONObject:
+    """The content of `ideabridge.json` with the adopted servers; everything else stays, in its order."""
+    servers = content.get("mcpServers")
+    merged: JSONObject = dict(servers) if isinstance(servers, dict) else {}
+    for one in adoptions:
+        if one.adopted:
+            merged[one.name] = one.entry
+    return {**content, "mcpServers": merged}

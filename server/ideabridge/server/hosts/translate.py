@@ -1,0 +1,179 @@
+"""Translate: a host's entry of a server -> an entry of `mcpServers` in `ideabridge.json`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final
+
+from ideabridge.bridge.modules.secrets import Secrets, is_secret_name
+from ideabridge.server.hosts.host import Places
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
+_SECRET_PLACES: Final = ("env", "headers")
+_HIDDEN: Final = "(hidden)"
+_VSCODE_ONLY: Final = ("sandboxEnabled", "sandbox", "dev", "gallery")
+
+
+@dataclass(slots=True)
+class Translation:
+    """An entry in our form.
+
+    Attributes:
+        entry: the entry.
+        notes: what a person should know: variables to set, secrets in the open, keys left out.
+        problem: why it cannot be adopted; None: it can.
+    """
+
+    entry: JSONObject
+    notes: list[str] = field(default_factory=list[str])
+    problem: str | None = None
+
+
+def translate(raw: JSONObject, places: Places, inputs: dict[str, str]) -> Translation:
+    """One server's entry in our form.
+
+    Args:
+        raw: as the host's file has it.
+        places: tells what `${workspaceFolder}` is.
+        inputs: VS Code's `inputs` by id, with what each asks for.
+    """
+    result = Translation({})
+    for key, value in raw.items():
+        if key in _VSCODE_ONLY:
+            result.notes.append(f"'{key}' is the host's own and was left out")
+        elif key == "envFile":
+            result.problem = (
+                f'reads variables from a file ({value}); name each in \'env\' there first: "TOKEN": "${{TOKEN}}"'
+            )
+        elif key == "env" and isinstance(value, dict):
+            # VS Code takes null for "not set" and numbers for text; here a variable is text.
+            kept: JSONObject = {name: _as_text(text) for name, text in value.items() if text is not None}
+            result.entry[key] = _translated(kept, places, inputs, result.notes)
+        else:
+            result.entry[key] = _translated(value, places, inputs, result.notes)
+    folder = result.entry.get("cwd")
+    if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
+        # There it is relative to the project; here it would be to the configuration file.
+        result.entry["cwd"] = str(places.project / folder)
+    _note_secrets(result)
+    return result
+
+
+def _as_text(value: JSON) -> JSON:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _translated(value: JSON, places: Places, inputs: dict[str, str], notes: list[str]) -> JSON:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _variable(match, places, inputs, notes), value)
+    if isinstance(value, list):
+        return [_translated(item, places, inputs, notes) for item in value]
+    if isinstance(value, dict):
+        return {key: _translated(item, places, inputs, notes) for key, item in value.items()}
+    return value
+
+
+def _variable(match: re.Match[str], places: Places, inputs: dict[str, str], notes: list[str]) -> str:
+    inside = match.group(1)
+    kind, _, name = inside.partition(":")
+    if kind == "env" and _PLAIN_NAME.fullmatch(name):
+        return f"${{{name}}}"
+    if kind == "input" and name:
+        variable = _NOT_NAME.sub("_", name).strip("_").upper() or "INPUT"
+        if variable[0].isdigit():
+            variable = f"INPUT_{variable}"
+        asked = f" ({inputs[name]})" if inputs.get(name) else ""
+        note = f"the host asks for {name!r}{asked}: set the variable {variable} instead"
+        if note not in notes:
+            notes.append(note)
+        return f"${{{variable}}}"
+    known = {
+        "workspaceFolder": str(places.project),
+        "workspaceRoot": str(places.project),
+        "workspaceFolderBasename": places.project.name,
+        "userHome": "${HOME}" if places.platform != "win32" else "${USERPROFILE}",
+        "pathSeparator": "\\" if places.platform == "win32" else "/",
+        "/": "\\" if places.platform == "win32" else "/",
+    }
+    # Anything else stays: it is a variable as ideabridge.json has them, or its own check names it.
+    return known.get(inside, match.group())
+
+
+def _note_secrets(result: Translation) -> None:
+    for place in _SECRET_PLACES:
+        values = result.entry.get(place)
+        if not isinstance(values, dict):
+            continue
+        bare = [name for name, text in values.items() if isinstance(text, str) and text and "${" not in text]
+        if bare:
+            result.notes.append(
+                f"'{place}' holds values in the open ({', '.join(bare)}); in a file you share, write ${{VAR}} instead"
+            )
+
+
+def hide(entry: JSONObject) -> JSONObject:
+    """The entry as it may be shown: values of `env` and `headers`, and arguments that look secret, are hidden."""
+    shown: JSONObject = {}
+    for key, value in entry.items():
+        if key in _SECRET_PLACES and isinstance(value, dict):
+            shown[key] = {name: _hidden(text) for name, text in value.items()}
+        elif key == "args" and isinstance(value, list):
+            shown[key] = _arguments(value)
+        elif isinstance(value, str):
+            shown[key] = _public(value)
+        else:
+            shown[key] = value
+    return shown
+
+
+def _hidden(text: JSON) -> JSON:
+    if isinstance(text, str) and _VARIABLE.fullmatch(text):
+        return text
+    return _HIDDEN
+
+
+def _arguments(words: list[JSON]) -> list[JSON]:
+    shown: list[JSON] = []
+    secret = False
+    for word in words:
+        if not isinstance(word, str):
+            shown.append(word)
+            continue
+        name, equals, value = word.partition("=")
+        if secret and not word.startswith("-"):
+            shown.append(_hidden(word))
+        elif equals and is_secret_name(name):
+            shown.append(f"{name}={_hidden(value)}")
+        else:
+            shown.append(_public(word))
+        secret = word.startswith("-") and not equals and is_secret_name(word)
+    return shown
+
+
+def _public(text: str) -> str:
+    secrets = Secrets()
+    if "://" in text:
+        secrets.add_url("credentials", text)
+    return secrets.mask(text)
+
+
+def is_ourselves(entry: JSONObject) -> bool:
+    """Whether an entry starts ideabridge: adopting it would make us our own module."""
+    command, arguments = entry.get("command"), entry.get("args")
+    words = [command] if isinstance(command, str) else []
+    words += [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []
+    if "ideabridge.server" in words:
+        return True
+    return "serve" in words and any(_is_our_name(word) for word in words[: words.index("serve")])
+
+
+def _is_our_name(word: str) -> bool:
+    name = PurePath(word.replace("\\", "/")).name.lower().removesuffix(".exe")
+    return re.split(r"[\[@=<>~! ]", name, maxsplit=1)[0] == "ideabridge"

@@ -1,0 +1,22 @@
+"""The command `ideabridge`. `--version` answers before anything is imported that takes time (DESIGN 8)."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; returns the exit code (`docs/cli.md`).
+
+    Args:
+        arguments: the words after `ideabridge`; None: those of the process.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] in (["--version"], ["-V"]):
+        from importlib.metadata import version
+
+        print(f"ideabridge {version('ideabridge')}")
+        return 0
+    from ideabridge.server.cli.app import run
+
+    return run(words)
