@@ -23,6 +23,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.tool import Annotations, Tool
@@ -141,7 +142,7 @@ class Driven:
         for event in journal:
             driven.journal.append(event)
             driven.machine.receive(event)
-        for progress, number in driven.machine.in_flight():
+        for progress, number in in_flight(driven.machine.history):
             call = progress.call
             assert call.tool is not None
             item = progress.items[number or 0]

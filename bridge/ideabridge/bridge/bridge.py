@@ -4,49 +4,42 @@
 
 from __future__ import annotations
 
-import secrets as random
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.files import load_tool_file
+from ideabridge.tools.toolbox import Toolbox
 
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
-from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
-from ideabridge.bridge.errors import InterruptedRunError, PlanError, UnknownRunError
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.errors import PlanError, UnknownRunError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.dry_run import dry_run
-from ideabridge.bridge.loop.event import Event, RunEnded, RunStarted, SolutionProposed, event_from_json
+from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.request import Composer, Request
-from ideabridge.bridge.loop.runner import Runner
+from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.bridge.offer import chosen_tools, latent_keys, offered_tools
+from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run, rejection
-from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.bridge.runs import Runs
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import UnknownToolError
-from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.toolbox import Toolbox
-
-SETTLE_SECONDS: Final = 30.0
-"""How long a run waits for modules that are still connecting before it says that a tool is unknown."""
 
 
 class Bridge:
@@ -81,19 +74,10 @@ class Bridge:
         self._given_store = store
         self._store: Store | None = store if isinstance(store, Store) else None
         self._on_tools_changed = on_tools_changed
-        self._group: TaskGroup | None = None
         self._stack = AsyncExitStack()
-        self._runs: dict[str, Run] = {}
-        self._drivers: dict[str, Driver] = {}
-        self._name = own_name()
-        self._offer: tuple[list[Tool], Catalogue] | None = None
-        self._composer = Composer(self.handlers)
-        self._executor = Executor(
-            self.toolbox,
-            self.modules,
-            mask=self.secrets.mask,
-            result_bytes=self.configuration.limits.result_bytes,
-        )
+        self._group: TaskGroup | None = None
+        self._open: Runs | None = None
+        self.offer = Offer(self.toolbox, self.modules)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -105,9 +89,15 @@ class Bridge:
             )
             self._stack.callback(self._store.close)
         await self._stack.enter_async_context(self.modules)
-        group = await self._stack.enter_async_context(anyio.create_task_group())
-        self._group = group
-        group.start_soon(self._heartbeat)
+        self._group = await self._stack.enter_async_context(anyio.create_task_group())
+        executor = Executor(
+            self.toolbox,
+            self.modules,
+            mask=self.secrets.mask,
+            result_bytes=self.configuration.limits.result_bytes,
+        )
+        self._open = Runs(self._store, self._group, executor, Composer(self.handlers), self.fingerprint)
+        self._group.start_soon(self._open.heartbeat)
         return self
 
     async def __aexit__(
@@ -116,8 +106,8 @@ class Bridge:
         # Runs on their way end with the process; their journals stay, and they can be taken up again.
         if self._group is not None:
             self._group.cancel_scope.cancel()
-        for driver in self._drivers.values():
-            driver.release()
+        if self._open is not None:
+            self._open.release()
         return await self._stack.__aexit__(kind, error, trace)
 
     @property
@@ -127,54 +117,22 @@ class Bridge:
             raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
         return self._store
 
-    async def _heartbeat(self) -> None:
-        beat = LEASE_SECONDS / 5
-        while True:
-            await anyio.sleep(beat)
-            for run_id, driver in list(self._drivers.items()):
-                run = self._runs.get(run_id)
-                if run is None or driver.epoch is None:
-                    continue
-                if not driver.renew():
-                    driver.epoch = None
-                    run.runner.abandon("its lease was lost to another process")
-                elif run.status == "running":
-                    run.active_seconds += beat
-                    if run.active_seconds > run.machine.settings.wall_seconds:
-                        run.runner.end_at_limit(
-                            f"{run.machine.settings.wall_seconds:g} seconds, the most a run may take"
-                        )
+    @property
+    def _open_runs(self) -> Runs:
+        if self._open is None:
+            raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
+        return self._open
 
     # -- tools -------------------------------------------------------------------------------------------------
 
     def _on_change(self, _module: str) -> None:
-        self._offer = None
+        self.offer.forget()
         if self._on_tools_changed is not None:
             self._on_tools_changed()
 
     def tools(self) -> list[Tool]:
         """Every tool there is now: of the toolbox and of the modules that are up."""
-        return self._offered()[0]
-
-    def _offered(self) -> tuple[list[Tool], Catalogue]:
-        if self._offer is None:
-            tools = offered_tools(self.toolbox, self.modules.tools())
-            self._offer = (tools, Catalogue(tools, latent_keys(self.toolbox, tools)))
-        return self._offer
-
-    async def _catalogue_for(self, calls: Iterable[JSON]) -> Catalogue:
-        """The catalogue, once the modules that the calls may mean have connected or failed."""
-        for call in calls:
-            if not isinstance(call, dict):
-                continue
-            name, module = call.get("_tool"), call.get("_module")
-            try:
-                self._offered()[1].find(str(name), module if isinstance(module, str) else None)
-            except UnknownToolError:
-                await self.modules.settled(timeout=SETTLE_SECONDS)
-                self._offer = None
-                break
-        return self._offered()[1]
+        return self.offer.catalogue.tools
 
     # -- runs --------------------------------------------------------------------------------------------------
 
@@ -209,17 +167,17 @@ class Bridge:
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
         """
-        catalogue = await self._catalogue_for(plan.calls)
+        catalogue = await self.offer.catalogue_for(plan.calls)
         settings = self.settings(output_by_instance=bool(plan.instances))
         machine = Machine(catalogue)
-        start = self._started("plan", plan.context(), _used(catalogue, plan.calls), settings, plan.output_schema)
+        start = self._started("plan", plan.context(), catalogue.used_by(plan.calls), settings, plan.output_schema)
         calls, places = plan.expanded()
         # Checked on a machine of its own: a malformed plan leaves no run behind.
         machine.receive(start)
         errors = machine.check(calls, plan.output, places)
         if errors:
             raise PlanError(rejection(errors), [dict(error) for error in errors])
-        run = self._create(machine, "plan", caller, title or plan.name or _title(plan.calls))
+        run = self._open_runs.create(machine, "plan", caller, title or plan.name or _title(plan.calls))
         run.runner.begin(start, SolutionProposed(calls, plan.output, None, places))
         return run
 
@@ -229,10 +187,10 @@ class Bridge:
         Raises:
             PlanError: it is malformed.
         """
-        catalogue = await self._catalogue_for(plan.calls)
+        catalogue = await self.offer.catalogue_for(plan.calls)
         machine = Machine(catalogue)
         settings = self.settings(output_by_instance=bool(plan.instances))
-        machine.receive(self._started("plan", plan.context(), _used(catalogue, plan.calls), settings, None))
+        machine.receive(self._started("plan", plan.context(), catalogue.used_by(plan.calls), settings, None))
         calls, places = plan.expanded()
         errors = machine.check(calls, plan.output, places)
         graph = machine.checked_graph
@@ -261,7 +219,7 @@ class Bridge:
         run = self.store.run(ref)
         if run is not None and run.caller != caller:
             raise UnknownRunError(f"unknown run {ref!r}")
-        catalogue = self._offered()[1]
+        catalogue = self.offer.catalogue
         return publish(
             self.store, catalogue, ref, name, description=description, answer=answer, choices=choices, owner=None
         )
@@ -312,21 +270,19 @@ class Bridge:
             PlanError: a pattern that names no tool, or a limit that is none.
             MessageError: a context message that is none.
         """
-        await self.modules.settled(timeout=SETTLE_SECONDS)
-        self._offer = None
-        offered, _ = self._offered()
-        chosen = chosen_tools(offered, tools)
-        if tools is not None and not chosen:
-            raise PlanError(f"tools: nothing matches {', '.join(tools)}; search_tools tells what there is")
+        await self.offer.settled()
+        wanted = list(tools) if tools is not None else None
+        catalogue = self.offer.chosen(wanted)
+        if wanted is not None and not catalogue.tools:
+            raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         messages: list[JSON] = [*(context or []), {"role": "user", "content": task}]
         if input is not None:
             messages.append({"type": "input", "input": input})
         read_context(messages)
-        catalogue = Catalogue(chosen, latent_keys(self.toolbox, chosen))
         machine = Machine(catalogue)
         start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema)
         machine.receive(start)
-        run = self._create(machine, "solve", caller, task)
+        run = self._open_runs.create(machine, "solve", caller, task)
         run.runner.begin(start)
         return run
 
@@ -339,142 +295,17 @@ class Bridge:
             "plan" if mode == "plan" else "solve", context, tools, latent, settings.to_json(), output_schema
         )
 
-    def _create(self, machine: Machine, kind: str, caller: str, title: str) -> Run:
-        run_id = f"run_{random.token_hex(8)}"
-        self.store.create_run(run_id, kind=kind, caller=caller, title=title[:200], fingerprint=self.fingerprint)
-        run = self._attach(run_id, caller, machine)
-        self._drivers[run_id].take()
-        return run
-
-    def _attach(self, run_id: str, caller: str, machine: Machine) -> Run:
-        if self._group is None:
-            raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
-        driver = Driver(self.store, run_id, self._name)
-
-        def journal(events: Iterable[Event]) -> None:
-            driver.journal(list(events))
-
-        runner = Runner(
-            machine,
-            journal=journal,
-            executor=self._executor,
-            composer=self._composer,
-            group=self._group,
-            close_step=lambda machine, request: self._save(run, machine, request),
-            rest=lambda: run.rest(),
-        )
-        run = Run(run_id, caller, runner, driver)
-        runner.watchers.append(lambda event: self._watch(run, driver, event))
-        self._runs[run_id] = run
-        self._drivers[run_id] = driver
-        return run
-
-    def _watch(self, run: Run, driver: Driver, event: Event) -> None:
-        if isinstance(event, RunEnded):
-            output: JSONObject = (
-                {"output": run.machine.output} if run.machine.has_output else {"state": run.machine.state}
-            )
-            summary: JSONObject = {
-                **output,
-                "errors": len(run.machine.errors),
-                "idea": run.idea,
-                "reason": event.reason,
-            }
-            driver.set_status(event.status, summary)
-            driver.release()
-
-    def _save(self, run: Run, machine: Machine, request: Request) -> None:
-        calls, output, extra = machine.solution
-        idea = Idea(request.context, request.schema, {**extra, "calls": calls, "output": output})
-        ended = machine.due()
-        meta = IdeaMeta(
-            run=run.id,
-            step=machine.step + (1 if machine.phase == "ending" else 0),
-            parent=run.idea,
-            mind="turns" if machine.mode == "solve" else "",
-            fingerprint=self.fingerprint,
-            title=self.store_title(run),
-            tools=tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict))),
-            outcome=(machine.status or "done") if machine.phase in ("ending", "ended") and ended else "open",
-        )
-        run.idea = self.store.save_idea(idea, meta)
-
-    def store_title(self, run: Run) -> str:
-        """One line that names a run for people."""
-        for message in run.machine.messages:
-            if message.type == "text" and isinstance(message.value, str):
-                return message.value.strip().split("\n")[0][:200]
-        return _title(run.machine.solution[0])
-
     async def run(self, run_id: str, *, caller: str = "local") -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.
 
         Raises:
             UnknownRunError: there is none of that id for this caller.
         """
-        record = self.store.run(run_id)
-        if record is None or record.caller != caller:
-            known = [one.id for one in self.store.runs(caller=caller, limit=50)]
-            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
-        run = self._runs.get(run_id)
-        if run is not None and run.is_current(record.epoch):
-            return run
-        return self._load(run_id, caller, record.fingerprint)
-
-    def _load(self, run_id: str, caller: str, made_under: str) -> Run:
-        events = [event_from_json(event) for _, event in self.store.events(run_id)]
-        run = self._attach(run_id, caller, Machine())
-        run.runner.fold(events)
-        run.settle_from(events)
-        record = self.store.run(run_id)
-        if record is not None and record.summary is not None:
-            idea = record.summary.get("idea")
-            run.idea = idea if isinstance(idea, str) else None
-        run.note_epoch(record.epoch if record else 0)
-        if run.machine.phase == "ended" or not events:
-            return run
-        if made_under != self.fingerprint:
-            run.runner.lost = "interrupted: the configuration has changed since it was started; start it again"
-            return run
-        if run.status == "running":
-            try:
-                self._drivers[run_id].take()
-            except InterruptedRunError:
-                # Another process is at work on it: what stands in the journal is what can be told here.
-                return run
-            run.runner.resume()
-        return run
+        return self._open_runs.get(run_id, caller)
 
     def runs(self, *, caller: str = "local", limit: int = 20) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
-        found: list[JSONObject] = []
-        for record in self.store.runs(caller=caller, limit=limit):
-            live = self._runs.get(record.id)
-            found.append(
-                {
-                    "run": record.id,
-                    "status": live.status if live is not None and record.status == "running" else record.status,
-                    "title": record.title,
-                    "kind": record.kind,
-                    "created": record.created,
-                }
-            )
-        return found
-
-
-def _used(catalogue: Catalogue, calls: Iterable[JSON]) -> Catalogue:
-    """The part of a catalogue that a plan's calls name: what its journal needs."""
-    used: dict[tuple[str | None, str], Tool] = {}
-    for call in calls:
-        if isinstance(call, dict):
-            module = call.get("_module")
-            try:
-                tool = catalogue.find(str(call.get("_tool")), module if isinstance(module, str) else None)
-            except UnknownToolError:
-                # The check of the plan names it, with its place.
-                continue
-            used[tool.key] = tool
-    return Catalogue(used.values(), [key for key in catalogue.latent if key in used])
+        return self._open_runs.latest(caller, limit)
 
 
 def _title(calls: Iterable[JSON]) -> str:

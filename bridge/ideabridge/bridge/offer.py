@@ -5,10 +5,63 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from typing import Final
 
+from ideabridge.tools.toolbox import Toolbox
+
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import Tool, ToolKey
-from ideabridge.tools.toolbox import Toolbox
+
+SETTLE_SECONDS: Final = 30.0
+"""How long a run waits for modules that still connect before it says that a tool is unknown."""
+
+
+class Offer:
+    """The tools of a toolbox and of the modules that are up, and how they are validated.
+
+    Args:
+        toolbox: the tools here.
+        modules: the configured servers.
+    """
+
+    def __init__(self, toolbox: Toolbox, modules: Modules) -> None:
+        self._toolbox = toolbox
+        self._modules = modules
+        self._catalogue: Catalogue | None = None
+
+    def forget(self) -> None:
+        """A module came up, went down or changed its tools."""
+        self._catalogue = None
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Every tool there is now, compiled."""
+        if self._catalogue is None:
+            tools = offered_tools(self._toolbox, self._modules.tools())
+            self._catalogue = Catalogue(tools, latent_keys(self._toolbox, tools))
+        return self._catalogue
+
+    async def settled(self) -> Catalogue:
+        """The catalogue once every module is up or has failed, at most `SETTLE_SECONDS` later."""
+        await self._modules.settled(timeout=SETTLE_SECONDS)
+        return self.catalogue
+
+    async def catalogue_for(self, calls: Iterable[JSON]) -> Catalogue:
+        """The catalogue; where it lacks a tool that a call names, once the modules have settled."""
+        for call in calls:
+            if isinstance(call, dict) and self.catalogue.look_up(call) is None:
+                return await self.settled()
+        return self.catalogue
+
+    def chosen(self, patterns: Iterable[str] | None) -> Catalogue:
+        """The part of the catalogue whose names match the patterns; None: all of it."""
+        if patterns is None:
+            return self.catalogue
+        tools = chosen_tools(self.catalogue.tools, patterns)
+        return Catalogue(tools, latent_keys(self._toolbox, tools))
 
 
 def offered_tools(toolbox: Toolbox, remote: Iterable[Tool]) -> list[Tool]:
@@ -36,11 +89,8 @@ def latent_keys(toolbox: Toolbox, tools: Iterable[Tool]) -> list[ToolKey]:
     return [tool.key for tool in tools if tool.module is None and toolbox.activity_for(tool) is None]
 
 
-def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str] | None) -> list[Tool]:
-    """The tools whose name, or `module.name`, is named or matches a pattern such as `git_*`; None: all."""
-    tools = list(tools)
-    if patterns is None:
-        return tools
+def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
+    """The tools whose name, or `module.name`, is named or matches a pattern such as `git_*`."""
     wanted = list(patterns)
     return [
         tool

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 import anyio
+from ideabridge.tools.reading import read_solution
 
 from ideabridge.bridge.context.document import Missing, describe_missing
 from ideabridge.bridge.context.document import read as read_path
@@ -22,12 +23,12 @@ from ideabridge.bridge.errors import (
 )
 from ideabridge.bridge.loop.event import CallDecided, Event, SolutionProposed, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.progress import Progress, Standing, pending_approvals
+from ideabridge.bridge.loop.readiness import edit_problem
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.turns import INSTRUCTIONS
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
-from ideabridge.tools.reading import read_solution
 
 RunStatus: TypeAlias = Literal[
     "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
@@ -186,7 +187,7 @@ class Run:
             FinishedRunError: the run has ended.
         """
         self._expect_alive()
-        pending = {one.approval[0]: one for one in self.machine.approvals() if one.approval is not None}
+        pending = {one.approval[0]: one for one in pending_approvals(self.machine.history) if one.approval is not None}
         progress = pending.get(approval)
         if progress is None or progress.approval is None:
             raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
@@ -199,7 +200,7 @@ class Run:
         elif decision == "edit":
             if not isinstance(call, dict):
                 raise DecisionError("an edit needs `call`: the resolved call as it shall run")
-            problem = self.machine.edit_problem(index, call)
+            problem = edit_problem(progress, call, self.machine.catalogue)
             if problem is not None:
                 raise DecisionError(f"the edited call cannot run: {problem}")
             event = CallDecided(index, digest, "edit", by, reason, call)
@@ -241,7 +242,7 @@ class Run:
         if status == "needs_solution" and self.runner.request is not None:
             result["turn"] = self.turn
             result["requests"] = [self._request(self.runner.request)]
-        if status == "needs_approval" or (status == "running" and machine.approvals()):
+        if status == "needs_approval" or (status == "running" and pending_approvals(machine.history)):
             result["approvals"] = self.approvals()
         result["usage"] = {"requests": len(self._settled), "tokens": 0}
         return result
@@ -254,7 +255,7 @@ class Run:
         """`{"approval", "call", "why"}` of every pending approval."""
         return [
             {"approval": one.approval[0], "call": one.approval[2], "why": one.approval[3]}
-            for one in self.machine.approvals()
+            for one in pending_approvals(self.machine.history)
             if one.approval is not None
         ]
 

@@ -64,6 +64,20 @@ class Catalogue:
             raise UnknownToolError(f"module {module!r} has no tool {name!r}.{did_you_mean(name, own)}")
         raise UnknownToolError(f"unknown tool {name!r}.{did_you_mean(name, list(self._by_name))}")
 
+    def look_up(self, call: JSONObject) -> Tool | None:
+        """The tool a listed call means, or None."""
+        name, module = call.get("_tool"), call.get("_module")
+        try:
+            return self.find(str(name), module if isinstance(module, str) else None)
+        except UnknownToolError:
+            return None
+
+    def used_by(self, calls: Iterable[JSON]) -> Catalogue:
+        """The part of it that calls name: what the journal of a plan needs. Unknown tools are left to its check."""
+        tools = [self.look_up(call) for call in calls if isinstance(call, dict)]
+        used = {tool.key: tool for tool in tools if tool is not None}
+        return Catalogue(used.values(), [key for key in self.latent if key in used])
+
     def exact(self, tool: Tool) -> Validator:
         """The validator of the tool's own parameters: for values with nothing left to resolve."""
         validator = self._exact.get(tool.key)

@@ -12,8 +12,8 @@ def dry_run(graph: Graph) -> JSONObject:
 
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads", "writes",
-        "after", "read_only"}], "not_read_only": [place...]}`. A layer's calls may run at once; each call starts as soon as
-        its own inputs exist, so layers tell what is possible, not when.
+        "after", "read_only"}], "not_read_only": [place...]}`. A layer's calls may run at once; each call starts as
+        soon as its own inputs exist, so layers tell what is possible, not when.
     """
     waits: dict[int, set[int]] = {call.index: graph.depends_on(call) | set(call.order) for call in graph.calls}
     depth: dict[int, int] = {}

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-
 EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
 """How a run ended."""
 

@@ -7,7 +7,7 @@ means the same streamed, whole, resumed or replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ideabridge.bridge.context.document import Missing, describe_missing, read
 from ideabridge.bridge.context.errors import ClosedStateError
@@ -15,8 +15,9 @@ from ideabridge.bridge.context.reference import Hole, Path, Reference, compile_v
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import Call, Read, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.cycles import cycles, reaches
 from ideabridge.bridge.loop.paths import PathIndex
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Order
 
@@ -126,6 +127,32 @@ class Graph:
         if self._forward:
             self._name_cycles()
             self._reorder()
+
+    def take(self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None) -> None:
+        """List a Solution that arrived whole, and close it.
+
+        Args:
+            calls: the calls.
+            output: the output; null: none.
+            places: places of the calls, where instances share a plan's places.
+        """
+        for number, raw in enumerate(calls):
+            place = places[number] if places is not None else None
+            self.add(raw, place if isinstance(place, int) else None)
+        if output is not None:
+            self.set_output(output)
+        self.close()
+
+    def errors(self) -> list[JSONObject]:
+        """The structural problems as errors: `{"call", "place", "error"}`."""
+        return [
+            {
+                "call": call.raw if call else None,
+                "place": call.place if call else None,
+                "error": {"kind": "structural", "message": text},
+            }
+            for call, text in self.problems
+        ]
 
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
@@ -278,7 +305,7 @@ class Graph:
 
     def _name_cycles(self) -> None:
         # A cycle through a later alternative may dissolve while the run goes on: the tick names those that do not.
-        for cycle in _cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
+        for cycle in cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
             names = " -> ".join(self.call(index).label for index in [*cycle, cycle[0]])
             for index in cycle:
                 self.call(index).problems.append(f"a cycle: {names} (each reads what the next writes or waits for it)")
@@ -294,7 +321,7 @@ class Graph:
                 call.order = []
                 passed = False
                 for earlier in reversed(group[:number]):
-                    if _reaches(dependencies, earlier, index):
+                    if reaches(dependencies, earlier, index):
                         passed = True
                         continue
                     call.order.append(earlier)
@@ -303,46 +330,3 @@ class Graph:
                 if not passed:
                     whole.add(index)
                 dependencies[index] = dependencies[index] | set(call.order)
-
-
-def _reaches(edges: Mapping[int, set[int]], start: int, goal: int) -> bool:
-    seen = {start}
-    todo = [start]
-    while todo:
-        for following in edges.get(todo.pop(), ()):
-            if following == goal:
-                return True
-            if following not in seen:
-                seen.add(following)
-                todo.append(following)
-    return False
-
-
-def _cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
-    """One cycle of each strongly connected part, found by Kahn's algorithm and a walk through what is left."""
-    waiting = {index: {other for other in targets if other in edges} for index, targets in edges.items()}
-    readers: dict[int, list[int]] = {}
-    for index, targets in waiting.items():
-        for target in targets:
-            readers.setdefault(target, []).append(index)
-    free = [index for index, targets in waiting.items() if not targets]
-    while free:
-        done = free.pop()
-        del waiting[done]
-        for reader in readers.get(done, ()):
-            if reader in waiting:
-                waiting[reader].discard(done)
-                if not waiting[reader]:
-                    free.append(reader)
-    cycles: list[list[int]] = []
-    visited: set[int] = set()
-    for start in sorted(waiting):
-        way: list[int] = []
-        index = start
-        while index not in visited:
-            visited.add(index)
-            way.append(index)
-            index = min(target for target in waiting[index] if target in waiting)
-        if index in way:
-            cycles.append(way[way.index(index) :])
-    return cycles

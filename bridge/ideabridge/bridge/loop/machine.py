@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.schema import Validator
-
-from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.message import Message, read_context, read_message
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskMind, Effect, Finish
@@ -37,12 +33,12 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening, open_context
+from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.policy import policy_named
-from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.loop.tick import Tick, edited_parameters
+from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
 
 Phase = Literal["new", "asking", "solving", "ending", "ended"]
 
@@ -92,7 +88,7 @@ class Machine:
         self._idle = 0
         self._next_index = 0
         self._ids: set[str] = set()
-        self._checked: tuple[list[JSON], Graph] | None = None
+        self._checked: tuple[list[JSON], JSON, Graph] | None = None
 
     # -- out ---------------------------------------------------------------------------------------------------
 
@@ -105,19 +101,10 @@ class Machine:
             effects.append(self._finish)
         return effects
 
-    def in_flight(self) -> list[tuple[Progress, int | None]]:
-        """(call, item) of what was started and has not finished: after a crash, the outcome is unknown."""
-        return [
-            (one, number if one.call.has_each else None)
-            for one in self.history
-            if one.standing is Standing.RUNNING
-            for number, item in enumerate(one.items)
-            if item.started and not item.finished
-        ]
-
-    def approvals(self) -> list[Progress]:
-        """The calls a person has been asked about and has not decided."""
-        return [one for one in self.history if one.standing is Standing.ASKING]
+    @property
+    def ending(self) -> EndStatus | None:
+        """How the run is about to end; None while it goes on."""
+        return self._finish.status if self._finish is not None else None
 
     @property
     def awaits_solution(self) -> bool:
@@ -255,41 +242,26 @@ class Machine:
         if self._next_index + len(calls) > self.settings.calls:
             text = f"{len(calls):,} more calls; a run may list at most {self.settings.calls:,} in all"
             return [{"call": None, "error": {"kind": "structural", "message": text}}]
-        graph = self._build(calls, output, places)
-        self._checked = (calls, graph)
-        return [
-            {
-                "call": call.raw if call else None,
-                "place": call.place if call else None,
-                "error": {"kind": "structural", "message": text},
-            }
-            for call, text in graph.problems
-        ]
+        graph = self._graph()
+        graph.take(calls, output, places)
+        self._checked = (calls, output, graph)
+        return graph.errors()
 
     @property
     def checked_graph(self) -> Graph | None:
         """The graph of the Solution that was checked last and not taken up."""
-        return self._checked[1] if self._checked is not None else None
-
-    def _build(self, calls: list[JSON], output: JSON, places: list[JSON] | None) -> Graph:
-        graph = self._graph()
-        for number, raw in enumerate(calls):
-            place = places[number] if places is not None else None
-            graph.add(raw, place if isinstance(place, int) else None)
-        if output is not None:
-            graph.set_output(output)
-        graph.close()
-        return graph
+        return self._checked[2] if self._checked is not None else None
 
     def _take_up(self, event: SolutionProposed) -> None:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
-        if self._checked is not None and self._checked[0] is event.calls:
-            graph = self._checked[1]
+        checked, self._checked = self._checked, None
+        if checked is not None and checked[0] is event.calls and checked[1] is event.output:
+            graph = checked[2]
         else:
-            graph = self._build(event.calls, event.output, event.places)
-        self._checked = None
+            graph = self._graph()
+            graph.take(event.calls, event.output, event.places)
         if graph.problems:
             raise JournalError(f"a malformed Solution was taken up: {graph.problems[0][1]}")
         self._begin(graph)
@@ -319,7 +291,7 @@ class Machine:
             # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
             tick.graph.output = None
             tick.graph.output_reads, tick.graph.output_problems = {}, []
-            self.errors.append(_error("structural", f"the answer broke off: {event.broken}"))
+            self.errors.append(error_message("structural", f"the answer broke off: {event.broken}"))
             self.solution = (self.solution[0], None, event.extra or {})
         else:
             self.solution = (*self.solution[:2], event.extra or {})
@@ -337,15 +309,20 @@ class Machine:
         calls, output, _ = self.solution
         if output is not None:
             value, faults = tick.resolve_output()
-            faults = faults or self._check_output(value)
             if not faults:
-                self._settle_output(value)
+                schema = OutputSchema(self.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
+                value, faults = schema.settle(value)
+            if not faults:
+                self.output, self.has_output = value, True
+                self._finish_with("done", None)
                 return
-            self.errors.extend(_error("output", fault) for fault in faults)
+            self.errors.extend(error_message("output", fault) for fault in faults)
         elif not calls and self.mode == "solve":
             self._idle += 1
             self.errors.append(
-                _error("output", "the solution holds neither calls nor an output; list calls, or give the output")
+                error_message(
+                    "output", "the solution holds neither calls nor an output; list calls, or give the output"
+                )
             )
             if self._idle > 1:
                 self._finish_with("stalled", "two solutions in a row held neither calls nor an output")
@@ -353,7 +330,8 @@ class Machine:
         if calls or output is not None:
             self._idle = 0
         if self.mode == "plan":
-            self._finish_plan(output)
+            failed = output is not None
+            self._finish_with("failed" if failed else "done", "the output could not be made" if failed else None)
         elif self.step + 1 >= self.settings.requests:
             self._finish_with("limit", f"{self.settings.requests} requests were made, the most a run may make")
         else:
@@ -361,45 +339,8 @@ class Machine:
             self.step += 1
             self._mind_due = True
 
-    def _finish_plan(self, output: JSON) -> None:
-        self._check_states()
-        if output is not None:
-            self._finish_with("failed", "the output could not be resolved or is not valid")
-        else:
-            self._finish_with("done", None)
-
-    def _check_output(self, value: JSON) -> list[str]:
-        schema = self.output_schema
-        if self.mode == "solve":
-            schema, wrapped = wrap_output(self.output_schema or {"type": "string"})
-            if wrapped and not (isinstance(value, dict) and "value" in value):
-                return ['output: expected {"value": ...}']
-        if schema is None:
-            return []
-        values = value.items() if self.settings.output_by_instance and isinstance(value, dict) else [("", value)]
-        faults: list[str] = []
-        for instance, one in values:
-            try:
-                Validator(schema, what=f"the output{f' of {instance}' if instance else ''}").check(one)
-            except ValueMismatchError as error:
-                faults.append(str(error))
-        return faults
-
-    def _settle_output(self, value: JSON) -> None:
-        if self.mode == "solve" and wrap_output(self.output_schema or {"type": "string"})[1]:
-            value = value["value"] if isinstance(value, dict) else value
-        self._check_states()
-        self.output, self.has_output = value, True
-        self._finish_with("done", None)
-
-    def _check_states(self) -> None:
-        for instance, schema in self.opening.schemas.items():
-            try:
-                schema.check_end(self.memory.state(instance))
-            except ClosedStateError as error:
-                self.errors.append(_error("output", f"the state{f' of {instance}' if instance else ''}: {error}"))
-
     def _finish_with(self, status: EndStatus, reason: str | None) -> None:
+        self.errors.extend(state_errors(self.opening, self.memory))
         self.phase = "ending"
         self._finish = Finish(status, reason)
 
@@ -413,29 +354,3 @@ class Machine:
         self._tick = None
         self._finish = None
         self._mind_due = False
-
-    # -- decisions ---------------------------------------------------------------------------------------------
-
-    def edit_problem(self, index: int, edited: JSONObject) -> str | None:
-        """Why a person's edit of a call cannot run; None where it can. Its values are literals."""
-        progress = self.history[index]
-        tool = progress.call.tool
-        if tool is None:
-            return "the call has no tool"
-        name, module = edited.get("_tool", tool.name), edited.get("_module", tool.module)
-        try:
-            found = self.catalogue.find(str(name), module if isinstance(module, str) else None)
-        except UnknownToolError as error:
-            return str(error)
-        if found.key != tool.key:
-            return f"an edit keeps the tool {tool.name!r}; deny the call to have another one proposed"
-        for parameters in edited_parameters(edited):
-            try:
-                self.catalogue.exact(tool).check(parameters)
-            except ValueMismatchError as error:
-                return str(error)
-        return None
-
-
-def _error(kind: str, message: str) -> JSONObject:
-    return {"call": None, "error": {"kind": kind, "message": message}}

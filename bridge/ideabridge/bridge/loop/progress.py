@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -70,6 +70,22 @@ class Progress:
     def settled(self) -> bool:
         """Whether nothing more will come of it."""
         return self.standing in _SETTLED
+
+
+def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
+    """(call, item) of what was started and has not finished: after a crash, its outcome is unknown (DESIGN 7)."""
+    return [
+        (one, number if one.call.has_each else None)
+        for one in history
+        if one.standing is Standing.RUNNING
+        for number, item in enumerate(one.items)
+        if item.started and not item.finished
+    ]
+
+
+def pending_approvals(history: Iterable[Progress]) -> list[Progress]:
+    """The calls a person has been asked about and has not decided."""
+    return [one for one in history if one.standing is Standing.ASKING]
 
 
 @dataclass(frozen=True, slots=True)

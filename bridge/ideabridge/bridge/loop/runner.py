@@ -21,6 +21,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.executor import CallContext, Executor
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -230,7 +231,7 @@ class Runner:
         """
         unknown: list[Event] = []
         again: list[Execute] = []
-        for progress, number in self.machine.in_flight():
+        for progress, number in in_flight(self.machine.history):
             call = progress.call
             if call.tool is None:
                 continue

@@ -8,21 +8,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TypeAlias
 
-from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.context.reference import Path, fill
 from ideabridge.bridge.context.state_schema import StateSchema
-from ideabridge.bridge.loop.call import Call, ErrorKind, Read
+from ideabridge.bridge.loop.call import Call, ErrorKind
 from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.policy import Policy
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.readiness import Readiness, Refusal, edited_parameters, resolved_call
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
-from ideabridge.tools.errors import ValueMismatchError
-from ideabridge.tools.tool import META_PROPERTIES
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
 
@@ -54,6 +52,7 @@ class Tick:
         self._policy = policy
         self._schemas = schemas
         self._judge = Judge(memory, self.progress)
+        self._readiness = Readiness(graph, self._judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
         self._consider: deque[int] = deque()
         self._queue: deque[tuple[int, int]] = deque()
@@ -184,7 +183,7 @@ class Tick:
             while self._consider:
                 progress = self.progress[self._consider.popleft()]
                 if progress.standing is Standing.WAITING:
-                    self._judge_call(progress)
+                    self._look(progress)
             self._dispatch()
             if not self._stuck():
                 return
@@ -200,54 +199,20 @@ class Tick:
             self._fail(progress, "structural", f"a cycle: {names} wait for each other")
         return bool(waiting)
 
-    def _judge_call(self, progress: Progress) -> None:
+    def _look(self, progress: Progress) -> None:
         call = progress.call
         if call.problems:
             self._fail(progress, "structural", "; ".join(call.problems))
             return
-        blocked = self._blocked(call)
-        if isinstance(blocked, Wait):
-            self._waiting.setdefault(blocked.on, []).append(call.index)
-            return
-        if isinstance(blocked, Absent):
-            self._absent(progress, blocked)
-            return
-        values: dict[str, JSON] = {}
-        by_item: list[Read] = []
-        absent: list[Absent] = []
-        for read in call.reads:
-            if read.expression.uses_item:
-                waits = self._judge.waits(read)
-                by_item.append(read)
-                value: JSON | Wait | Absent = waits
-            else:
-                value = self._judge.evaluate(read, call.instance)
-            if isinstance(value, Wait):
-                self._waiting.setdefault(value.on, []).append(call.index)
-                return
-            if isinstance(value, Absent):
-                absent.append(value)
-            else:
-                values[read.expression.text] = value
-        if absent:
-            order = {"failed": 0, "skipped": 1, "missing": 2}
-            self._absent(progress, min(absent, key=lambda one: order[one.why]))
-            return
-        self._resolve(progress, values, by_item)
-
-    def _blocked(self, call: Call) -> Wait | Absent | None:
-        if not self.graph.closed and self.graph.waits_for_end(call):
-            return Wait(None)
-        for index in call.edges or ():
-            before = self.progress[index]
-            if not before.settled:
-                return Wait(index)
-            if before.standing is Standing.FAILED:
-                return Absent("failed", f"_after: {before.call.label} failed")
-        for index in call.order:
-            if not self.progress[index].settled:
-                return Wait(index)
-        return None
+        found = self._readiness.look(call)
+        if isinstance(found, Wait):
+            self._waiting.setdefault(found.on, []).append(call.index)
+        elif isinstance(found, Absent):
+            self._absent(progress, found)
+        elif isinstance(found, Refusal):
+            self._fail(progress, "runtime", f"not run: {found.message}")
+        else:
+            self._put_up(progress, found)
 
     def _absent(self, progress: Progress, absent: Absent) -> None:
         if absent.why == "skipped":
@@ -258,24 +223,11 @@ class Tick:
         else:
             self._fail(progress, "runtime", f"not run: {absent.message}")
 
-    def _resolve(self, progress: Progress, values: dict[str, JSON], by_item: list[Read]) -> None:
+    def _put_up(self, progress: Progress, items: list[Item]) -> None:
+        """The references are resolved: ask the policy, unless nothing is left to run."""
         call = progress.call
-        if not call.has_each:
-            progress.items = [self._item(call, values, [], MISSING)]
-            if progress.items[0].error is not None:
-                self._complete(progress, None)
-                return
-        else:
-            each = fill(call.each, lambda expression: values[expression.text])
-            if not isinstance(each, list):
-                self._fail(progress, "runtime", f"_each: expected an array, found {type(each).__name__}")
-                return
-            if len(each) > self._settings.items:
-                self._fail(progress, "runtime", f"_each: {len(each):,} items; at most {self._settings.items:,} are run")
-                return
-            progress.items = [self._item(call, values, by_item, item) for item in each]
-        progress.open_items = sum(item.error is None for item in progress.items)
-        if progress.open_items == 0:
+        progress.items = items
+        if all(item.finished for item in items):
             self._complete(progress, None)
             return
         tool = call.tool
@@ -295,27 +247,6 @@ class Tick:
             progress.standing = Standing.ASKING
             self._asking += 1
             self.due["approve", call.index, None] = AskApproval(call, approval, digest, resolved, verdict.why)
-
-    def _item(self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing) -> Item:
-        known = values
-        if by_item:
-            known = dict(values)
-            for read in by_item:
-                value = self._judge.evaluate(read, call.instance, each)
-                if isinstance(value, Absent | Wait):
-                    message = value.message if isinstance(value, Absent) else "not supplied"
-                    return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
-                known[read.expression.text] = value
-        parameters = fill(call.parameters, lambda expression: known[expression.text])
-        item = Item(parameters if isinstance(parameters, dict) else {})
-        if call.has_latent:
-            item.latent = fill(call.latent, lambda expression: known[expression.text])
-        if not call.constant and call.tool is not None:
-            try:
-                self.graph.catalogue.exact(call.tool).check(parameters)
-            except ValueMismatchError as error:
-                item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
-        return item
 
     def _queue_up(self, progress: Progress) -> None:
         progress.standing = Standing.QUEUED
@@ -412,27 +343,3 @@ class Tick:
         progress.standing = standing
         self._unsettled -= 1
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
-
-
-def resolved_call(progress: Progress) -> JSONObject:
-    """The call with its references resolved: what people and policies see, and decisions are bound to."""
-    call = progress.call
-    result: JSONObject = {key: value for key, value in call.raw.items() if key in _SHOWN}
-    if call.tool is not None and call.tool.module is not None:
-        result["_module"] = call.tool.module
-    if call.has_each:
-        result["_each"] = [item.parameters for item in progress.items if item.error is None]
-    else:
-        result.update(progress.items[0].parameters)
-    return result
-
-
-def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """The parameters a person's edited call holds, one for each execution. They are literals (DESIGN 4.6)."""
-    each = edited.get("_each")
-    if isinstance(each, list):
-        return [item for item in each if isinstance(item, dict)]
-    return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
-
-
-_SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")

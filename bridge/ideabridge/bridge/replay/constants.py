@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ideabridge.bridge.context.reference import is_reference
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
-from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import META_PROPERTIES
 
 
@@ -54,13 +53,9 @@ def constants_of(calls: Iterable[JSON], output: JSON, catalogue: Catalogue) -> l
 
 
 def _parameter_schemas(call: JSONObject, catalogue: Catalogue) -> JSONObject:
-    module = call.get("_module")
-    try:
-        tool = catalogue.find(str(call.get("_tool")), module if isinstance(module, str) else None)
-    except UnknownToolError:
-        # A tool that is gone demands nothing; the plan's own check names it.
-        return {}
-    return catalogue.parameters_of(tool)
+    # A tool that is gone demands nothing; the plan's own check names it.
+    tool = catalogue.look_up(call)
+    return catalogue.parameters_of(tool) if tool is not None else {}
 
 
 def _collect(value: JSON, path: str, schema: JSON, found: list[Constant]) -> None:

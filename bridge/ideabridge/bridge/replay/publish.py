@@ -157,7 +157,7 @@ def publish(
         name,
         function.stored.id,
         description=f"{text.rstrip()}{'' if text.rstrip().endswith('.') else '.'} {_SENTENCES[chosen]}",
-        answer=cast("Literal['recorded', 'plan']", chosen),
+        answer=chosen,
         input_schema=function.input_schema,
         output_schema=function.output_schema,
         annotations=_annotations(function, catalogue, chosen),
@@ -209,8 +209,9 @@ def _annotations(function: Function, catalogue: Catalogue, answer: str) -> JSONO
     for call in function.calls:
         if not isinstance(call, dict):
             continue
-        module = call.get("_module")
-        tool = catalogue.find(str(call.get("_tool")), module if isinstance(module, str) else None)
+        tool = catalogue.look_up(call)
+        if tool is None:
+            continue
         said = tool.annotations
         read_only = read_only and said.read_only is True
         idempotent = idempotent and said.repeatable

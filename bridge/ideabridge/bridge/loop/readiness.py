@@ -1,0 +1,151 @@
+"""Readiness: whether a call may run, and with which parameters (DESIGN 4.3, 4.4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ideabridge.bridge.context.document import MISSING, Missing
+from ideabridge.bridge.context.reference import fill
+from ideabridge.bridge.loop.call import Call, Read
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
+from ideabridge.tools.tool import META_PROPERTIES
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The call cannot run with the values it read."""
+
+    message: str
+
+
+class Readiness:
+    """Looks at the calls of one Solution.
+
+    Args:
+        graph: the Solution's calls.
+        judge: tells what reads see.
+        progress: of every call listed so far, by index.
+        items: how many items one `_each` may have.
+    """
+
+    def __init__(self, graph: Graph, judge: Judge, progress: Mapping[int, Progress], items: int) -> None:
+        self._graph = graph
+        self._judge = judge
+        self._progress = progress
+        self._items = items
+
+    def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
+        """The executions of a call whose references are resolved; else what it waits for, or why it never runs."""
+        blocked = self._blocked(call)
+        if blocked is not None:
+            return blocked
+        values: dict[str, JSON] = {}
+        by_item: list[Read] = []
+        absent: list[Absent] = []
+        for read in call.reads:
+            if read.expression.uses_item:
+                by_item.append(read)
+                found: JSON | Wait | Absent = self._judge.waits(read)
+            else:
+                found = self._judge.evaluate(read, call.instance)
+            if isinstance(found, Wait):
+                return found
+            if isinstance(found, Absent):
+                absent.append(found)
+            else:
+                values[read.expression.text] = found
+        if absent:
+            order = ("failed", "skipped", "missing")
+            return min(absent, key=lambda one: order.index(one.why))
+        if not call.has_each:
+            return [self._item(call, values, [], MISSING)]
+        each = fill(call.each, lambda expression: values[expression.text])
+        if not isinstance(each, list):
+            return Refusal(f"_each: expected an array, found {type(each).__name__}")
+        if len(each) > self._items:
+            return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
+        return [self._item(call, values, by_item, item) for item in each]
+
+    def _blocked(self, call: Call) -> Wait | Absent | None:
+        if not self._graph.closed and self._graph.waits_for_end(call):
+            return Wait(None)
+        for index in call.edges or ():
+            before = self._progress[index]
+            if not before.settled:
+                return Wait(index)
+            if before.standing is Standing.FAILED:
+                return Absent("failed", f"_after: {before.call.label} failed")
+        for index in call.order:
+            if not self._progress[index].settled:
+                return Wait(index)
+        return None
+
+    def _item(self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing) -> Item:
+        known = values
+        if by_item:
+            known = dict(values)
+            for read in by_item:
+                value = self._judge.evaluate(read, call.instance, each)
+                if isinstance(value, Absent | Wait):
+                    message = value.message if isinstance(value, Absent) else "not supplied"
+                    return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
+                known[read.expression.text] = value
+        parameters = fill(call.parameters, lambda expression: known[expression.text])
+        item = Item(parameters if isinstance(parameters, dict) else {})
+        if call.has_latent:
+            item.latent = fill(call.latent, lambda expression: known[expression.text])
+        if not call.constant and call.tool is not None:
+            try:
+                self._graph.catalogue.exact(call.tool).check(parameters)
+            except ValueMismatchError as error:
+                item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
+        return item
+
+
+def resolved_call(progress: Progress) -> JSONObject:
+    """The call with its references resolved: what people and policies see, and decisions are bound to."""
+    call = progress.call
+    result: JSONObject = {key: value for key, value in call.raw.items() if key in _SHOWN}
+    if call.tool is not None and call.tool.module is not None:
+        result["_module"] = call.tool.module
+    if call.has_each:
+        result["_each"] = [item.parameters for item in progress.items if item.error is None]
+    else:
+        result.update(progress.items[0].parameters)
+    return result
+
+
+def edited_parameters(edited: JSONObject) -> list[JSONObject]:
+    """The parameters a person's edited call holds, one for each execution. They are literals (DESIGN 4.6)."""
+    each = edited.get("_each")
+    if isinstance(each, list):
+        return [item for item in each if isinstance(item, dict)]
+    return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
+
+
+def edit_problem(progress: Progress, edited: JSONObject, catalogue: Catalogue) -> str | None:
+    """Why a person's edit of a call cannot run; None where it can. Its values are literals."""
+    tool = progress.call.tool
+    if tool is None:
+        return "the call has no tool"
+    name, module = edited.get("_tool", tool.name), edited.get("_module", tool.module)
+    try:
+        found = catalogue.find(str(name), module if isinstance(module, str) else None)
+    except UnknownToolError as error:
+        return str(error)
+    if found.key != tool.key:
+        return f"an edit keeps the tool {tool.name!r}; deny the call to have another one proposed"
+    for parameters in edited_parameters(edited):
+        try:
+            catalogue.exact(tool).check(parameters)
+        except ValueMismatchError as error:
+            return str(error)
+    return None
+
+
+_SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")

@@ -1,0 +1,186 @@
+"""Runs: the runs of this process, and those taken up again from their journals (DESIGN 7)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
+from ideabridge.bridge.errors import InterruptedRunError, UnknownRunError
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import Event, RunEnded, event_from_json
+from ideabridge.bridge.loop.executor import Executor
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.request import Composer, Request
+from ideabridge.bridge.loop.runner import Runner
+from ideabridge.bridge.run import Run
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.names import did_you_mean
+
+
+class Runs:
+    """Creates, keeps and takes up runs.
+
+    Args:
+        store: holds their journals and their ideas.
+        group: task group their calls run in.
+        executor, composer: shared by all of them.
+        fingerprint: of the configuration; a run goes on only under the one it was made under.
+    """
+
+    def __init__(
+        self, store: Store, group: TaskGroup, executor: Executor, composer: Composer, fingerprint: str
+    ) -> None:
+        self._store = store
+        self._group = group
+        self._executor = executor
+        self._composer = composer
+        self._fingerprint = fingerprint
+        self._name = own_name()
+        self._runs: dict[str, Run] = {}
+        self._drivers: dict[str, Driver] = {}
+
+    def create(self, machine: Machine, kind: str, caller: str, title: str) -> Run:
+        """A new run of `machine`, driven here."""
+        run_id = f"run_{secrets.token_hex(8)}"
+        self._store.create_run(run_id, kind=kind, caller=caller, title=title[:200], fingerprint=self._fingerprint)
+        run = self._attach(run_id, caller, machine)
+        self._drivers[run_id].take()
+        return run
+
+    def get(self, run_id: str, caller: str) -> Run:
+        """A run of this caller.
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+        """
+        record = self._store.run(run_id)
+        if record is None or record.caller != caller:
+            known = [one.id for one in self._store.runs(caller=caller, limit=50)]
+            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        run = self._runs.get(run_id)
+        if run is not None and run.is_current(record.epoch):
+            return run
+        return self._load(run_id, caller, record.fingerprint)
+
+    def latest(self, caller: str, limit: int) -> list[JSONObject]:
+        """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
+        found: list[JSONObject] = []
+        for record in self._store.runs(caller=caller, limit=limit):
+            live = self._runs.get(record.id)
+            found.append(
+                {
+                    "run": record.id,
+                    "status": live.status if live is not None and record.status == "running" else record.status,
+                    "title": record.title,
+                    "kind": record.kind,
+                    "created": record.created,
+                }
+            )
+        return found
+
+    def release(self) -> None:
+        """Give every lease back: this process ends, and any other may go on."""
+        for driver in self._drivers.values():
+            driver.release()
+
+    async def heartbeat(self) -> None:
+        """Keep the leases, and end runs whose wall time is up. Runs until it is cancelled."""
+        beat = LEASE_SECONDS / 5
+        while True:
+            await anyio.sleep(beat)
+            for run_id, driver in list(self._drivers.items()):
+                run = self._runs[run_id]
+                if driver.epoch is None:
+                    continue
+                if not driver.renew():
+                    driver.epoch = None
+                    run.runner.abandon("its lease was lost to another process")
+                elif run.status == "running":
+                    run.active_seconds += beat
+                    if run.active_seconds > run.machine.settings.wall_seconds:
+                        most = run.machine.settings.wall_seconds
+                        run.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
+
+    # -- taking up ---------------------------------------------------------------------------------------------
+
+    def _attach(self, run_id: str, caller: str, machine: Machine) -> Run:
+        driver = Driver(self._store, run_id, self._name)
+        runner = Runner(
+            machine,
+            journal=driver.journal,
+            executor=self._executor,
+            composer=self._composer,
+            group=self._group,
+            close_step=lambda machine, request: self._save(run, machine, request),
+            rest=lambda: run.rest(),
+        )
+        run = Run(run_id, caller, runner, driver)
+        runner.watchers.append(lambda event: self._watch(run, driver, event))
+        self._runs[run_id] = run
+        self._drivers[run_id] = driver
+        return run
+
+    def _load(self, run_id: str, caller: str, made_under: str) -> Run:
+        record = self._store.run(run_id)
+        events: Sequence[Event] = [event_from_json(event) for _, event in self._store.events(run_id)]
+        run = self._attach(run_id, caller, Machine())
+        run.runner.fold(events)
+        run.settle_from(events)
+        if record is not None:
+            run.note_epoch(record.epoch)
+            idea = (record.summary or {}).get("idea")
+            run.idea = idea if isinstance(idea, str) else None
+        if run.machine.phase == "ended" or not events:
+            return run
+        if made_under != self._fingerprint:
+            run.runner.lost = "the configuration has changed since it was started; start it again"
+            return run
+        if run.status == "running":
+            try:
+                self._drivers[run_id].take()
+            except InterruptedRunError:
+                # Another process is at work on it: what stands in the journal is what can be told here.
+                return run
+            run.runner.resume()
+        return run
+
+    # -- ideas -------------------------------------------------------------------------------------------------
+
+    def _watch(self, run: Run, driver: Driver, event: Event) -> None:
+        if isinstance(event, RunEnded):
+            machine = run.machine
+            given: JSONObject = {"output": machine.output} if machine.has_output else {"state": machine.state}
+            summary: JSONObject = {**given, "errors": len(machine.errors), "idea": run.idea, "reason": event.reason}
+            driver.set_status(event.status, summary)
+            driver.release()
+
+    def _save(self, run: Run, machine: Machine, request: Request) -> None:
+        """Save the Request that was just answered as an idea; every Request becomes one (DESIGN 4.11)."""
+        calls, output, extra = machine.solution
+        idea = Idea(request.context, request.schema, {**extra, "calls": calls, "output": output})
+        # Once the next Request is due, the step has been counted on already.
+        place = machine.step if machine.phase == "asking" else machine.step + 1
+        meta = IdeaMeta(
+            run=run.id,
+            step=place,
+            parent=run.idea,
+            mind="turns" if machine.mode == "solve" else "",
+            fingerprint=self._fingerprint,
+            title=_title(machine.messages),
+            tools=tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict))),
+            outcome=machine.ending or "open",
+        )
+        run.idea = self._store.save_idea(idea, meta)
+
+
+def _title(messages: Sequence[Message]) -> str:
+    for message in messages:
+        if message.type == "text" and isinstance(message.value, str):
+            return message.value.strip().split("\n")[0][:200]
+    return ""

@@ -1,0 +1,155 @@
+"""Documents, messages and previews (DESIGN 4.1, 4.3)."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.bridge.context.document import MISSING, Missing, describe_missing, merge, read, write
+from ideabridge.bridge.context.errors import MessageError, StateWriteError
+from ideabridge.bridge.context.handlers import Draft, Handlers
+from ideabridge.bridge.context.message import Message, read_context, read_message
+from ideabridge.bridge.context.preview import shorten
+from ideabridge.tools.encoding import JSON, encode
+
+VALUES: st.SearchStrategy[JSON] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc0"), inner, max_size=3),
+    max_leaves=8,
+)
+PATHS = st.lists(st.sampled_from(["a", "b", "c", "0", "1"]), min_size=1, max_size=4).map(lambda keys: ("state", *keys))
+
+
+@given(VALUES, PATHS, VALUES)
+def test_what_is_written_is_read_and_the_old_document_stays(old: JSON, path: tuple[str, ...], value: JSON) -> None:
+    document: JSON = {"state": {"a": old}}
+    before = copy.deepcopy(document)
+    try:
+        after = write(document, path, "set", value)
+    except StateWriteError as error:
+        assert str(error)
+    else:
+        assert read(after, path) == value
+    assert document == before
+
+
+@given(VALUES, VALUES)
+def test_merge_keeps_what_the_new_value_does_not_name(old: JSON, new: JSON) -> None:
+    merged = merge(old, new)
+    if isinstance(old, dict) and isinstance(new, dict):
+        assert isinstance(merged, dict)
+        assert set(merged) == set(old) | set(new)
+    else:
+        assert merged == new
+
+
+def test_missing_is_not_null_and_says_why() -> None:
+    document: JSON = {"state": {"a": {"b": None}, "l": [1], "n": 5, "t": '{"x": 1}'}}
+    assert read(document, ("state", "a", "b")) is None
+    assert isinstance(read(document, ("state", "a", "c")), Missing)
+    assert read(document, ("state", "t", "x")) == 1
+    assert read(document, ("state", "l", "1")) is MISSING
+    assert "†state.a has no 'c'; it has b" in describe_missing(document, ("state", "a", "c"))
+    assert "array of 1" in describe_missing(document, ("state", "l", "7"))
+    assert "a number" in describe_missing(document, ("state", "n", "x"))
+
+
+def test_an_array_grows_at_its_end_only() -> None:
+    document: JSON = {"state": {"l": [1]}}
+    assert write(document, ("state", "l", "1"), "set", 2) == {"state": {"l": [1, 2]}}
+    with pytest.raises(StateWriteError, match="array of 1"):
+        write(document, ("state", "l", "5"), "set", 2)
+    with pytest.raises(StateWriteError, match="cannot push"):
+        write({"state": {"l": 3}}, ("state", "l"), "push", 2)
+    with pytest.raises(StateWriteError, match="must stay an object"):
+        write(document, ("state",), "set", 2)
+
+
+# -- messages ----------------------------------------------------------------------------------------------------
+
+
+def test_every_spelling_is_one_message() -> None:
+    typed = read_message({"type": "input", "input": {"a": 1}, "schema": {"type": "object"}})
+    assert typed == read_message(
+        {"role": "user", "content": {"type": "input", "input": {"a": 1}, "schema": {"type": "object"}}}
+    )
+    assert typed == read_message({"type": "data", "kind": "input", "data": {"a": 1}, "schema": {"type": "object"}})
+    own = read_message({"type": "profile", "profile": {"name": "Ann"}})
+    assert own == read_message({"type": "data", "kind": "profile", "data": {"name": "Ann"}})
+    assert (own.type, own.kind) == ("data", "profile")
+    assert read_message("hello") == Message("user", "text", "hello", "text")
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (5, "expected an object or text"),
+        ({"role": "robot", "content": "x"}, "role must be"),
+        ({"role": "user", "content": 5}, "content must be"),
+        ({"type": "state"}, "needs a member 'state'"),
+        ({"type": "state", "state": 5}, "must be an object"),
+        ({"type": "data", "data": 5}, "needs a kind"),
+        ({"type": "input", "input": {}, "schema": 5}, "schema must be"),
+        ({"hello": 1}, "found keys"),
+        ({"type": "text", "text": 5}, "text must be text"),
+    ],
+)
+def test_what_is_no_message_says_why(raw: JSON, says: str) -> None:
+    with pytest.raises(MessageError, match=says):
+        read_message(raw)
+
+
+@given(st.lists(st.sampled_from([{"type": "state", "state": {"a": 1}}, "text", {"type": "x", "x": [1]}]), max_size=4))
+def test_messages_are_read_back_from_their_own_json(raw: list[JSON]) -> None:
+    messages = read_context(raw)
+    assert read_context([message.to_json() for message in messages]) == messages
+
+
+def test_data_of_one_kind_and_instance_merges_and_handlers_of_ones_own_take_part() -> None:
+    def mood(message: Message, draft: Draft) -> None:
+        draft.properties["thought_process"] = {"type": "string"}
+        draft.model["temperature"] = 0
+        draft.say("system", f"The mood is {message.value}.")
+
+    handlers = Handlers()
+    handlers.register("mood", mood)
+    draft = handlers.assemble(
+        read_context(
+            [
+                {"type": "profile", "profile": {"name": "Ann"}},
+                {"type": "mood", "mood": "calm"},
+                {"type": "profile", "profile": {"age": 7}},
+            ]
+        )
+    )
+    assert [text["content"] for text in draft.texts][1] == "The mood is calm."
+    assert '"name": "Ann"' in str(draft.texts[0]["content"])
+    assert '"age": 7' in str(draft.texts[0]["content"])
+    assert len(draft.texts) == 2
+    assert draft.properties == {"thought_process": {"type": "string"}}
+    assert draft.model == {"temperature": 0}
+
+
+# -- previews ----------------------------------------------------------------------------------------------------
+
+
+@given(VALUES)
+def test_small_values_are_shown_whole(value: JSON) -> None:
+    assert shorten(value, ("state", "x"), small=10_000) == value
+
+
+def test_large_values_are_shown_as_references() -> None:
+    state: JSON = {"log": "x" * 50_000, "n": 5, "list": [{"v": n} for n in range(3000)]}
+    shown = shorten(state, ("state",))
+    assert isinstance(shown, dict)
+    assert shown["n"] == 5
+    log, items = shown["log"], shown["list"]
+    assert isinstance(log, dict)
+    assert isinstance(items, dict)
+    assert log["reference"] == "†state.log"
+    assert log["bytes"] == 50_002
+    assert items["type"] == "array of 3000"
+    assert len(encode(shown)) < 2048

@@ -1,0 +1,148 @@
+"""References and output paths (DESIGN 4.3)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.reference import (
+    KINDS,
+    Hole,
+    compile_value,
+    escape,
+    fill,
+    format_reference,
+    is_reference,
+    parse_reference,
+    parse_target,
+    unescape,
+)
+from ideabridge.tools.encoding import JSON
+
+KEYS = st.text(min_size=1, max_size=12).filter(lambda text: max(text) < "\ud800" or min(text) > "\udfff")
+
+
+@given(st.sampled_from([kind for kind in KINDS if kind != "item"]), st.lists(KEYS, max_size=6))
+def test_a_path_of_any_keys_is_written_and_read_back(kind: str, keys: list[str]) -> None:
+    text = format_reference((kind, *keys))
+    expression = parse_reference(text)
+    assert expression.alternatives[0][0].full == (kind, *keys)
+
+
+@pytest.mark.parametrize(
+    ("text", "full"),
+    [
+        ("†state", ("state",)),
+        ("†state.a.b", ("state", "a", "b")),
+        ("†results.3.x", ("results", "3", "x")),
+        ("†results[3].x", ("results", "3", "x")),
+        ('†state["odd.key"].x', ("state", "odd.key", "x")),
+        ('†state["a \\"b\\""]', ("state", 'a "b"')),
+        ("†item", ("item",)),
+        ("  †data.profile.name ", ("data", "profile", "name")),
+        ("†state.größe-1", ("state", "größe-1")),
+    ],
+)
+def test_reference_forms(text: str, full: tuple[str, ...]) -> None:
+    assert parse_reference(text).alternatives[0][0].full == full
+
+
+def test_and_binds_tighter_than_or() -> None:
+    parsed = parse_reference("†state.a && †state.b || †input.c&&†item.d")
+    assert [[one.text for one in group] for group in parsed.alternatives] == [
+        ["†state.a", "†state.b"],
+        ["†input.c", "†item.d"],
+    ]
+
+
+def test_an_instance_stands_before_the_kind() -> None:
+    (operand,) = parse_reference("†①.state.x").alternatives[0]
+    assert (operand.instance, operand.full) == ("①", ("state", "x"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("†", "expected a reference"),
+        ("†foo.bar", "unknown kind 'foo'"),
+        ("†state.", "unexpected '.'"),
+        ("†state.a b", "unexpected"),
+        ("†state.a || x", "every operand starts with †"),
+        ("†state.a|", "unexpected '|'"),
+        ("†state[x]", "unexpected '['"),
+        ("†①.item.x", "cannot be read across"),
+        ("†" + "a" * 5000, "at most 4,096"),
+        ("†state" + ".a" * 200, "at most 100"),
+    ],
+)
+def test_what_is_no_reference_says_why(text: str, says: str) -> None:
+    with pytest.raises(ReferenceSyntaxError, match=says.replace("|", r"\|").replace("[", r"\[")):
+        parse_reference(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_can_be_escaped(text: str) -> None:
+    written = escape(text)
+    assert not is_reference(written) or not text.startswith("†")
+    holes: list[Hole] = []
+    assert compile_value(written, holes, []) == text
+    assert not holes
+    assert unescape(written) == text
+
+
+@given(st.text(max_size=40))
+def test_any_text_parses_or_is_refused(text: str) -> None:
+    for parse in (parse_reference, parse_target):
+        try:
+            parse(text)
+        except ReferenceSyntaxError as error:
+            assert str(error)
+
+
+def test_only_whole_strings_are_references_and_keys_never() -> None:
+    holes: list[Hole] = []
+    value: JSON = {"†state.key": "see †state.a", "list": ["†state.b", 1]}
+    compiled = compile_value(value, holes, [])
+    assert [hole.expression.text for hole in holes] == ["†state.b"]
+    assert fill(compiled, lambda _: "†state.c") == {"†state.key": "see †state.a", "list": ["†state.c", 1]}
+
+
+def test_a_value_without_references_is_itself() -> None:
+    value: JSON = {"deep": [{"x": "plain"}]}
+    assert compile_value(value, [], []) is value
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "paths"),
+    [
+        ("sentiment", "one", [("state", "sentiment")]),
+        ("†state.sentiment", "one", [("state", "sentiment")]),
+        ("a.b[0]", "one", [("state", "a", "b", "0")]),
+        ('["odd key"].x', "one", [("state", "odd key", "x")]),
+        ("ok || †state.err", "either", [("state", "ok"), ("state", "err")]),
+        ("a && b && c", "both", [("state", "a"), ("state", "b"), ("state", "c")]),
+        ("results", "one", [("state", "results")]),
+    ],
+)
+def test_targets(text: str, mode: str, paths: list[tuple[str, ...]]) -> None:
+    target = parse_target(text)
+    assert (target.mode, list(target.paths)) == (mode, paths)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ("a || b || c", "two paths"),
+        ("a || b && c", "not a mix"),
+        ("†input.x", "only state can be written"),
+        ("†①.state.x", "inside its own instance"),
+        ("state.x", "write 'x'"),
+        ("a b", "unexpected ' '"),
+    ],
+)
+def test_what_is_no_target_says_why(text: str, says: str) -> None:
+    with pytest.raises(ReferenceSyntaxError, match=says):
+        parse_target(text)
