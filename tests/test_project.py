@@ -114,8 +114,9 @@ def test_the_namespace_stays_open() -> None:
 
 # -- what is committed -----------------------------------------------------------------------------------------
 
+HERE = [re.escape(str(path)) for path in (ROOT, Path.home()) if len(path.parts) > 1]
 FOREIGN = {
-    "a path of somebody's machine": re.compile(r"(?<![\w.$}~-])/(?:work|root|home|Users)/[\w.-]+"),
+    "a path of somebody's machine": re.compile(rf"(?<![\w.$}}~-])(?:{'|'.join([*HERE, '/work', '/root'])})/[\w.-]+"),
     "a host of a package registry": re.compile(r"pypi\.org/simple|files\.pythonhosted\.org|index-url|find-links", re.I),
 }
 FOREIGN_ALLOWED = {"tests/test_project.py"}
