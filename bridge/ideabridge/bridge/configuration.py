@@ -86,8 +86,9 @@ class Configuration(BaseModel):
         description="Which calls keep their listed order: to tools that declare effects, to all tools, or to none.",
     )
     limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
-    expose: tuple[Literal["modules"], ...] = Field(
-        default=(), description="modules: every module's tools are tools of this server as well."
+    expose: tuple[Literal["modules", "tools"], ...] = Field(
+        default=(),
+        description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
     )
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
