@@ -1,0 +1,162 @@
+"""Answers: results of tool calls, and the text for hosts that show only text (DESIGN 6).
+
+A result is built in its wire form, a plain object: the SDK validates it once against the protocol's version, and a
+model in between would only cost time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, cast
+
+from ideabridge.bridge.context.preview import reference_to
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+
+ToolAnswer: TypeAlias = "dict[str, Any]"
+"""A `CallToolResult` in its wire form."""
+
+MAX_RESULT: Final = 700_000
+"""Bytes of JSON in one result: SDK clients refuse events over 1 MiB."""
+
+_TEXT_VALUE: Final = 16_000
+_TEXT_ERRORS: Final = 20
+
+
+def answer(structured: JSONObject, text: str) -> ToolAnswer:
+    """A result with structured content, and the text that says the same briefly."""
+    return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "resultType": "complete"}
+
+
+def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
+    """A tool error: the text says what is wrong, where, and what was expected."""
+    result: ToolAnswer = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "resultType": "complete",
+    }
+    if structured is not None:
+        result["structuredContent"] = structured
+    return result
+
+
+def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
+    """The result of a tool whose value is `value`.
+
+    Args:
+        value: what the tool gave.
+        wrapped: whether its output schema says `{"result": value}`, since the protocol wants an object.
+    """
+    structured: JSONObject = cast("JSONObject", value) if not wrapped and isinstance(value, dict) else {"result": value}
+    text = value if isinstance(value, str) else encode_text(value)
+    if len(text) > MAX_RESULT:
+        return refusal(
+            f"the result has {len(text):,} characters; at most {MAX_RESULT:,} fit into one answer. Call the tool"
+            " within run_plan with an _outputPath, and ask check_run for the parts you need by path."
+        )
+    if 2 * len(text) > MAX_RESULT:
+        # The structured content is whole; the text says where to look.
+        text = f"{text[:2000]}... ({len(text):,} characters; whole in the structured content)"
+    return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "resultType": "complete"}
+
+
+def fitting(value: JSON, reference: str, left: int) -> JSON:
+    """`value`, or where it has more than `left` bytes its type, size, preview, and how to ask for a part."""
+    size = len(encode(value))
+    if size <= left:
+        return value
+    told = reference_to(value, ("state",))
+    told["reference"] = reference
+    if isinstance(value, dict):
+        narrower = f'{reference}["KEY"], keys: {", ".join(list(value)[:20])[:400]}'
+    elif isinstance(value, list):
+        narrower = f"{reference}.0 to {reference}.{len(value) - 1}"
+    else:
+        narrower = "a smaller part: a plan's call can cut it"
+    told["note"] = f"too large for one answer ({size:,} bytes; at most {MAX_RESULT:,}); ask for {narrower}"
+    return told
+
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+def run_text(told: JSONObject) -> str:
+    """What a run's answer says, as text that alone suffices."""
+    lines = [f"run {told.get('run')}: {told.get('status')}{_because(told)}"]
+    hint = _HINTS.get(str(told.get("status")))
+    if hint:
+        lines.append(hint.replace("RUN", str(told.get("run"))))
+    for key in ("output", "state", "results", "values"):
+        value = told.get(key)
+        if key in told and (value or key == "output"):
+            lines.append(f"{key}: {_short(value)}")
+    errors = told.get("errors")
+    if isinstance(errors, list) and errors:
+        lines.append("errors:")
+        lines.extend(f"- {error_line(error)}" for error in errors[:_TEXT_ERRORS])
+        if len(errors) > _TEXT_ERRORS:
+            lines.append(f"- ... and {len(errors) - _TEXT_ERRORS} more")
+    for key in ("missing", "saved", "notes", "progress"):
+        if told.get(key):
+            lines.append(f"{key}: {_short(told[key])}")
+    approvals = told.get("approvals")
+    if isinstance(approvals, list) and approvals:
+        lines.append("waiting for approval (a person decides; hand it in with decide_approval):")
+        lines.extend(f"- {_approval_line(one)}" for one in approvals)
+    requests = told.get("requests")
+    if isinstance(requests, list):
+        for request in requests:
+            if isinstance(request, dict):
+                lines.extend(_request_lines(request, told.get("turn")))
+    idea = told.get("idea")
+    if isinstance(idea, str):
+        lines.append(f"idea: {idea[:16]}")
+    return "\n".join(lines)
+
+
+_HINTS: Final = {
+    "running": 'It goes on; ask check_run {"run": "RUN"} for the rest.',
+    "interrupted": "Nothing more happens to it here.",
+}
+
+
+def _because(told: JSONObject) -> str:
+    reason = told.get("reason")
+    return f" ({reason})" if isinstance(reason, str) else ""
+
+
+def error_line(error: JSON) -> str:
+    """One error of a run: the call's place and tool, and the message."""
+    if not isinstance(error, dict):
+        return _short(error)
+    call, told = error.get("call"), error.get("error")
+    message = told.get("message") if isinstance(told, dict) else told
+    if isinstance(call, dict):
+        place = error.get("place")
+        where = f"calls[{place}] " if place is not None else ""
+        return f"{where}{call.get('_tool')}: {message}"
+    return str(message)
+
+
+def _approval_line(one: JSON) -> str:
+    if not isinstance(one, dict):
+        return _short(one)
+    return f"{one.get('approval')}: {_short(one.get('call'))} because {one.get('why')}"
+
+
+def _request_lines(request: JSONObject, turn: JSON) -> list[str]:
+    lines = [f"turn: {turn}"]
+    instructions = request.get("instructions")
+    if isinstance(instructions, str):
+        lines.append(instructions)
+    context = request.get("context")
+    if isinstance(context, list):
+        for message in context:
+            if isinstance(message, dict):
+                lines.append(f"[{message.get('role')}] {message.get('content')}")
+    if "schema" in request:
+        lines.append(f"schema: {encode_text(request['schema'])}")
+    return lines
+
+
+def _short(value: JSON) -> str:
+    text = value if isinstance(value, str) else encode_text(value)
+    return text if len(text) <= _TEXT_VALUE else f"{text[:_TEXT_VALUE]}... ({len(text):,} characters)"

@@ -1,0 +1,206 @@
+"""ToolCatalogue: every tool of this server, by name and in pages (DESIGN 6)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
+from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
+from ideabridge.server.published import PublishedTool, is_visible
+from ideabridge.server.running import Running
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.names import did_you_mean, safe_name
+from ideabridge.tools.tool import Tool
+
+PAGE: Final = 100
+"""Tools in a page of `tools/list`."""
+
+_CACHED: Final = 2000
+_NAMED: Final = 5000
+
+
+class CursorSyntaxError(IdeabridgeError):
+    """A cursor that no page of this list gave."""
+
+
+class ToolCatalogue:
+    """Own tools, then exposed ones, then published ideas.
+
+    Args:
+        bridge: has the tools and the ideas.
+        running: runs the plans of published ideas.
+    """
+
+    def __init__(self, bridge: Bridge, running: Running) -> None:
+        self._bridge = bridge
+        self._running = running
+        expose: frozenset[str] = frozenset(bridge.configuration.expose)
+        self._expose_modules = "modules" in expose
+        self._expose_tools = "tools" in expose
+        self._seen: list[Tool] | None = None
+        self._version = -1
+        self._exposed: dict[str, ServedTool] = {}
+        self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
+        self._published: OrderedDict[str, PublishedTool] = OrderedDict()
+        self._own_schemas = {str(tool["name"]): tool["inputSchema"] for tool in OWN_TOOLS}
+        self.refresh()
+
+    @property
+    def exposed_names(self) -> frozenset[str]:
+        """The names of exposed tools."""
+        return frozenset(self._exposed)
+
+    def exposed_definitions(self) -> list[dict[str, Any]]:
+        """The exposed tools in their wire form: equal lists mean that nothing changed."""
+        return self._fixed[len(OWN_TOOLS) :]
+
+    def refresh(self) -> None:
+        """Take up what has changed: other tools at the modules, other names published."""
+        version = self._bridge.store.catalogue_version()
+        tools = self._bridge.tools() if self._expose_modules or self._expose_tools else []
+        if version != self._version:
+            self._published.clear()
+        elif self._seen is tools or not (tools or self._exposed):
+            return
+        self._version, self._seen = version, tools
+        self._expose(tools)
+
+    def _expose(self, tools: list[Tool]) -> None:
+        exposed: dict[str, ServedTool] = {}
+        for tool in tools:
+            if tool.module is None:
+                activity = self._bridge.toolbox.activity_for(tool)
+                if self._expose_tools and activity is not None:
+                    name = self._free_name(tool, exposed)
+                    exposed[name] = self._kept(name, tool) or LocalTool(name, tool, activity.run)
+            elif self._expose_modules:
+                name = self._free_name(tool, exposed)
+                exposed[name] = self._kept(name, tool) or ModuleTool(name, tool, self._bridge)
+        self._exposed = exposed
+        self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
+
+    def _kept(self, name: str, tool: Tool) -> ServedTool | None:
+        """The same tool, made before."""
+        before = self._exposed.get(name)
+        return before if isinstance(before, LocalTool | ModuleTool) and before.tool is tool else None
+
+    def _free_name(self, tool: Tool, taken: dict[str, ServedTool]) -> str:
+        name = safe_name(tool.name)
+        if self._is_taken(name, taken) and tool.module is not None:
+            name = safe_name(f"{tool.module}_{tool.name}")
+        blocked = {*taken, *OWN_NAMES}
+        candidate = safe_name(name, blocked)
+        while self._is_published(candidate):
+            blocked.add(candidate)
+            candidate = safe_name(name, blocked)
+        return candidate
+
+    def _is_taken(self, name: str, taken: dict[str, ServedTool]) -> bool:
+        return name in taken or name in OWN_NAMES or self._is_published(name)
+
+    def _is_published(self, name: str) -> bool:
+        try:
+            return self._bridge.store.publication(name).live
+        except UnknownPublicationError:
+            return False
+
+    # -- looking up --------------------------------------------------------------------------------------------
+
+    def find(self, name: str, caller: str) -> ServedTool:
+        """An exposed tool or a published idea. Own tools are the server's.
+
+        Raises:
+            UnknownToolError: there is none for this caller; the message names the nearest.
+        """
+        found = self._exposed.get(name)
+        if found is not None:
+            return found
+        published = self._publication(name)
+        if published is not None and is_visible(published.publication, caller):
+            return published
+        if self._expose_modules or self._expose_tools:
+            self.refresh()
+            found = self._exposed.get(name)
+            if found is not None:
+                return found
+        raise UnknownToolError(
+            f"unknown tool {name[:100]!r}.{did_you_mean(name, self._names(caller))}{self._where(name)}"
+        )
+
+    def _where(self, name: str) -> str:
+        """Where a tool is that cannot be called directly."""
+        if any(name in (tool.name, tool.remote_name) for tool in self._bridge.tools()):
+            return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
+        return " search_tools finds the tools of all servers; run_plan calls them."
+
+    def _names(self, caller: str) -> list[str]:
+        page = self._bridge.store.publications(_NAMED // 10, caller=caller)
+        return [*OWN_NAMES, *self._exposed, *(one.name for one in page.items)]
+
+    def _publication(self, name: str) -> PublishedTool | None:
+        version = self._bridge.store.catalogue_version()
+        if version != self._version:
+            self.refresh()
+        found = self._published.get(name)
+        if found is not None:
+            self._published.move_to_end(name)
+            return found
+        try:
+            publication = self._bridge.store.publication(name)
+        except UnknownPublicationError:
+            return None
+        if not publication.live or name in OWN_NAMES:
+            return None
+        found = self._published[name] = PublishedTool(name, publication, self._bridge, self._running)
+        if len(self._published) > _CACHED:
+            self._published.popitem(last=False)
+        return found
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """The input schema of a tool, from memory where it was asked for before."""
+        own = self._own_schemas.get(name)
+        if own is not None:
+            return own
+        found: ServedTool | None = self._exposed.get(name) or self._publication(name)
+        return found.definition["inputSchema"] if found is not None else None
+
+    # -- listing -----------------------------------------------------------------------------------------------
+
+    def page(self, cursor: str | None, caller: str) -> tuple[list[dict[str, Any]], str | None]:
+        """One page of definitions, and the cursor of the next; None: this is the last.
+
+        Raises:
+            CursorSyntaxError: not a cursor of this list.
+        """
+        self.refresh()
+        kind, _, place = (cursor or "fixed:0").partition(":")
+        tools: list[dict[str, Any]] = []
+        after: str | None = None
+        if kind == "fixed" and place.isascii() and place.isdigit() and int(place) <= len(self._fixed):
+            start = int(place)
+            tools = self._fixed[start : start + PAGE]
+            if start + PAGE < len(self._fixed):
+                return tools, f"fixed:{start + PAGE}"
+            if len(tools) == PAGE:
+                return tools, "ideas:" if self._bridge.store.publication_count(caller=caller) else None
+        elif kind == "ideas":
+            after = place or None
+        else:
+            raise CursorSyntaxError(
+                f"not a cursor of this list: {str(cursor)[:60]!r}; hand back next_cursor as it came"
+            )
+        page = self._bridge.store.publications(PAGE - len(tools), after, caller=caller)
+        tools = [*tools, *(self._definition(one) for one in page.items if one.name not in OWN_NAMES)]
+        return tools, f"ideas:{page.next}" if page.next is not None else None
+
+    def _definition(self, publication: Publication) -> dict[str, Any]:
+        known = self._published.get(publication.name)
+        if known is None or known.publication.version != publication.version:
+            known = PublishedTool(publication.name, publication, self._bridge, self._running)
+            if len(self._published) < _CACHED:
+                self._published[publication.name] = known
+        return known.definition

@@ -1,0 +1,180 @@
+"""Exposed tools: a module's or a tool file's tool as a tool of this server (DESIGN 6, `--expose`).
+
+A direct call by the host is the host's own decision: no approval, no journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, cast
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.server.answers import ToolAnswer, value_answer
+from ideabridge.server.callers import Asked
+from ideabridge.tools.activity import ActivityFunction
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.schema import Validator, inline_refs
+from ideabridge.tools.tool import Tool
+
+_BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+
+class ServedTool(Protocol):
+    """What a tool of this server is to the catalogue: its definition, and what a call of it does."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The tool in its wire form."""
+        ...
+
+    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Answer a call; raises an `IdeabridgeError` for what a caller shall be told."""
+        ...
+
+
+def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
+    """(output schema as the protocol wants it, whether values are wrapped as `{"result": value}`)."""
+    if schema is None:
+        return None, False
+    plain = inline_refs(schema)
+    if plain.get("type") == "object":
+        return plain, False
+    wrapped: JSONObject = {
+        "type": "object",
+        "properties": {"result": plain},
+        "required": ["result"],
+        "additionalProperties": False,
+    }
+    return wrapped, True
+
+
+def object_input(schema: JSONObject | None) -> JSONObject:
+    """An input schema as hosts take it: an object, without local `$ref`s."""
+    plain = inline_refs(schema or {})
+    if plain.get("type") == "object":
+        return plain
+    return {**plain, "type": "object"} if "type" not in plain else {"type": "object", "allOf": [plain]}
+
+
+def definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:
+    """A tool in its wire form, under a name of this server."""
+    told: dict[str, Any] = {"name": name, "inputSchema": object_input(tool.parameters)}
+    if tool.description:
+        told["description"] = tool.description
+    if output is not None:
+        told["outputSchema"] = output
+    annotations = tool.annotations.to_json()
+    if annotations:
+        told["annotations"] = annotations
+        if tool.annotations.title:
+            told["title"] = tool.annotations.title
+    return told
+
+
+class LocalTool:
+    """A Python tool of the toolbox."""
+
+    def __init__(self, name: str, tool: Tool, run: ActivityFunction) -> None:
+        output, self._wrapped = object_output(tool.output)
+        self.definition = definition_of(name, tool, output)
+        self.tool = tool
+        self._run = run
+        self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
+        self._output = Validator(tool.output, what=f"the result of {name}") if tool.output is not None else None
+
+    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Run its activity.
+
+        Raises:
+            ValueMismatchError: the arguments, or the result, do not satisfy their schema.
+            InvalidJSONError: the result is not JSON.
+        """
+        self._parameters.check(arguments)
+        result = await self._run(arguments, DirectContext(self.tool.name, arguments, asked))
+        value = normalise(result, what=f"the result of {self.tool.name}")
+        if self._output is not None:
+            self._output.check(value)
+        return value_answer(value, wrapped=self._wrapped)
+
+
+class ModuleTool:
+    """A tool of a module, passed on."""
+
+    def __init__(self, name: str, tool: Tool, bridge: Bridge) -> None:
+        output, self._wrapped = object_output(tool.output)
+        self.definition = definition_of(name, tool, output)
+        self.tool = tool
+        self._bridge = bridge
+        self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
+
+    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Call it at its module.
+
+        Raises:
+            ModuleError: what went wrong there, by cause.
+            ValueMismatchError: the arguments do not satisfy their schema.
+        """
+        self._parameters.check(arguments)
+        tool = self.tool
+        own = {tool.renamed.get(name, name): value for name, value in arguments.items()} if tool.renamed else arguments
+        progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
+        if asked.wants_progress:
+            progress = asked.context.session.report_progress
+        value = await self._bridge.modules.call(
+            tool.module or "", tool.remote_name or tool.name, own, progress=progress
+        )
+        if tool.output is None:
+            return _unstructured(value)
+        return value_answer(value, wrapped=self._wrapped)
+
+
+def _unstructured(value: JSON) -> ToolAnswer:
+    """The result of a module's tool that declares no output: text and blocks as they came."""
+    if isinstance(value, dict):
+        return value_answer(value, wrapped=False)
+    if value is None:
+        return {"content": [], "resultType": "complete"}
+    if isinstance(value, list) and value and all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in value):
+        return {"content": cast("list[Any]", value), "resultType": "complete"}
+    told = value_answer(value, wrapped=False)
+    if not told.get("isError"):
+        del told["structuredContent"]
+    return told
+
+
+class DirectContext:
+    """What an activity is told and may do when the host calls its tool directly: an `ActivityContext`."""
+
+    __slots__ = ("_arguments", "_asked", "_name")
+
+    def __init__(self, name: str, arguments: JSONObject, asked: Asked) -> None:
+        self._name = name
+        self._arguments = arguments
+        self._asked = asked
+
+    @property
+    def call(self) -> JSONObject:
+        """The call, as within a plan."""
+        return {"_tool": self._name, **self._arguments}
+
+    @property
+    def instance(self) -> str | None:
+        """None: there are no instances here."""
+        return None
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        """Empty: there is no state here."""
+        return ()
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress to the client."""
+        await self._asked.context.session.report_progress(progress, total, message)
+
+    def add_message(self, message: JSONObject) -> None:
+        """There is no next Request here; the message has nowhere to go and is left out."""
+
+    def choose(self, path: str) -> None:
+        """There is nothing to choose from."""
+        raise ActivityError(f"cannot choose output path {path!r}: called directly, the call has no _outputPath")

@@ -1,0 +1,153 @@
+"""Finding: tools and ideas by words, and ideas as guidance (DESIGN 6, 4.11)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.message import read_context
+from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.records import IdeaHit, StoredIdea
+from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
+from ideabridge.server.callers import Asked
+from ideabridge.server.published import is_visible
+from ideabridge.server.tool_search import ToolSearch
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import did_you_mean
+
+_TOOLS: Final = 8
+_IDEAS: Final = 10
+_ROOM: Final = MAX_RESULT // 3
+
+
+class UnknownFilterError(IdeabridgeError):
+    """A module named in a search that is not configured."""
+
+
+class Finding:
+    """Searches of one bridge."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._search = ToolSearch()
+
+    async def search_tools(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Tools by words, best first, with their parameter schemas.
+
+        Raises:
+            UnknownFilterError: `module` is no configured server.
+        """
+        module = arguments.get("module")
+        names = self._bridge.modules.names
+        if isinstance(module, str) and module not in names:
+            known = f" Known: {', '.join(names)[:300]}." if names else " None is configured."
+            raise UnknownFilterError(f"module: unknown module {module[:64]!r}.{did_you_mean(module, names)}{known}")
+        limit = arguments.get("limit", _TOOLS)
+        found, count = self._search.find(
+            self._bridge.tools(),
+            str(arguments["words"]),
+            limit if isinstance(limit, int) else _TOOLS,
+            module if isinstance(module, str) else None,
+        )
+        tools: list[JSON] = []
+        left = _ROOM
+        for tool in found:
+            told = tool.to_json()
+            for inner in ("remoteName", "renamed", "activity"):
+                told.pop(inner, None)
+            left -= len(encode(told))
+            if left < 0:
+                break
+            tools.append(told)
+        result: JSONObject = {"tools": tools, "found": count}
+        away = self._away()
+        if away:
+            result["unavailable"] = away
+        lines = [f"{count} tools fit; {len(tools)} shown" if count else "no tool fits; try other words"]
+        lines += [encode_text(tool) for tool in tools]
+        if away:
+            lines.append(f"servers that are not up: {encode_text(away)}")
+        return answer(result, "\n".join(lines))
+
+    def _away(self) -> list[JSON]:
+        """The servers whose tools cannot be told now, and why."""
+        away: list[JSON] = []
+        for status in self._bridge.modules.statuses():
+            if status.state in ("connecting", "failed", "down") and not status.tools:
+                told: JSONObject = {"module": status.name, "state": status.state}
+                if status.error:
+                    told["error"] = status.error[:300]
+                away.append(told)
+        return away
+
+    async def search_ideas(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Saved ideas by words, best first: this caller's, and what is published to it."""
+        limit = arguments.get("limit", _IDEAS)
+        count = limit if isinstance(limit, int) else _IDEAS
+        hits = self._bridge.store.search_ideas(str(arguments["words"]), min(100, count * 2))
+        seen = [hit for hit in hits if self._sees(hit, asked.caller)][:count]
+        ideas: list[JSON] = [self._told(hit) for hit in seen]
+        lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
+        lines += [encode_text(idea) for idea in ideas]
+        return answer({"ideas": ideas}, "\n".join(lines))
+
+    def _told(self, hit: IdeaHit) -> JSONObject:
+        meta = hit.meta
+        told: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
+        if hit.names:
+            told["published_as"] = list[JSON](hit.names)
+        if meta.description:
+            told["description"] = meta.description[:500]
+        if meta.tools:
+            told["tools"] = list[JSON](meta.tools[:20])
+        if meta.run is not None:
+            told["run"] = meta.run
+        if meta.outcome:
+            told["outcome"] = meta.outcome
+        return told
+
+    def _sees(self, hit: IdeaHit, caller: str) -> bool:
+        return self._is_own(hit.meta.run, caller) or any(self._published_to(name, caller) for name in hit.names)
+
+    def _is_own(self, run: str | None, caller: str) -> bool:
+        record = self._bridge.store.run(run) if run is not None else None
+        return record is None or record.caller == caller
+
+    def _published_to(self, ref: str, caller: str) -> bool:
+        name, _, version = ref.partition("@")
+        try:
+            publication = self._bridge.store.publication(name, int(version) if version.isdigit() else None)
+        except IdeabridgeError:
+            return False
+        return is_visible(publication, caller)
+
+    def expect_visible(self, ref: str, caller: str) -> StoredIdea:
+        """The idea `ref` names, if this caller may see it.
+
+        Raises:
+            UnknownIdeaError: there is none for this caller.
+            AmbiguousIdeaError: several ids start so.
+        """
+        stored = self._bridge.store.idea(ref)
+        if self._is_own(stored.meta.run, caller) or self._published_to(ref, caller):
+            return stored
+        raise UnknownIdeaError(f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id, or a run")
+
+    def guidance(self, ref: str, caller: str) -> list[JSON]:
+        """A stored idea as guidance for a new run: its words, and its calls as a plan.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: as `expect_visible`.
+        """
+        stored = self.expect_visible(ref, caller)
+        messages: list[JSON] = []
+        for message in read_context(stored.idea.context):
+            # Its input and state were that run's own.
+            if message.type in ("text", "data", "tool", "plan"):
+                messages.append(message.to_json())
+        solution = stored.idea.solution
+        if isinstance(solution, dict) and solution.get("calls"):
+            plan: JSONObject = {"calls": solution["calls"], "output": solution.get("output")}
+            messages.append({"type": "plan", "plan": plan, "description": f"idea {stored.id[:12]}"})
+        return messages

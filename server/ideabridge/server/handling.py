@@ -1,0 +1,282 @@
+"""OwnHandlers: what the server's own tools do (DESIGN 6, 5 "turns")."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, cast
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.preview import shorten_literal
+from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
+from ideabridge.bridge.ideas.publications import check_name
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
+from ideabridge.server.arguments import read_arguments
+from ideabridge.server.callers import Asked
+from ideabridge.server.catalogue import ToolCatalogue
+from ideabridge.server.finding import Finding
+from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.running import Running
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+
+WAIT_S: Final = 45.0
+"""Seconds a request waits for a run unless it says otherwise: many hosts end a call after 60."""
+
+_PLAN_KEYS: Final = ("calls", "input", "instances", "output", "output_schema")
+
+Handler: TypeAlias = Callable[[JSONObject, Asked], Awaitable[ToolAnswer]]
+
+
+class OwnHandlers:
+    """Answers the calls of own tools.
+
+    Args:
+        bridge: does the work.
+        catalogue: the tools of this server.
+        running: waits for runs.
+        published: called after something was published, so that it is announced at once.
+    """
+
+    def __init__(
+        self, bridge: Bridge, catalogue: ToolCatalogue, running: Running, published: Callable[[], None]
+    ) -> None:
+        self._bridge = bridge
+        self._catalogue = catalogue
+        self._running = running
+        self._published = published
+        self._finding = Finding(bridge)
+        self._handlers: dict[str, Handler] = {
+            "search_tools": self._finding.search_tools,
+            "run_plan": self.run_plan,
+            "solve": self.solve,
+            "submit_solution": self.submit_solution,
+            "check_run": self.check_run,
+            "decide_approval": self.decide_approval,
+            "search_ideas": self._finding.search_ideas,
+            "publish_idea": self.publish_idea,
+        }
+
+    async def call(self, name: str, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Answer a call of an own tool.
+
+        Raises:
+            IdeabridgeError: the request cannot be done; the message says what, where and what was expected.
+        """
+        return await self._handlers[name](read_arguments(name, arguments), asked)
+
+    # -- plans -------------------------------------------------------------------------------------------------
+
+    async def run_plan(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Run a plan, or tell what it would do.
+
+        Raises:
+            PlanError: it is malformed; every fault with its place.
+        """
+        plan = read_plan({key: arguments[key] for key in _PLAN_KEYS if key in arguments})
+        save_as = arguments.get("save_as")
+        if isinstance(save_as, str):
+            self._check_free(save_as)
+        if arguments.get("dry_run") is True:
+            told = await self._bridge.dry_run(plan)
+            return answer(told, f"dry run, nothing was called: {encode_text(told)}")
+        run = await self._bridge.run_plan(plan, caller=asked.caller)
+        if isinstance(save_as, str):
+            self._running.save_when_done(run, save_as)
+        with self._running.cancelling(run):
+            await self._running.wait(run, _seconds(arguments), asked)
+        told = self._running.answer_of(run)
+        if isinstance(save_as, str):
+            self._published()
+        return told
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    async def solve(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Start the loop; by turns, the answer holds the first Request.
+
+        Raises:
+            PlanError: a mind that is not there, tools or limits that are none.
+            UnknownIdeaError: no such idea.
+        """
+        mind = arguments.get("mind", "auto")
+        if mind not in ("auto", "turns"):
+            raise PlanError(
+                f"mind: {mind!r} is not there yet; expected 'turns' (or 'auto', which takes it): you are asked for each"
+                " solution and hand it in with submit_solution"
+            )
+        context: list[JSON] = []
+        guide = arguments.get("idea")
+        if isinstance(guide, str):
+            context = self._finding.guidance(guide, asked.caller)
+        tools = arguments.get("tools")
+        run = await self._bridge.solve(
+            str(arguments["task"]),
+            input=_object(arguments, "input"),
+            output_schema=_object(arguments, "output_schema"),
+            tools=[str(one) for one in tools] if isinstance(tools, list) else None,
+            context=context,
+            limits=_object(arguments, "limits"),
+            caller=asked.caller,
+        )
+        with self._running.cancelling(run):
+            await self._running.wait(run, _seconds(arguments), asked)
+        told = self._running.answer_of(run)
+        if told.get("isError"):
+            run.cancel("its first Request was too large to show")
+        return told
+
+    async def submit_solution(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Take a solution up, and answer with what came of it.
+
+        Raises:
+            RejectedSolutionError, ValueMismatchError: it is malformed; the turn stays open.
+            SettledTurnError: another solution settled the turn.
+            FinishedRunError, UnknownRunError: there is nothing to hand it in to.
+        """
+        run = await self._run(arguments, asked)
+        before = run.runner.request
+        turn = arguments["turn"]
+        notes = run.submit(int(cast("int", turn)), arguments["solution"])
+        await self._running.wait(run, _seconds(arguments), asked)
+        more: JSONObject | None = {"notes": list[JSON](notes)} if notes else None
+        known = before.schema if before is not None and run.runner.request is not before else None
+        return self._running.answer_of(run, known_schema=known, more=more)
+
+    # -- runs --------------------------------------------------------------------------------------------------
+
+    async def check_run(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Tell how a run stands, give values whole, cancel it; or tell the caller's latest runs.
+
+        Raises:
+            UnknownRunError: no such run of this caller.
+            UnknownPathError, ReferenceSyntaxError: none of the paths leads anywhere.
+        """
+        if "run" not in arguments:
+            for key in ("paths", "cancel"):
+                if key in arguments:
+                    raise UnknownPathError(f"{key}: which run? give `run`; without it your latest runs are told")
+            return self._latest(asked.caller)
+        run = await self._run(arguments, asked)
+        cancel, paths = arguments.get("cancel") is True, arguments.get("paths")
+        await self._running.wait(run, _seconds(arguments, 0.0 if cancel or paths else WAIT_S), asked)
+        if cancel:
+            run.cancel("the caller cancelled it")
+        if not isinstance(paths, list) or not paths:
+            return self._running.answer_of(run)
+        return self._values(run, [str(path) for path in paths])
+
+    def _latest(self, caller: str) -> ToolAnswer:
+        runs = self._bridge.runs(caller=caller)
+        lines = [f"{one['run']}: {one['status']} {one['kind']} {one['title']}" for one in runs]
+        return answer({"runs": list[JSON](runs)}, "\n".join(["your latest runs, newest first:", *lines]))
+
+    def _values(self, run: Run, paths: list[str]) -> ToolAnswer:
+        values: JSONObject = {}
+        missing: JSONObject = {}
+        # The text shows what the structured content holds, so half the room is for each.
+        left = MAX_RESULT // 2
+        for path in paths:
+            try:
+                value = fitting(run.value(path), path, left)
+            except IdeabridgeError as error:
+                missing[path] = self._bridge.secrets.mask(str(error))
+                continue
+            left = max(2000, left - len(encode(value)))
+            values[path] = value
+        if not values:
+            raise UnknownPathError("\n".join(str(reason) for reason in missing.values()))
+        told: JSONObject = {"run": run.id, "status": run.status, "values": values}
+        if missing:
+            told["missing"] = missing
+        lines = [f"run {run.id}: {run.status}"]
+        lines += [
+            f"{path} = {value if isinstance(value, str) else encode_text(value)}" for path, value in values.items()
+        ]
+        lines += [f"nothing at {path}: {reason}" for path, reason in missing.items()]
+        return answer(told, "\n".join(lines))
+
+    async def _run(self, arguments: JSONObject, asked: Asked) -> Run:
+        return await self._bridge.run(str(arguments["run"]), caller=asked.caller)
+
+    async def decide_approval(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Settle approvals; the calls decided on run at once.
+
+        Raises:
+            DecisionError: one fits no pending approval; those before it hold.
+            UnknownRunError, FinishedRunError: there is nothing to decide.
+        """
+        run = await self._run(arguments, asked)
+        decisions = cast("list[JSONObject]", arguments["decisions"])
+        for number, decision in enumerate(decisions):
+            reason = decision.get("reason")
+            try:
+                run.decide(
+                    str(decision["approval"]),
+                    str(decision["decision"]),
+                    by=asked.caller,
+                    call=decision.get("call"),
+                    reason=reason if isinstance(reason, str) else None,
+                )
+            except DecisionError as error:
+                done = f"; the {number} before it hold" if number else ""
+                raise DecisionError(f"decisions[{number}]: {error}{done}") from None
+        await self._running.wait(run, _seconds(arguments), asked)
+        return self._running.answer_of(run)
+
+    # -- ideas -------------------------------------------------------------------------------------------------
+
+    async def publish_idea(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Publish an idea or a run.
+
+        Raises:
+            PublicationError: it cannot be published so; the message says what is missing.
+            UnknownIdeaError, UnknownRunError: there is none of that name for this caller.
+            PublicationNameError, DecisionError: the name cannot be taken.
+        """
+        name, ref = str(arguments["name"]), str(arguments["idea"])
+        self._check_free(name)
+        how = str(arguments.get("answer", "auto"))
+        if how == "solve":
+            raise PlanError("answer: 'solve' is not there yet; expected 'auto', 'plan' or 'recorded'")
+        self._finding.expect_visible(ref, asked.caller)
+        description = arguments.get("description")
+        publication = self._bridge.publish(
+            ref,
+            name,
+            description=description if isinstance(description, str) else None,
+            answer=how,
+            choices=_object(arguments, "choices"),
+            caller=asked.caller,
+        )
+        self._published()
+        told: JSONObject = {
+            "name": publication.name,
+            "version": publication.version,
+            "answer": publication.answer,
+            "description": publication.description,
+            "idea": publication.idea_id,
+            "input_schema": publication.input_schema,
+            "output_schema": publication.output_schema,
+            "annotations": publication.annotations,
+        }
+        text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
+        return answer(told, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+
+    def _check_free(self, name: str) -> None:
+        check_name(name)
+        if name in OWN_NAMES:
+            raise PlanError(f"name: {name!r} is a tool of this server itself; choose another")
+        if name in self._catalogue.exposed_names:
+            raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
+
+
+def _seconds(arguments: JSONObject, default: float = WAIT_S) -> float:
+    seconds = arguments.get("wait_s", default)
+    return float(seconds) if isinstance(seconds, int | float) else default
+
+
+def _object(arguments: JSONObject, key: str) -> JSONObject | None:
+    value = arguments.get(key)
+    return value if isinstance(value, dict) else None

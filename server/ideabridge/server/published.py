@@ -1,0 +1,102 @@
+"""Published ideas as tools (DESIGN 4.11, 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.replay.replay import recorded_answer
+from ideabridge.bridge.run import Run
+from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
+from ideabridge.server.callers import Asked
+from ideabridge.server.exposed import object_input, object_output
+from ideabridge.server.running import Running
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import Annotations
+
+_WAIT_S = 45.0
+
+
+class PublishedTool:
+    """One published idea under its name."""
+
+    def __init__(self, name: str, publication: Publication, bridge: Bridge, running: Running) -> None:
+        self.publication = publication
+        output, self._wrapped = object_output(publication.output_schema)
+        self._bridge = bridge
+        self._running = running
+        self._input = Validator(publication.input_schema or {"type": "object"}, what=f"the input of {name}")
+        self._output: Validator | None = None
+        if publication.output_schema is not None:
+            self._output = Validator(publication.output_schema, what=f"the output of {name}")
+        self.definition: dict[str, Any] = {
+            "name": name,
+            "description": publication.description,
+            "inputSchema": object_input(publication.input_schema),
+        }
+        if output is not None:
+            self.definition["outputSchema"] = output
+        annotations = Annotations.from_json(publication.annotations).to_json()
+        if annotations:
+            self.definition["annotations"] = annotations
+
+    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Answer with the recorded output, or run the plan.
+
+        Raises:
+            ValueMismatchError: the arguments do not satisfy the input schema.
+            PublicationError: recorded with another input.
+            PlanError: the plan cannot run.
+        """
+        publication = self.publication
+        if publication.answer == "recorded":
+            self._input.check(arguments)
+            return self._value(recorded_answer(publication, arguments))
+        replay = await self._bridge.call_idea(
+            publication.name, arguments, caller=asked.caller, version=publication.version
+        )
+        if replay.run is None:
+            return self._value(replay.output)
+        return await self._run(replay.run, asked)
+
+    async def _run(self, run: Run, asked: Asked) -> ToolAnswer:
+        with self._running.cancelling(run):
+            status = await self._running.wait(run, _WAIT_S, asked)
+        machine = run.machine
+        if status == "done":
+            result = self._value(machine.output if machine.has_output else _state(run))
+            if run.errors() and not result.get("isError"):
+                told = "\n".join(f"- {error_line(error)}" for error in run.errors()[:20])
+                result["content"].append({"type": "text", "text": f"errors:\n{told}"})
+            return result
+        # What this tool promises to give is not there (yet); hosts hold structured content against the output schema
+        # unless it is an error.
+        told = self._running.answer_of(run)
+        if status in ("running", "needs_approval"):
+            return {**told, "isError": True}
+        name = self.definition["name"]
+        reason = f": {machine.reason}" if machine.reason else ""
+        lines = [f"{name} gave no output: its run {run.id} is {status}{reason}"]
+        lines += [f"- {error_line(error)}" for error in run.errors()[:20]]
+        return refusal("\n".join(lines), told["structuredContent"])
+
+    def _value(self, value: JSON) -> ToolAnswer:
+        if self._output is not None and not self._output.is_valid(value):
+            self._output.check(value)
+        return value_answer(value, wrapped=self._wrapped)
+
+
+def _state(run: Run) -> JSON:
+    """What a plan without an output gives: its state, else the results of its calls."""
+    state = run.machine.state
+    results = run.answer(whole=True).get("results")
+    if not state and isinstance(results, dict):
+        return {"results": results}
+    return state
+
+
+def is_visible(publication: Publication, caller: str) -> bool:
+    """Whether it is published to everyone or to this caller."""
+    return publication.owner is None or publication.owner == caller

@@ -1,0 +1,168 @@
+"""Ideas as resources: `idea://NAME` and `idea://NAME/VERSION` (DESIGN 6)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.ideas.errors import CursorError, UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.ideas.records import Page, Publication
+from ideabridge.server.answers import MAX_RESULT
+from ideabridge.server.callers import caller_of
+from ideabridge.server.published import is_visible
+from ideabridge.tools.encoding import encode_text
+from ideabridge.tools.names import MAX_NAME
+
+PAGE: Final = 100
+"""Entries in a page of a list."""
+
+_URI: Final = re.compile(rf"idea://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})(?:/([0-9]{{1,9}}))?/?\Z")
+_MIME: Final = "application/json"
+_COMPLETIONS: Final = 100
+
+Context = ServerRequestContext[Any, Any]
+
+
+def published_page(bridge: Bridge, params: types.PaginatedRequestParams | None, caller: str) -> Page[Publication]:
+    """One page of what is published to a caller.
+
+    Raises:
+        MCPError: not a cursor of this list.
+    """
+    try:
+        return bridge.store.publications(PAGE, params.cursor if params else None, caller=caller)
+    except CursorError as error:
+        raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+
+
+def uri_name(uri: str) -> str | None:
+    """The published name a URI of ours is about; None for other URIs."""
+    match = _URI.match(uri)
+    return match[1] if match else None
+
+
+class IdeaResources:
+    """The handlers of `resources/*` and of completions."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        """One page of published ideas."""
+        page = published_page(self._bridge, params, caller_of(context))
+        resources = [
+            types.Resource(
+                uri=f"idea://{one.name}",
+                name=one.name,
+                description=f"{one.description} (version {one.version})",
+                mime_type=_MIME,
+            )
+            for one in page.items
+        ]
+        return types.ListResourcesResult(resources=resources, next_cursor=page.next)
+
+    async def templates(
+        self, _context: Context, _params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """The two templates."""
+        latest = types.ResourceTemplate(
+            uri_template="idea://{name}",
+            name="idea",
+            description="A published idea as a portable document: context, schema, solution.",
+            mime_type=_MIME,
+        )
+        version = types.ResourceTemplate(
+            uri_template="idea://{name}/{version}",
+            name="idea_version",
+            description="One version of a published idea.",
+            mime_type=_MIME,
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[latest, version])
+
+    async def read(self, context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        """An idea as its exported document.
+
+        Raises:
+            MCPError: no idea of ours, or too large for one answer.
+        """
+        uri = str(params.uri)
+        match = _URI.match(uri)
+        if match is None:
+            raise MCPError(
+                types.INVALID_PARAMS, f"unknown resource {uri[:120]!r}: expected idea://NAME or idea://NAME/VERSION"
+            )
+        name, version = match[1], match[2]
+        try:
+            publication = self._bridge.store.publication(name, int(version) if version else None)
+            if not is_visible(publication, caller_of(context)):
+                raise UnknownPublicationError(f"nothing is published as {name!r}")
+            document = self._bridge.store.export_idea(f"{name}@{publication.version}")
+        except (UnknownPublicationError, UnknownIdeaError) as error:
+            raise MCPError(types.INVALID_PARAMS, f"unknown resource {uri!r}: {error}") from None
+        text = encode_text(document)
+        if len(text) > MAX_RESULT:
+            raise MCPError(
+                types.INVALID_PARAMS,
+                f"{uri} has {len(text):,} characters, at most {MAX_RESULT:,} fit into one answer;"
+                " `ideabridge ideas export` writes it into a file",
+            )
+        content = types.TextResourceContents(uri=uri, mime_type=_MIME, text=text)
+        return types.ReadResourceResult(contents=[content])
+
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """Names of ideas, and versions of one."""
+        argument, given = params.argument, (params.context.arguments if params.context else None) or {}
+        values: list[str] = []
+        if isinstance(params.ref, types.ResourceTemplateReference):
+            if argument.name == "name":
+                values = self._names(argument.value, caller_of(context))
+            elif argument.name == "version":
+                values = self._versions(given.get("name", ""), argument.value, caller_of(context))
+        return types.CompleteResult(
+            completion=types.Completion(
+                values=values[:_COMPLETIONS], total=len(values), has_more=len(values) > _COMPLETIONS
+            )
+        )
+
+    def _names(self, start: str, caller: str) -> list[str]:
+        # Names are listed in their order: those that start so follow each other.
+        found: list[str] = []
+        after = _before(start)
+        while len(found) <= _COMPLETIONS:
+            try:
+                page = self._bridge.store.publications(PAGE, after, caller=caller)
+            except CursorError:
+                return []
+            for one in page.items:
+                if not one.name.startswith(start):
+                    if one.name > start:
+                        return found
+                    continue
+                found.append(one.name)
+            if page.next is None:
+                break
+            after = page.next
+        return found
+
+    def _versions(self, name: str, start: str, caller: str) -> list[str]:
+        try:
+            latest = self._bridge.store.publication(name)
+        except UnknownPublicationError:
+            return []
+        if not is_visible(latest, caller):
+            return []
+        versions = (str(number) for number in range(latest.version, 0, -1))
+        return [version for version in versions if version.startswith(start)]
+
+
+def _before(start: str) -> str | None:
+    """A cursor just before every name that starts so; None: from the beginning."""
+    if len(start) < 2 or not re.fullmatch(r"[a-z][a-z0-9_]*", start):
+        return None
+    # `_` sorts after the digits and before the letters, `0` first of all: the start cut by one comes before it.
+    return start[:-1]

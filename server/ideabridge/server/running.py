@@ -1,0 +1,155 @@
+"""Running: what every tool that starts or asks for a run shares: waiting, cancelling, answering, saving (DESIGN 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.loop.event import Event, RunEnded
+from ideabridge.bridge.run import Run, RunStatus
+from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
+from ideabridge.server.callers import Asked
+from ideabridge.server.waiting import wait
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
+from ideabridge.tools.errors import IdeabridgeError
+
+ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})
+_SCHEMA_BYTES: Final = 250_000
+
+
+class Running:
+    """Runs on behalf of requests.
+
+    Args:
+        bridge: runs them.
+        group: task group that outlives the requests.
+        check_name: raises where an idea may not be published under a name.
+    """
+
+    def __init__(self, bridge: Bridge, group: TaskGroup) -> None:
+        self._bridge = bridge
+        self._group = group
+        self.closing = False
+        """The server is on its way down: what is cancelled now was not cancelled by a client."""
+
+    async def wait(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
+        """See `waiting.wait`."""
+        return await wait(run, seconds, asked)
+
+    @contextmanager
+    def cancelling(self, run: Run) -> Generator[None]:
+        """While the request that started the run waits: a client that cancels the request cancels the run.
+
+        A host that goes away is no such client: the run can be taken up again from its journal.
+        """
+        try:
+            yield
+        except anyio.get_cancelled_exc_class():
+            if not self.closing:
+                run.cancel("the client cancelled the request that started it")
+            raise
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def answer_of(self, run: Run, *, known_schema: JSON = None, more: JSONObject | None = None) -> ToolAnswer:
+        """The answer of DESIGN 6 for a run.
+
+        Args:
+            run: the run.
+            known_schema: the schema of the turn before, which the host has seen: it is not shown again.
+            more: members to add.
+        """
+        told = run.answer()
+        saved = self.saved(run)
+        if saved is not None:
+            told["saved"] = saved
+        if run.status == "running":
+            calls = run.calls()
+            told["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
+        if more:
+            told.update(more)
+        requests = told.get("requests")
+        if isinstance(requests, list) and known_schema is not None:
+            told["requests"] = [_without_known(request, known_schema) for request in requests]
+        size = len(encode(told))
+        if size > MAX_RESULT or (isinstance(requests, list) and size > _SCHEMA_BYTES * 2):
+            return refusal(
+                f"run {run.id} is {run.status}, but its answer has {size:,} bytes; at most {MAX_RESULT:,} fit into one."
+                " With many tools the schema is large: cancel the run (check_run) and start it again with"
+                " `tools`: names or patterns of those it needs.",
+                {"run": run.id, "status": run.status, "errors": []},
+            )
+        return answer(told, run_text(told))
+
+    # -- saving ------------------------------------------------------------------------------------------------
+
+    def save_when_done(self, run: Run, name: str) -> None:
+        """Publish the run under `name` when it has ended well. The intent is kept in the store: nothing is lost when
+        the process dies between.
+        """
+        self._keep(run, {"name": name})
+
+        def watch(event: Event) -> None:
+            if isinstance(event, RunEnded):
+                # The run itself is still being settled while watchers are told.
+                self._group.start_soon(self._save_later, run)
+
+        run.runner.watchers.append(watch)
+
+    async def _save_later(self, run: Run) -> None:
+        try:
+            self.saved(run)
+        except IdeabridgeError:
+            # Told again, with its reason, when somebody asks for the run.
+            return
+
+    def saved(self, run: Run) -> JSONObject | None:
+        """What came of `save_as`: `{"name", "version", "answer"}` or `{"name", "error"}`; None where nobody asked, or
+        the run goes on.
+        """
+        if run.status not in ENDED:
+            return None
+        raw = self._bridge.store.settings(_key(run))
+        if raw is None:
+            return None
+        kept = decode_trusted(raw)
+        if not isinstance(kept, dict):
+            return None
+        if "version" in kept or "error" in kept:
+            return kept
+        name = str(kept.get("name"))
+        if run.status != "done":
+            outcome: JSONObject = {"name": name, "error": f"not published: the run is {run.status}"}
+        else:
+            try:
+                publication = self._bridge.publish(run.id, name, caller=run.caller)
+                outcome = {
+                    "name": name,
+                    "version": publication.version,
+                    "answer": publication.answer,
+                    "description": publication.description,
+                }
+            except IdeabridgeError as error:
+                outcome = {"name": name, "error": self._bridge.secrets.mask(str(error))}
+        self._keep(run, outcome)
+        return outcome
+
+    def _keep(self, run: Run, value: JSONObject) -> None:
+        self._bridge.store.set_setting(_key(run), encode(value))
+
+
+def _key(run: Run) -> str:
+    return f"save_as.{run.id}"
+
+
+def _without_known(request: JSON, known: JSON) -> JSON:
+    if not isinstance(request, dict) or request.get("schema") != known:
+        return request
+    told = {key: value for key, value in request.items() if key != "schema"}
+    told["instructions"] = "Write the next solution for the schema of the turn before; check_run shows it again."
+    return told

@@ -1,0 +1,171 @@
+"""Serving over stdio and streamable HTTP: what starts, and how everything ends within two seconds (DESIGN 6, 7)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.server.callers import TOKEN_VARIABLE
+from ideabridge.server.server import Front
+from ideabridge.tools.toolbox import Toolbox
+
+END_SECONDS: Final = 1.9
+"""How long the end may take before the process is ended hard: hosts kill after two seconds."""
+
+DEFAULT_PORT: Final = 8787
+
+
+@asynccontextmanager
+async def _front(
+    configuration: Configuration, toolbox: Toolbox | None, store: Store | Path | str | None
+) -> AsyncGenerator[Front]:
+    """An open bridge with a server before it, announcing changes."""
+    fronts: list[Front] = []
+
+    def changed() -> None:
+        for front in fronts:
+            front.announcements.poke()
+
+    async with (
+        Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
+        anyio.create_task_group() as group,
+    ):
+        front = Front(bridge, group, version("ideabridge"))
+        fronts.append(front)
+        group.start_soon(front.announcements.run)
+        try:
+            yield front
+        finally:
+            front.running.closing = True
+            group.cancel_scope.cancel()
+
+
+async def serve_stdio(
+    configuration: Configuration, *, toolbox: Toolbox | None = None, store: Store | Path | str | None = None
+) -> None:
+    """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
+
+    Args:
+        configuration: what `ideabridge.json` holds.
+        toolbox: tools besides the built-in and the configured ones.
+        store: where ideas and runs are kept; None: as configured.
+    """
+    async with _front(configuration, toolbox, store) as front:
+
+        def ending() -> None:
+            front.running.closing = True
+            _end_at_last()
+
+        await _until_signalled(lambda: _stdio(front, ending), ending)
+
+
+async def _stdio(front: Front, ending: Callable[[], None]) -> None:
+    server = front.server
+    if sys.platform == "win32":
+        from mcp.server.stdio import stdio_server
+
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        ending()
+        return
+    from ideabridge.server.stdio import StdioReader, StdioWriter, claimed_stdio
+
+    with claimed_stdio() as (reading, writing):
+        writer = StdioWriter(writing)
+        reader = StdioReader(reading, writer, ending)
+        await server.run(reader, writer, server.create_initialization_options())
+
+
+async def serve_http(
+    configuration: Configuration,
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+    toolbox: Toolbox | None = None,
+    store: Store | Path | str | None = None,
+) -> None:
+    """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is told on stderr.
+
+    Args:
+        configuration: what `ideabridge.json` holds.
+        host: the address to bind to; other than loopback only with a token.
+        port: the port; 0: a free one.
+        token: the bearer token; None: what the environment variable IDEABRIDGE_TOKEN holds, if anything.
+        hosts: more names clients may call this server by (`Host` header).
+        toolbox: tools besides the built-in and the configured ones.
+        store: where ideas and runs are kept; None: as configured.
+
+    Raises:
+        ServeError: the address is not loopback and there is no token, or it cannot be had.
+    """
+    from ideabridge.server.http import application, bind, http_server, url_of
+
+    token = token or os.environ.get(TOKEN_VARIABLE) or None
+    listening = bind(host, port, token=token)
+    with listening:
+        async with _front(configuration, toolbox, store) as front:
+            app = application(
+                front.server, host=host, allowed=hosts, token=token, ended=front.announcements.disconnected
+            )
+            server = http_server(app)
+
+            def ending() -> None:
+                front.running.closing = True
+                front.announcements.listen.handler.close()
+                server.should_exit = True
+                _end_at_last()
+
+            sys.stderr.write(f"ideabridge: serving on {url_of(listening)}\n")
+            sys.stderr.flush()
+            await _until_signalled(lambda: server.serve(sockets=[listening]), ending, cancel=False)
+
+
+async def _until_signalled(
+    serve: Callable[[], Awaitable[None]], ending: Callable[[], None], *, cancel: bool = True
+) -> None:
+    """Serve until it ends by itself or a signal comes.
+
+    Args:
+        serve: serves.
+        ending: called when a signal came.
+        cancel: whether to cancel `serve` then; else it ends by what `ending` does.
+    """
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                async for _ in signals:
+                    ending()
+                    if cancel:
+                        group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        await serve()
+        group.cancel_scope.cancel()
+
+
+_ended = threading.Event()
+
+
+def _end_at_last() -> None:
+    """End the process hard if it is still there after `END_SECONDS`: a thread or a child may hang."""
+    if _ended.is_set():
+        return
+    _ended.set()
+    timer = threading.Timer(END_SECONDS, os._exit, (0,))
+    timer.daemon = True
+    timer.start()

@@ -1,0 +1,160 @@
+"""FrontServer: the MCP server itself, one for both eras and every transport (DESIGN 6)."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Mapping
+from typing import Any, Final
+
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.shared.exceptions import MCPError
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.server.announcements import Announcements
+from ideabridge.server.answers import ToolAnswer, refusal
+from ideabridge.server.callers import Asked, caller_of
+from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
+from ideabridge.server.handling import OwnHandlers
+from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.prompts import IdeaPrompts
+from ideabridge.server.resources import IdeaResources
+from ideabridge.server.running import Running
+from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+
+NAME: Final = "ideabridge"
+INSTRUCTIONS: Final = (
+    "Behind this server stand all configured MCP servers and tools. For more than one call, use run_plan: calls wired"
+    " by references run concurrently and large results stay out of your context. search_tools finds tools; saved ideas"
+    " appear as tools of their own."
+)
+_FRESH_MS: Final = 1000
+
+Context = ServerRequestContext[Any, Any]
+
+
+class FrontServer(Server[Any]):
+    """The SDK's server, which says in both eras that its lists may change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+        extensions: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """The options with every list marked as changing; HTTP has no other way to pass them."""
+        changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        return super().create_initialization_options(
+            notification_options or changing, experimental_capabilities, extensions
+        )
+
+
+class Front:
+    """Everything between the SDK and the bridge.
+
+    Args:
+        bridge: an open bridge.
+        group: task group that outlives requests and ends with the server.
+        version: of ideabridge.
+    """
+
+    def __init__(self, bridge: Bridge, group: TaskGroup, version: str) -> None:
+        self._bridge = bridge
+        self.running = Running(bridge, group)
+        self.catalogue = ToolCatalogue(bridge, self.running)
+        self.announcements = Announcements(bridge, self.catalogue)
+        self._own = OwnHandlers(bridge, self.catalogue, self.running, self.announcements.poke)
+        self.server = self._served(version)
+
+    def _served(self, version: str) -> FrontServer:
+        resources, prompts, announcements = IdeaResources(self._bridge), IdeaPrompts(self._bridge), self.announcements
+        hint = CacheHint(ttl_ms=_FRESH_MS, scope="private")
+        server = FrontServer(
+            NAME,
+            version=version,
+            title="ideabridge",
+            instructions=INSTRUCTIONS,
+            cache_hints={
+                "tools/list": hint,
+                "resources/list": hint,
+                "resources/templates/list": CacheHint(ttl_ms=3_600_000, scope="public"),
+                "resources/read": hint,
+                "prompts/list": hint,
+            },
+            get_tool_input_schema=self._input_schema,
+            on_list_resources=resources.list,
+            on_list_resource_templates=resources.templates,
+            on_read_resource=resources.read,
+            on_subscribe_resource=announcements.subscribe,
+            on_unsubscribe_resource=announcements.unsubscribe,
+            on_subscriptions_listen=announcements.on_listen,
+            on_list_prompts=prompts.list,
+            on_get_prompt=prompts.get,
+            on_completion=resources.complete,
+        )
+        # Their results are in wire form already, which the constructor's types do not know.
+        server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
+        server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
+        server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
+        server.middleware.append(_explain_arguments)
+        return server
+
+    def _input_schema(self, name: str) -> Mapping[str, Any] | None:
+        return self.catalogue.input_schema(name)
+
+    # -- tools -------------------------------------------------------------------------------------------------
+
+    async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
+        """One page of tools.
+
+        Raises:
+            MCPError: not a cursor of this list, or the store cannot be read.
+        """
+        try:
+            tools, following = self.catalogue.page(params.cursor if params else None, caller_of(context))
+        except CursorSyntaxError as error:
+            raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+        except IdeabridgeError as error:
+            raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+        told: dict[str, Any] = {"tools": tools, "resultType": "complete"}
+        if following is not None:
+            told["nextCursor"] = following
+        return told
+
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
+        """Answer a call. Whatever goes wrong with it is a tool error that says so."""
+        try:
+            return await self._called(context, params)
+        except IdeabridgeError as error:
+            return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without saying why")
+        except Exception as error:  # noqa: BLE001 - our own mistake must not end the connection, nor be told outside
+            told = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
+            sys.stderr.write(f"ideabridge: error in {params.name[:64]}: {told}\n")
+            return refusal(f"{params.name[:64]} failed by an error of ideabridge itself; its log on stderr has it")
+
+    async def _called(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
+        name = params.name
+        value = normalise(params.arguments or {}, what="arguments")
+        arguments = value if isinstance(value, dict) else {}
+        size = len(encode(arguments))
+        if size > MAX_BYTES:
+            raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
+        asked = Asked(caller_of(context), context)
+        if name in OWN_NAMES:
+            return await self._own.call(name, arguments, asked)
+        return await self.catalogue.find(name, asked.caller).call(arguments, asked)
+
+
+async def _explain_arguments(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Middleware: arguments that are no object get an error that says so, which the SDK's does not."""
+    if ctx.method == "tools/call" and ctx.params is not None:
+        arguments = ctx.params.get("arguments")
+        if arguments is not None and not isinstance(arguments, dict):
+            return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
+    return await call_next(ctx)
