@@ -84,7 +84,7 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
         "ideabridge.json: limits.cals: unknown key. Did you mean 'calls'?",
         "ideabridge.json: limits.calls: expected a whole number, found text",
         "ideabridge.json: order: expected 'declared', 'all' or 'none', found 'some'",
-        "ideabridge.json: expose.0: expected 'modules', found 'everything'",
+        "ideabridge.json: expose.0: expected 'modules' or 'tools', found 'everything'",
         "ideabridge.json: store: expected text, found a number",
     ):
         assert expected in told
