@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,10 +97,8 @@ def test_any_text_can_be_escaped(text: str) -> None:
 @given(st.text(max_size=40))
 def test_any_text_parses_or_is_refused(text: str) -> None:
     for parse in (parse_reference, parse_target):
-        try:
+        with contextlib.suppress(ReferenceSyntaxError):
             parse(text)
-        except ReferenceSyntaxError as error:
-            assert str(error)
 
 
 def test_only_whole_strings_are_references_and_keys_never() -> None:

@@ -524,7 +524,7 @@ def test_an_edit_is_literal() -> None:
 def test_events_that_do_not_fit_are_refused() -> None:
     driven = Driven()
     driven.post(started())
-    with pytest.raises(JournalError, match="finished without running|not solving"):
+    with pytest.raises(JournalError, match=r"finished without running|not solving"):
         driven.machine.receive(CallFinished(0, value=1))
     driven.post(SolutionProposed([{"_tool": "echo", "x": 1}]))
     driven.finish_all()

@@ -1,5 +1,7 @@
 """Secrets, expansion, and lines: the pure parts."""
 
+import io
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.modules.expansion import Launch, expand
 from ideabridge.bridge.modules.lines import Lines, LongLine
-from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.modules.secrets import Secrets, SecretsFilter
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 
 ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "HOME": "/home/somebody"}
@@ -90,6 +92,23 @@ def test_results_lose_certain_secrets_only() -> None:
     harmless: Any = {"a": 1}
     assert secrets.redact(harmless) is harmless
     assert secrets.mask("careful-mode") == "[secret:MODE]"
+
+
+def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
+    secrets = Secrets()
+    secrets.add_header("Authorization", "Bearer sesame-open-now")
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(SecretsFilter(secrets))
+    logger = logging.Logger("test")
+    logger.addHandler(handler)
+    try:
+        raise ValueError("sesame-open-now")
+    except ValueError:
+        logger.exception("failed with %s", "sesame-open-now")
+    assert "sesame" not in stream.getvalue()
+    assert "failed with [secret:Authorization]" in stream.getvalue()
+    assert "ValueError: [secret:Authorization]" in stream.getvalue()
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(1, 30))

@@ -12,9 +12,6 @@ from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
-from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.files import load_tool_file
-from ideabridge.tools.toolbox import Toolbox
 
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
@@ -37,9 +34,12 @@ from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run, rejection
 from ideabridge.bridge.runs import Runs
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
+from ideabridge.tools.toolbox import Toolbox
 
 
 class Bridge:

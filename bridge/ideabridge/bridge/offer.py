@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from ideabridge.tools.toolbox import Toolbox
-
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.tool import Tool, ToolKey
+from ideabridge.tools.toolbox import Toolbox
 
 SETTLE_SECONDS: Final = 30.0
 """How long a run waits for modules that still connect before it says that a tool is unknown."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ideabridge.tools.reading import read_solution
-
 from ideabridge.bridge.errors import PlanError
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.reading import read_solution
 
 _KEYS = ("calls", "input", "instances", "output", "input_schema", "output_schema", "name", "description", "$schema")
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 import anyio
-from ideabridge.tools.reading import read_solution
 
 from ideabridge.bridge.context.document import Missing, describe_missing
 from ideabridge.bridge.context.document import read as read_path
@@ -29,6 +28,7 @@ from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.turns import INSTRUCTIONS
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
+from ideabridge.tools.reading import read_solution
 
 RunStatus: TypeAlias = Literal[
     "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"

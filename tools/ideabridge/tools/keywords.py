@@ -6,11 +6,12 @@ The names of older drafts (`definitions`, `dependencies`, `additionalItems`) are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from urllib.parse import unquote
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import LimitExceededError
 
 ONE: Final = frozenset(
     {
@@ -46,6 +47,12 @@ REFERRING: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 NAME: Final = re.compile(r"[^\W\d]\w*|\d+")
 """A key that stands in a path without quotes."""
+
+MAX_SCHEMA_DEPTH: Final = 200
+"""How deeply arrays and objects may nest in a schema; jsonschema-rs itself stops at 255."""
+
+MAX_SCHEMA_NODES: Final = 500_000
+"""How many values a schema may hold: a solution schema holds those of all its tools."""
 
 Place = tuple[str | int, ...]
 """Keys and indexes from the root of a document to a part of it."""
@@ -89,10 +96,29 @@ def resolve(root: JSON, pointer: str) -> JSONObject | bool | None:
     return found if isinstance(found, dict | bool) else None
 
 
-def pointer_to(place: Place) -> str:
-    """The local `$ref` to a place: `#/$defs/a~1b`."""
-    parts = (str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place)
-    return "".join(("#", *(f"/{part}" for part in parts)))
+def check_size(schema: JSON, what: str) -> None:
+    """Refuse a schema too large or too deep to work with.
+
+    Raises:
+        LimitExceededError: it is; the message begins with `what`.
+    """
+    count = 0
+    level: list[JSON] = [schema]
+    depth = 0
+    while level:
+        count += len(level)
+        if count > MAX_SCHEMA_NODES:
+            raise LimitExceededError(f"{what}: the schema holds more than {MAX_SCHEMA_NODES:,} values")
+        if depth > MAX_SCHEMA_DEPTH:
+            raise LimitExceededError(f"{what}: the schema nests deeper than {MAX_SCHEMA_DEPTH} levels")
+        depth += 1
+        below: list[JSON] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+        level = below
 
 
 def at(root: JSON, place: list[str | int]) -> JSON:
@@ -172,3 +198,44 @@ def _show_parts(value: dict[str, JSON] | list[JSON], left: int, pieces: list[str
         left = _show(item, max(left, 1), pieces) - 2
     pieces.append("}" if named else "]")
     return left
+
+
+def map_schemas(schema: JSON, change: Callable[[JSONObject], JSONObject]) -> JSON:
+    """A copy of `schema` in which every schema is first copied by `change`, the outer ones before the inner."""
+    if not isinstance(schema, dict):
+        return schema
+    result: JSONObject = {}
+    for keyword, value in change(schema).items():
+        if keyword in NAMED and isinstance(value, dict):
+            result[keyword] = {name: map_schemas(item, change) for name, item in value.items()}
+        elif (keyword in MANY or keyword == "items") and isinstance(value, list):
+            result[keyword] = [map_schemas(item, change) for item in value]
+        elif keyword in ONE:
+            result[keyword] = map_schemas(value, change)
+        else:
+            result[keyword] = value
+    return result
+
+
+def move_refs(schema: JSONObject, place: Place) -> JSON:
+    """`schema` as it reads at `place` of another document: its local `$ref`s lead there, `$schema` is left out.
+
+    A schema with an `$id` is a document by itself wherever it stands, and stays as it is.
+    """
+    if "$id" in schema:
+        return schema
+    prefix = "#" + "".join("/" + str(key).replace("~", "~0").replace("/", "~1").replace("%", "%25") for key in place)
+
+    def move(part: JSONObject) -> JSONObject:
+        if "$id" in part:
+            return part
+        moved: JSONObject = {}
+        for keyword, value in part.items():
+            if keyword in REFERRING and isinstance(value, str) and (value == "#" or value.startswith("#/")):
+                # `$recursiveRef: "#"` is older than 2020-12, where only `$ref` says the same.
+                moved["$ref"] = prefix + value[1:]
+            elif keyword != "$schema":
+                moved[keyword] = value
+        return moved
+
+    return map_schemas(schema, move)

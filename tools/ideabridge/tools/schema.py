@@ -13,15 +13,9 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.explain import Problem, explain
 from ideabridge.tools.inline import inline_refs
-from ideabridge.tools.keywords import REFERRING, children, resolve, show, show_path
+from ideabridge.tools.keywords import REFERRING, check_size, children, resolve, show, show_path
 
 __all__ = ["Problem", "Validator", "check_schema", "inline_refs"]
-
-MAX_SCHEMA_DEPTH: Final = 200
-"""How deeply arrays and objects may nest in a schema; jsonschema-rs itself stops at 255."""
-
-MAX_SCHEMA_NODES: Final = 500_000
-"""How many values a schema may hold: a solution schema holds those of all its tools."""
 
 MAX_EXPANSION: Final = 5_000_000
 """How many schemas one value may be held against at worst: `$ref`s to `$ref`s can multiply without end."""
@@ -165,7 +159,7 @@ def _sample(value: JSON, place: tuple[str | int, ...], cut: list[tuple[str | int
 
 
 def _compile(schema: JSONObject, what: str) -> jsonschema_rs.Validator:
-    _check_size(schema, what)
+    check_size(schema, what)
     try:
         key = content_hash(schema)
     except InvalidJSONError as error:
@@ -215,26 +209,6 @@ def _references(schema: JSONObject) -> list[tuple[tuple[str | int, ...], str, st
                     found.append((place, keyword, target))
             stack.extend(((*place, *step), child) for step, child in children(item))
     return found
-
-
-def _check_size(schema: JSONObject, what: str) -> None:
-    count = 0
-    level: list[JSON] = [schema]
-    depth = 0
-    while level:
-        count += len(level)
-        if count > MAX_SCHEMA_NODES:
-            raise LimitExceededError(f"{what}: the schema holds more than {MAX_SCHEMA_NODES:,} values")
-        if depth > MAX_SCHEMA_DEPTH:
-            raise LimitExceededError(f"{what}: the schema nests deeper than {MAX_SCHEMA_DEPTH} levels")
-        depth += 1
-        below: list[JSON] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(item.values())
-            elif isinstance(item, list):
-                below.extend(item)
-        level = below
 
 
 def _check_expansion(schema: JSONObject, what: str) -> None:

@@ -94,6 +94,18 @@ def handle_correction(message: Message, draft: Draft) -> None:
     draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
 
 
+def handle_calls(message: Message, draft: Draft) -> None:
+    """The calls made so far, a line each: place, tool, how it ended, and where its value is read."""
+    lines: list[str] = []
+    for entry in message.value if isinstance(message.value, list) else []:
+        if isinstance(entry, dict):
+            where = f" of {entry['instance']}" if "instance" in entry else ""
+            value = f", {entry['value']}" if "value" in entry else ""
+            preview = f" = {json.dumps(entry['preview'], ensure_ascii=False)}" if "preview" in entry else ""
+            lines.append(f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}")
+    draft.say(message.role, "\n".join([_title("Calls", message), *lines]))
+
+
 BUILT_IN: dict[str, Handler] = {
     "text": handle_text,
     "data": handle_data,
@@ -103,6 +115,7 @@ BUILT_IN: dict[str, Handler] = {
     "plan": handle_plan,
     "error": handle_error,
     "correction": handle_correction,
+    "calls": handle_calls,
 }
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ideabridge.tools.schema import Validator
-
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.reference import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.schema import Validator
 
 _COMPOSED = ("$ref", "anyOf", "oneOf", "allOf", "if", "not")
 

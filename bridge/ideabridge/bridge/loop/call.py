@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from ideabridge.tools.reading import wrong_reference_hint
-
 from ideabridge.bridge.context.document import Method
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.reference import (
@@ -22,6 +20,7 @@ from ideabridge.bridge.context.reference import (
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
+from ideabridge.tools.reading import wrong_reference_hint
 from ideabridge.tools.tool import META_PROPERTIES, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ideabridge.tools.compose import admit_references
-from ideabridge.tools.schema import Validator
-
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool, ToolKey
 
 

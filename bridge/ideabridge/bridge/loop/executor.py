@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from ideabridge.tools.toolbox import Toolbox
-
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
+from ideabridge.tools.toolbox import Toolbox
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 

@@ -8,7 +8,6 @@ from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening
 from ideabridge.tools.compose import wrap_output
-
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator

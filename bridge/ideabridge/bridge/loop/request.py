@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ideabridge.tools.compose import solution_schema, wrap_output
-
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.reference import Path, format_reference
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.tools.compose import solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
 _SHOWN_CALLS = 50

@@ -6,6 +6,8 @@ new Connection is made for every attempt. Any number of other tasks call through
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, cast
@@ -38,6 +40,11 @@ _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
 _AT_ONCE: Final = 200
+
+
+@functools.cache
+def _version() -> str:
+    return importlib.metadata.version("ideabridge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ class Connection:
             mode="legacy" if legacy or configuration.kind == "sse" else "auto",
             read_timeout_seconds=connect_timeout,
             message_handler=self._on_message,
-            client_info=types.Implementation(name="ideabridge", version="0.1.0"),
+            client_info=types.Implementation(name="ideabridge", version=_version()),
             cache=None,
         )
         self._changed = anyio.Event()

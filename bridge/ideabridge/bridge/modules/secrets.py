@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
@@ -130,6 +131,23 @@ class Secrets:
         if pattern.search(encode(value).decode("utf-8")) is None:
             return value
         return _redacted(value, pattern, self._strong)
+
+
+class SecretsFilter(logging.Filter):
+    """For log handlers: records lose every secret, those of the SDK and of HTTP libraries too."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Mask the message and the traceback; let the record through."""
+        record.msg, record.args = self._secrets.mask(record.getMessage()), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = self._secrets.mask(record.exc_text)
+        return True
 
 
 def _compile(names: dict[str, str]) -> re.Pattern[str]:

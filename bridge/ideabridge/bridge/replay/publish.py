@@ -123,7 +123,7 @@ def publish(
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
         description: what it does, for the models that may call it.
-        answer: `recorded`, `plan`, or `auto`: `plan` where it may be, else `recorded`.
+        answer: `recorded`, `plan`, or `auto`: `plan` where that is possible, else `recorded`.
         choices: `{"accept": true}` or `{"accept": ["calls.0.repo_path", ...]}`: constants a person accepts.
         owner: the caller it is published to; None: everyone.
 
@@ -138,21 +138,24 @@ def publish(
     if unknown:
         raise PublicationError(f"choices: unknown key {unknown[0]!r}; expected 'accept'")
     function = read_function(store, ref)
-    refusal = _plan_refusal(function, catalogue, (choices or {}).get("accept"))
-    if answer == "plan" and refusal is not None:
-        raise PublicationError(refusal)
-    chosen = "recorded" if answer == "recorded" or refusal is not None else "plan"
+    chosen: Literal["recorded", "plan"] = "recorded"
+    if answer != "recorded":
+        impossible = _impossible(function, catalogue)
+        if impossible is None:
+            # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
+            _demand_acceptance(function, catalogue, (choices or {}).get("accept"))
+            chosen = "plan"
+        elif answer == "plan" or not function.has_result:
+            raise PublicationError(f"it cannot be replayed as a plan: {impossible}")
     if chosen == "recorded" and not function.has_result:
-        why = f"; as a plan: {refusal}" if refusal is not None and answer == "auto" else ""
-        raise PublicationError(
-            f"no finished run of idea {function.stored.id[:12]} is in this store to answer from{why}"
-        )
+        raise PublicationError(f"no finished run of idea {function.stored.id[:12]} is in this store to answer from")
     plan: JSONObject | None = None
     if chosen == "plan":
         plan = {"calls": function.calls, "output": function.output}
         if function.instances:
             plan["instances"] = dict[str, JSON](function.instances)
-    text = description or function.stored.meta.description or function.stored.meta.title or name
+    meta = function.stored.meta
+    text = description or meta.description or meta.title or f"Runs {', '.join(meta.tools) or name}"
     return store.publish(
         name,
         function.stored.id,
@@ -167,15 +170,15 @@ def publish(
     )
 
 
-def _plan_refusal(function: Function, catalogue: Catalogue, accept: JSON) -> str | None:
-    """Why the calls cannot run again for other inputs; None where they can."""
+def _impossible(function: Function, catalogue: Catalogue) -> str | None:
+    """Why the calls cannot run again for other inputs, whatever is accepted; None where they can."""
     meta = function.stored.meta
     if meta.step is not None and meta.step > 1:
         return "its run took several Requests; only a run of one can be published as a plan yet"
     if not function.calls:
         return "it has no calls to replay"
     if not function.has_result:
-        return "its run did not end well, so its calls are not known to give an answer"
+        return "no run of it in this store ended well, so its calls are not known to give an answer"
     for place, call in enumerate(function.calls):
         if isinstance(call, dict):
             module = call.get("_module")
@@ -183,21 +186,31 @@ def _plan_refusal(function: Function, catalogue: Catalogue, accept: JSON) -> str
                 catalogue.find(str(call.get("_tool")), module if isinstance(module, str) else None)
             except UnknownToolError as error:
                 return f"calls.{place}: {error}"
+    return None
+
+
+def _demand_acceptance(function: Function, catalogue: Catalogue, accept: JSON) -> None:
+    """Every constant must be demanded by a schema or accepted by a person.
+
+    Raises:
+        PublicationError: names those that are not, and paths accepted at which nothing stands.
+    """
     constants = constants_of(function.calls, function.output, catalogue)
     left = unaccepted(constants, accept)
     if left:
         shown = "; ".join(one.shown for one in left[:20])
         more = f"; and {len(left) - 20} more" if len(left) > 20 else ""
-        return (
-            f"these are constants, the same for every input: {shown}{more}. Make them references (†input...), or accept"
-            ' them: choices {"accept": ["calls.0.x", ...]} or {"accept": true}'
+        raise PublicationError(
+            f"these are constants, the same for every input: {shown}{more}. Make them references (†input...), accept"
+            ' them (choices {"accept": ["calls.0.x", ...]} or {"accept": true}), or publish with answer "recorded"'
         )
     if isinstance(accept, list):
         known = [one.path for one in constants]
         for path in accept:
             if not any(one == path or one.startswith(f"{path}.") for one in known):
-                return f"choices.accept: nothing constant stands at {path!r}.{did_you_mean(str(path), known)}"
-    return None
+                raise PublicationError(
+                    f"choices.accept: nothing constant stands at {path!r}.{did_you_mean(str(path), known)}"
+                )
 
 
 def _annotations(function: Function, catalogue: Catalogue, answer: str) -> JSONObject:
