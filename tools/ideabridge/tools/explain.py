@@ -202,7 +202,7 @@ def _rank(errors: list[ValidationError], here: int) -> tuple[int, int]:
     """How far a branch is from what was meant; the lowest is explained."""
     if any(len(error.instance_path) == here and isinstance(error.kind, _OF_KIND) for error in errors):
         return (3, 0)
-    if any(len(error.instance_path) == here + 1 and isinstance(error.kind, Kind.Constant) for error in errors):
+    if any(len(error.instance_path) == here + 1 and _constants(error) for error in errors):
         return (2, 0)  # another variant: the field that tells variants apart says so
     return (0, len(errors))
 
@@ -254,17 +254,29 @@ def _flatten(errors: list[ValidationError], here: int) -> list[ValidationError]:
     return result
 
 
+def _constants(error: ValidationError) -> list[ValidationError]:
+    """The errors that say the value is another constant: the error itself, or in an alternative to a reference."""
+    if isinstance(error.kind, Kind.Constant):
+        return [error]
+    if isinstance(error.kind, Kind.AnyOf):
+        place = error.instance_path
+        return [
+            e for b in error.kind.context for e in b if isinstance(e.kind, Kind.Constant) and e.instance_path == place
+        ]
+    return []
+
+
 def _variants(branches: list[list[ValidationError]], here: int) -> Problem | None:
     """One problem for variants that all differ from the value in the same constant, as `_tool` of calls."""
-    found: dict[str | int, list[ValidationError]] = {}
+    found: dict[str | int, list[list[ValidationError]]] = {}
     for branch in branches:
         for error in branch:
-            if len(error.instance_path) == here + 1 and isinstance(error.kind, Kind.Constant):
-                found.setdefault(error.instance_path[-1], []).append(error)
-    common = [errors for errors in found.values() if len(errors) >= len(branches)]
+            if len(error.instance_path) == here + 1 and _constants(error):
+                found.setdefault(error.instance_path[-1], []).append(_constants(error))
+    common = [groups for groups in found.values() if len(groups) >= len(branches)]
     if not common:
         return None
-    errors = common[0]
+    errors = [error for group in common[0] for error in group]
     options = [cast("JSON", e.kind.expected_value) for e in errors if isinstance(e.kind, Kind.Constant)]
     return _problem(errors[0].instance_path, show(_instance(errors[0])), _alternatives(options), _hint(errors))
 

@@ -1,0 +1,100 @@
+"""Parameters of remote tools that have the name of a meta-property (DESIGN 4.2)."""
+
+from __future__ import annotations
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import children, resolve
+from ideabridge.tools.tool import META_PROPERTIES
+
+_ALTERNATIVES = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "dependencies")
+
+
+def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, str]]:
+    """Give every parameter with a meta-property's name another one: `_output` becomes `output_`.
+
+    Args:
+        schema: the parameters of a remote tool.
+
+    Returns:
+        (the schema by our names, our name -> the module's name); the schema itself and {} where nothing was taken.
+    """
+    found = _names(schema, schema, set())
+    theirs = [name for name in META_PROPERTIES if name in found]
+    if not theirs:
+        return schema, {}
+    taken = set(found)
+    ours: dict[str, str] = {}
+    for name in theirs:
+        wanted = f"{name.lstrip('_')}_"
+        candidate = wanted
+        number = 1
+        while candidate in taken:
+            number += 1
+            candidate = f"{wanted}{number}"
+        taken.add(candidate)
+        ours[name] = candidate
+    renamed = _rename(schema, schema, ours, frozenset())
+    assert isinstance(renamed, dict)
+    return renamed, {mine: name for name, mine in ours.items()}
+
+
+def _names(schema: JSON, root: JSONObject, seen: set[int]) -> dict[str, None]:
+    """Every property named at the top, also in alternatives and behind references."""
+    names: dict[str, None] = {}
+    stack: list[JSON] = [schema]
+    while stack:
+        item = stack.pop()
+        if not isinstance(item, dict) or id(item) in seen:
+            continue
+        seen.add(id(item))
+        for keyword in ("properties", "dependentRequired", "dependentSchemas", "dependencies"):
+            members = item.get(keyword)
+            if isinstance(members, dict):
+                names.update(dict.fromkeys(members))
+        required = item.get("required")
+        if isinstance(required, list):
+            names.update((name, None) for name in required if isinstance(name, str))
+        stack.extend(child for place, child in children(item) if place[0] in _ALTERNATIVES)
+        pointer = item.get("$ref")
+        if isinstance(pointer, str):
+            stack.append(resolve(root, pointer))
+    return names
+
+
+def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], open_now: frozenset[int]) -> JSON:
+    if not isinstance(schema, dict):
+        return schema
+    result: JSONObject = {}
+    for keyword, value in schema.items():
+        if keyword == "properties" and isinstance(value, dict):
+            result[keyword] = {ours.get(name, name): item for name, item in value.items()}
+        elif keyword == "required" and isinstance(value, list):
+            result[keyword] = _renamed_list(value, ours)
+        elif keyword in ("dependentRequired", "dependentSchemas", "dependencies") and isinstance(value, dict):
+            result[keyword] = {
+                ours.get(name, name): _renamed_list(item, ours)
+                if isinstance(item, list)
+                else _rename(item, root, ours, open_now)
+                for name, item in value.items()
+            }
+        elif keyword in _ALTERNATIVES:
+            if isinstance(value, list):
+                result[keyword] = [_rename(item, root, ours, open_now) for item in value]
+            else:
+                result[keyword] = _rename(value, root, ours, open_now)
+        else:
+            result[keyword] = value
+    pointer = schema.get("$ref")
+    target = resolve(root, pointer) if isinstance(pointer, str) else None
+    if isinstance(target, dict) and not ours.keys().isdisjoint(_names(target, root, set())):
+        # Others may refer to the target for values that are no parameters: only this use of it is renamed.
+        del result["$ref"]
+        if id(target) not in open_now:
+            parts = result.get("allOf")
+            inner = _rename(target, root, ours, open_now | {id(target)})
+            result["allOf"] = [*(parts if isinstance(parts, list) else []), inner]
+    return result
+
+
+def _renamed_list(names: list[JSON], ours: dict[str, str]) -> list[JSON]:
+    return [ours.get(name, name) if isinstance(name, str) else name for name in names]
