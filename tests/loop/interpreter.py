@@ -9,10 +9,15 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
-from typing import Any
 
-Outcome = tuple[str, Any]
+from ideabridge.tools.encoding import JSON, JSONObject
+
+Outcome = tuple[str, JSON]
 """("value", v) | ("failed", None) | ("skipped", None) | ("missing", None)"""
+
+
+Run = Callable[[int, int | None, JSON], tuple[bool, JSON]]
+"""(call, item, parameters) -> (succeeded, value) of one execution."""
 
 
 def overlap(first: tuple[str, ...], second: tuple[str, ...]) -> bool:
@@ -23,7 +28,7 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(text.lstrip("†").split("."))
 
 
-def get(root: Any, path: tuple[str, ...]) -> Outcome:
+def get(root: JSON, path: tuple[str, ...]) -> Outcome:
     for key in path:
         if isinstance(root, dict) and key in root:
             root = root[key]
@@ -34,24 +39,26 @@ def get(root: Any, path: tuple[str, ...]) -> Outcome:
     return ("value", root)
 
 
-def put(root: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def put(root: JSONObject, path: tuple[str, ...], value: JSON) -> None:
     for key in path[:-1]:
-        root = root.setdefault(key, {})
+        child = root.setdefault(key, {})
+        assert isinstance(child, dict)
+        root = child
     root[path[-1]] = value
 
 
 class Interpreter:
-    def __init__(self, base: dict[str, Any], calls: list[Any], run: Callable[[int, int | None, Any], tuple[bool, Any]]):
+    def __init__(self, base: JSONObject, calls: list[JSONObject], run: Run):
         self.base = base
         self.calls = calls
         self.run = run
         self.done: dict[int, str] = {}
-        self.wrote: dict[int, list[tuple[tuple[str, ...], Any]]] = {}
+        self.wrote: dict[int, list[tuple[tuple[str, ...], JSON]]] = {}
         self.circular = False
 
     def targets(self, index: int) -> list[tuple[str, ...]]:
         path = self.calls[index].get("_outputPath")
-        if path is None:
+        if not isinstance(path, str):
             return [("results", str(index))]
         return [("state", *split(part.strip())) for part in re.split(r"\|\||&&", path)]
 
@@ -64,7 +71,7 @@ class Interpreter:
             return earlier
         return [i for i in writers if i != reader]
 
-    def operand(self, text: str, reader: int, item: Any = None) -> Outcome:
+    def operand(self, text: str, reader: int, item: JSON = None) -> Outcome:
         path = split(text)
         if path[0] == "item":
             return get({"item": item}, path)
@@ -84,7 +91,7 @@ class Interpreter:
             return ("skipped", None)
         return found
 
-    def expression(self, text: str, reader: int, item: Any = None) -> Outcome:
+    def expression(self, text: str, reader: int, item: JSON = None) -> Outcome:
         reasons: list[str] = []
         for alternative in text.split("||"):
             outcome: Outcome = ("missing", None)
@@ -100,7 +107,7 @@ class Interpreter:
                 return (reason, None)
         return ("missing", None)
 
-    def fill(self, value: Any, reader: int, reasons: list[str], item: Any = None) -> Any:
+    def fill(self, value: JSON, reader: int, reasons: list[str], item: JSON = None) -> JSON:
         if isinstance(value, str) and value.startswith("††"):
             return value[1:]
         if isinstance(value, str) and value.startswith("†"):
@@ -119,7 +126,8 @@ class Interpreter:
             return
         self.done[index] = "working"
         call = self.calls[index]
-        for name in call.get("_after", []):
+        after = call.get("_after", [])
+        for name in after if isinstance(after, list) else []:
             before = next(i for i, other in enumerate(self.calls) if other.get("_id") == name)
             self.work(before)
             if self.done[before] == "failed":
@@ -153,11 +161,11 @@ class Interpreter:
             return False
         return True
 
-    def each(self, index: int, parameters: Any, items: Any) -> None:
+    def each(self, index: int, parameters: JSON, items: JSON) -> None:
         if not isinstance(items, list):
             self.fail(index)
             return
-        values: list[Any] = []
+        values: list[JSON] = []
         failed = False
         for number, item in enumerate(items):
             lacking: list[str] = []
@@ -167,25 +175,25 @@ class Interpreter:
             values.append(value)
         self.end(index, not failed, values)
 
-    def end(self, index: int, ok: bool, value: Any) -> None:
+    def end(self, index: int, ok: bool, value: JSON) -> None:
         if not ok:
             self.fail(index)
             return
         call = self.calls[index]
         targets = self.targets(index)
-        either = "||" in call.get("_outputPath", "")
+        either = "||" in str(call.get("_outputPath"))
         self.wrote[index] = [(target, value) for target in (targets[:1] if either else targets)]
         self.done[index] = "done"
 
     def fail(self, index: int) -> None:
-        if "||" in self.calls[index].get("_outputPath", ""):
+        if "||" in str(self.calls[index].get("_outputPath")):
             # What exactly a caught failure says is the machine's affair; that it stands there is the rule.
             self.wrote[index] = [(self.targets(index)[1], CAUGHT)]
             self.done[index] = "caught"
         else:
             self.done[index] = "failed"
 
-    def interpret(self) -> tuple[list[str], dict[str, Any]]:
+    def interpret(self) -> tuple[list[str], JSONObject]:
         for index in range(len(self.calls)):
             self.work(index)
         root = copy.deepcopy(self.base)
@@ -195,7 +203,7 @@ class Interpreter:
         return [self.done[index] for index in range(len(self.calls))], root
 
 
-def references(value: Any) -> list[str]:
+def references(value: JSON) -> list[str]:
     if isinstance(value, str):
         return [value] if value.startswith("†") and not value.startswith("††") else []
     if isinstance(value, list):
@@ -205,4 +213,4 @@ def references(value: Any) -> list[str]:
     return []
 
 
-CAUGHT = {"kind": "caught", "message": "caught"}
+CAUGHT: JSONObject = {"kind": "caught", "message": "caught"}

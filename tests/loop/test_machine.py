@@ -539,6 +539,9 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
     assert driven.machine.output == 0
     broken = Driven(failing(0)).whole(started(), chain)
     assert set(broken.standings()) == {"failed"}
-    fan: list[JSON] = [{"_tool": "echo", "x": n, "_outputPath": f"part.p{n}"} for n in range(1000)]
-    wide = Driven().whole(started(), [*fan, {"_tool": "echo", "x": "†state.part", "_outputPath": "all"}])
+    fan: list[JSON] = []
+    for n in range(1000):
+        fan.append({"_tool": "echo", "x": n, "_outputPath": f"part.p{n}"})
+    fan.append({"_tool": "echo", "x": "†state.part", "_outputPath": "all"})
+    wide = Driven().whole(started(), fan)
     assert isinstance(wide.machine.memory.state()["all"], dict)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import dataclass
-from typing import Any
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.loop.effect import Execute
-from ideabridge.tools.encoding import JSON, encode
+from ideabridge.bridge.loop.event import CallFinished, RunStarted
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from tests.loop.driving import Driven, started
 from tests.loop.interpreter import CAUGHT, Interpreter, overlap, split
 
@@ -20,7 +20,7 @@ INPUT: dict[str, JSON] = {"n": 1, "items": [{"v": 1}, {"v": 2}], "text": "†sta
 STATE: dict[str, JSON] = {"a": 10, "old": {"v": "before"}}
 
 
-def plain(value: Any) -> Any:
+def plain(value: JSON) -> JSON:
     """A value without what is no part of its meaning: what a failure says, and the order of members."""
     if isinstance(value, dict):
         if "kind" in value and "message" in value:
@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def result(parameters: Any) -> Any:
+def result(parameters: JSON) -> JSON:
     """A pure function of the parameters, small whatever they are."""
     digest = hashlib.sha256(encode(plain(parameters))).hexdigest()[:6]
     return {"v": digest, "list": [digest, 1]}
@@ -40,21 +40,21 @@ def result(parameters: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scenario:
-    calls: list[Any]
-    output: Any
+    calls: list[JSONObject]
+    output: JSON
     failing: frozenset[int]
     seed: int
 
     def execute(self, effect: Execute) -> tuple[bool, JSON]:
         return self.run(effect.call.index, effect.item, effect.parameters)
 
-    def run(self, index: int, item: int | None, parameters: Any) -> tuple[bool, Any]:
+    def run(self, index: int, item: int | None, parameters: JSON) -> tuple[bool, JSON]:
         if index in self.failing and item in (None, 1):
             return False, "it failed"
         return True, result(parameters)
 
     @property
-    def start(self) -> Any:
+    def start(self) -> RunStarted:
         return started([{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}])
 
     @property
@@ -63,7 +63,7 @@ class Scenario:
         written = [
             ("state", *split(part.strip()))
             for call in self.calls
-            for part in (call.get("_outputPath") or "").replace("&&", "||").split("||")
+            for part in str(call.get("_outputPath") or "").replace("&&", "||").split("||")
             if part
         ]
         return not any(overlap(one, two) for i, one in enumerate(written) for two in written[:i])
@@ -100,18 +100,19 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         known = written[:index] if where < 17 and index else written[index + 1 :] or written[:index]
         return draw(st.sampled_from(draw(st.sampled_from(known)))) if known else draw(st.sampled_from(BASE))
 
-    def value(index: int) -> Any:
+    def value(index: int) -> JSON:
         shape = draw(st.integers(0, 9))
         if shape < 5:
             return operand(index)
         if shape < 7:
             operator = draw(st.sampled_from([" || ", " && "]))
             return operator.join(operand(index) for _ in range(draw(st.integers(2, 3))))
-        return [7, "††state.a", {"deep": [operand(index), "plain"]}][shape - 7]
+        shapes: list[JSON] = [7, "††state.a", {"deep": [operand(index), "plain"]}]
+        return shapes[shape - 7]
 
-    calls: list[Any] = []
+    calls: list[JSONObject] = []
     for index in range(count):
-        call: dict[str, Any] = {"_tool": draw(st.sampled_from(["echo", "echo", "write"])), "x": value(index)}
+        call: JSONObject = {"_tool": draw(st.sampled_from(["echo", "echo", "write"])), "x": value(index)}
         if draw(st.booleans()):
             call["y"] = value(index)
         if paths[index] is not None:
@@ -130,7 +131,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             if after != call.get("_id"):
                 call["_after"] = [after]
     failing = draw(st.frozensets(st.integers(0, count - 1), max_size=2))
-    output = draw(st.sampled_from([None, "†state.b || †state.a", {"all": "†state"}]))
+    outputs: list[JSON] = [None, "†state.b || †state.a", {"all": "†state"}]
+    output = draw(st.sampled_from(outputs))
     return Scenario(calls, output, failing, draw(st.integers(0, 10_000)))
 
 
@@ -148,16 +150,16 @@ def run_whole(scenario: Scenario) -> Driven | None:
     driven = Driven(scenario.execute, scenario.seed)
     probe = Driven()
     probe.post(scenario.start)
-    if probe.machine.check(scenario.calls, scenario.output):
+    if probe.machine.check([*scenario.calls], scenario.output):
         return None
-    driven.whole(scenario.start, scenario.calls, scenario.output)
+    driven.whole(scenario.start, [*scenario.calls], scenario.output)
     check_invariants(driven)
     return driven
 
 
 def same_meaning(one: Driven, two: Driven) -> None:
     assert one.standings() == two.standings()
-    assert plain(one.documents) == plain(two.documents)
+    assert plain({**one.documents}) == plain({**two.documents})
     assert plain(one.machine.output) == plain(two.machine.output)
     assert one.machine.status == two.machine.status
 
@@ -165,7 +167,7 @@ def same_meaning(one: Driven, two: Driven) -> None:
 @settings(max_examples=2400, deadline=None, suppress_health_check=SLOW)
 @given(scenarios())
 def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
-    streamed = Driven(scenario.execute, scenario.seed + 1).streamed(scenario.start, scenario.calls, scenario.output)
+    streamed = Driven(scenario.execute, scenario.seed + 1).streamed(scenario.start, [*scenario.calls], scenario.output)
     check_invariants(streamed)
     whole = run_whole(scenario)
     if whole is None:
@@ -184,7 +186,7 @@ def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None
     cut = random.Random(scenario.seed).randrange(2, len(whole.journal) + 1)
     resumed = Driven.resumed(whole.journal[:cut], scenario.execute, scenario.seed + 2).finish_all()
     assert resumed.machine.phase == "ended"
-    before = {(e.call, e.item) for e in whole.journal[:cut] if type(e).__name__ == "CallFinished"}  # type: ignore[union-attr]
+    before = {(one.call, one.item) for one in whole.journal[:cut] if isinstance(one, CallFinished)}
     assert not before & set(resumed.executions), "a finished call ran again"
     if scenario.disjoint:
         same_meaning(whole, resumed)

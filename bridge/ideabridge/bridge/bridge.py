@@ -24,7 +24,6 @@ from ideabridge.bridge.loop.dry_run import dry_run
 from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
@@ -96,7 +95,7 @@ class Bridge:
             mask=self.secrets.mask,
             result_bytes=self.configuration.limits.result_bytes,
         )
-        self._open = Runs(self._store, self._group, executor, Composer(self.handlers), self.fingerprint)
+        self._open = Runs(self._store, self._group, executor, self.handlers, self.fingerprint)
         self._group.start_soon(self._open.heartbeat)
         return self
 

@@ -244,7 +244,8 @@ class Run:
             result["requests"] = [self._request(self.runner.request)]
         if status == "needs_approval" or (status == "running" and pending_approvals(machine.history)):
             result["approvals"] = self.approvals()
-        result["usage"] = {"requests": len(self._settled), "tokens": 0}
+        # By turns the host's model answers, and its tokens are the host's: none are spent here.
+        result["usage"] = {"requests": len(self._settled) if machine.mode == "solve" else 0, "tokens": 0}
         return result
 
     def errors(self) -> list[JSONObject]:

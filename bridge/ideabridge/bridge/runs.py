@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import anyio
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
 from ideabridge.bridge.errors import InterruptedRunError, UnknownRunError
@@ -16,11 +17,15 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, RunEnded, event_from_json
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.request import Composer, Request
+from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
+
+
+_AT_HAND = 256
+"""How many runs stay in memory before ended ones are let go."""
 
 
 class Runs:
@@ -29,17 +34,19 @@ class Runs:
     Args:
         store: holds their journals and their ideas.
         group: task group their calls run in.
-        executor, composer: shared by all of them.
+        executor: runs the calls of all of them.
+        handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run goes on only under the one it was made under.
     """
 
     def __init__(
-        self, store: Store, group: TaskGroup, executor: Executor, composer: Composer, fingerprint: str
+        self, store: Store, group: TaskGroup, executor: Executor, handlers: Handlers, fingerprint: str
     ) -> None:
         self._store = store
         self._group = group
         self._executor = executor
-        self._composer = composer
+        self._handlers = handlers
+        self._schemas = SchemaCache()
         self._fingerprint = fingerprint
         self._name = own_name()
         self._runs: dict[str, Run] = {}
@@ -115,16 +122,25 @@ class Runs:
             machine,
             journal=driver.journal,
             executor=self._executor,
-            composer=self._composer,
+            composer=Composer(self._handlers, self._schemas),
             group=self._group,
             close_step=lambda machine, request: self._save(run, machine, request),
             rest=lambda: run.rest(),
         )
         run = Run(run_id, caller, runner, driver)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
+        self._forget_ended()
         self._runs[run_id] = run
         self._drivers[run_id] = driver
         return run
+
+    def _forget_ended(self) -> None:
+        """Ended runs are read again from their journals; here only the latest stay at hand."""
+        if len(self._runs) < _AT_HAND:
+            return
+        ended = [run_id for run_id, run in self._runs.items() if run.machine.phase == "ended"]
+        for run_id in ended[: max(0, len(ended) - _AT_HAND // 2)]:
+            del self._runs[run_id], self._drivers[run_id]
 
     def _load(self, run_id: str, caller: str, made_under: str) -> Run:
         record = self._store.run(run_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ideabridge.bridge.context.handlers import Handlers
@@ -10,8 +12,9 @@ from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.reference import Path, format_reference
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress, Standing
-from ideabridge.tools.compose import solution_schema, wrap_output
+from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.schema import inline_refs
 
 _SHOWN_CALLS = 50
 _SHOWN_ERRORS = 20
@@ -39,12 +42,37 @@ class Request:
         return content_hash({"context": self.context, "schema": self.schema})
 
 
-class Composer:
-    """Composes the Requests of one run."""
+class SchemaCache:
+    """Composed schemas, by everything they are composed from; bounded. Shared by the runs of a process."""
 
-    def __init__(self, handlers: Handlers) -> None:
+    def __init__(self, size: int = 256) -> None:
+        self._size = size
+        self._schemas: OrderedDict[str, JSONObject] = OrderedDict()
+
+    def get(self, key: str, compose: Callable[[], JSONObject]) -> JSONObject:
+        """The schema of that key, composed where it is not there."""
+        schema = self._schemas.get(key)
+        if schema is None:
+            schema = self._schemas[key] = compose()
+            if len(self._schemas) > self._size:
+                self._schemas.popitem(last=False)
+        else:
+            self._schemas.move_to_end(key)
+        return schema
+
+
+class Composer:
+    """Composes the Requests of one run.
+
+    Args:
+        handlers: what each type of message does.
+        cache: composed schemas, shared with other runs.
+    """
+
+    def __init__(self, handlers: Handlers, cache: SchemaCache) -> None:
         self._handlers = handlers
-        self._schemas: dict[str, JSONObject] = {}
+        self._cache = cache
+        self._own: dict[str, JSONObject] = {}
 
     def compose(self, machine: Machine) -> Request:
         """The Request of the step at hand."""
@@ -58,20 +86,35 @@ class Composer:
         )
 
     def _schema(self, machine: Machine, properties: dict[str, JSONObject]) -> JSONObject:
-        # The tools of a run never change, so its schema is composed once for each set of extra properties.
-        key = ",".join(properties)
-        schema = self._schemas.get(key)
+        # The tools of a run never change: within it, the extra properties alone tell its schemas apart.
+        names = ",".join(properties)
+        schema = self._own.get(names)
         if schema is None:
-            output = machine.output_schema
-            wrapped = wrap_output(output)[0] if output is not None else None
-            schema = self._schemas[key] = solution_schema(
-                machine.catalogue.tools,
-                wrapped,
-                latent=machine.catalogue.latent,
-                instances=machine.opening.instances,
-                extra=properties,
-            )
+            tools, latent = machine.catalogue.to_json()
+            parts: list[JSON] = [machine.mode, tools, latent, machine.output_schema, dict[str, JSON](properties)]
+            key = content_hash([*parts, list[JSON](machine.opening.instances)])
+            schema = self._own[names] = self._cache.get(key, lambda: _schema_of(machine, properties))
         return schema
+
+
+def _schema_of(machine: Machine, properties: dict[str, JSONObject]) -> JSONObject:
+    schema = solution_schema(
+        machine.catalogue.tools,
+        machine.output_schema,
+        latent=machine.catalogue.latent,
+        instances=machine.opening.instances,
+        extra=properties,
+    )
+    if machine.mode == "plan":
+        _tell_output(schema, machine.output_schema)
+    return schema
+
+
+def _tell_output(schema: JSONObject, output: JSONObject | None) -> None:
+    """A plan's author answers once: its output is exactly what was asked for, and anything where nothing was."""
+    properties = schema["properties"]
+    if isinstance(properties, dict):
+        properties["output"] = inline_refs(output) if output is not None else {}
 
 
 def context_of(machine: Machine) -> list[Message]:

@@ -15,6 +15,7 @@ from ideabridge.bridge.replay.constants import constants_of, unaccepted
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.schema import Validator
 
 Answer = Literal["auto", "recorded", "plan"]
 
@@ -69,13 +70,25 @@ def read_function(store: Store, ref: str) -> Function:
         stored=stored,
         input=given,
         input_schema=input_schema or {"type": "object", "properties": {}, "additionalProperties": False},
-        output_schema=output_schema,
+        output_schema=_unwrapped(output_schema, by_mind=stored.meta.mind != ""),
         calls=cast("list[JSON]", solution["calls"]),
         output=solution.get("output"),
         result=result,
         has_result=has_result,
         instances=_instances(messages),
     )
+
+
+def _unwrapped(schema: JSONObject | None, *, by_mind: bool) -> JSONObject | None:
+    """The output schema as the user asked for it: a mind writes an output that may be null as `{"value": ...}`."""
+    if not schema:
+        return None
+    properties = schema.get("properties")
+    if by_mind and isinstance(properties, dict) and list(properties) == ["value"]:
+        value = properties["value"]
+        if isinstance(value, dict) and Validator(value, what="the output").is_valid(None):
+            return value
+    return schema
 
 
 def _input(messages: list[Message]) -> JSONObject | None:
