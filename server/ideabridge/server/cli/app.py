@@ -52,6 +52,8 @@ app.command("demo")(demo.demo)
 
 def run(arguments: list[str]) -> int:
     """Run the command line; every error is one line on standard error, and an exit code."""
+    # `--http=HOST:PORT` is what people write; the address is an argument, so that it may be left out.
+    arguments = [part for word in arguments for part in (_split(word) if word.startswith("--http=") else [word])]
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup)
     try:
@@ -66,6 +68,11 @@ def run(arguments: list[str]) -> int:
             raise
         return _misused(error, str(message()))
     return result if isinstance(result, int) else ExitCode.DONE
+
+
+def _split(word: str) -> list[str]:
+    option, _, value = word.partition("=")
+    return [option, value]
 
 
 def _misused(error: Exception, message: str) -> int:

@@ -23,6 +23,7 @@ def demo(
     Nothing leaves this machine, no model is asked, and the repository is only read.
     """
     import anyio
+
     from ideabridge.server.demo.demo import run_demo
 
     return anyio.run(run_demo, repo, options.json)

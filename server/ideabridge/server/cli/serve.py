@@ -9,7 +9,7 @@ import typer
 from ideabridge.server.cli.exits import UsageError
 from ideabridge.server.cli.options import Options, command
 
-DEFAULT_ADDRESS = "127.0.0.1:8765"
+DEFAULT_ADDRESS = "127.0.0.1:8787"
 
 
 @command("config", "project", "store", "tools", "allow_all")
@@ -21,23 +21,29 @@ def serve(
     address: Annotated[
         str | None, typer.Argument(metavar="[HOST:PORT]", help="Only with --http. Port 0: any free one.")
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name clients may call this server by; may be repeated."),
+    ] = None,
 ) -> int:
     """Serve MCP: over stdio, or with --http over streamable HTTP.
 
-    This is what a host starts; `ideabridge install` writes it into the host's configuration.
+    This is what a host starts; `ideabridge install` writes it into the host's configuration. An address other than
+    loopback needs a bearer token in the environment variable IDEABRIDGE_TOKEN.
     """
-    if address is not None and not http:
-        raise UsageError(f"an address ({address}) goes with --http")
+    if not http and (address is not None or allow_host):
+        raise UsageError(f"{'--allow-host' if allow_host else f'an address ({address})'} goes with --http")
     place = read_address(address or DEFAULT_ADDRESS) if http else None
     configuration = options.configuration()
     import anyio
+
     from ideabridge.server.serve import serve_http, serve_stdio
 
     async def work() -> None:
         if place is None:
             await serve_stdio(configuration)
         else:
-            await serve_http(configuration, host=place[0], port=place[1])
+            await serve_http(configuration, host=place[0], port=place[1], hosts=tuple(allow_host or ()))
 
     anyio.run(work)
     return 0

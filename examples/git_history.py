@@ -1,0 +1,166 @@
+"""Tools over a git history, as `mcp-server-git` tells it: an example of a file of Python tools.
+
+A tool is a typed function with a docstring. Start them with `ideabridge serve --tools examples/git_history.py`, or name
+the file under "tools" in ideabridge.json; `ideabridge demo` runs them in a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TypedDict
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ideabridge.tools import ActivityError, tool
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+_COMMIT = re.compile(r"^Commit: ([0-9a-f]{40}|[0-9a-f]{64})\nAuthor: (.*)\nDate: (.+)\nMessage: ", re.MULTILINE)
+_HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+class Commit(TypedDict):
+    """One commit. `date` is ISO 8601 with the author's offset; `time` is HH:MM in `timezone`, which is UTC."""
+
+    sha: str
+    author: str
+    date: str
+    subject: str
+    time: str
+    timezone: str
+
+
+class Author(TypedDict):
+    """How many of the commits somebody wrote."""
+
+    name: str
+    commits: int
+
+
+class Summary(TypedDict):
+    """Who committed, and on which days of the week in a time zone."""
+
+    commits: int
+    authors: list[Author]
+    weekdays: dict[str, int]
+    timezone: str
+    days: int
+
+
+class Size(TypedDict):
+    """How large a patch is, in files, lines and bytes."""
+
+    files: int
+    added: int
+    removed: int
+    bytes: int
+
+
+@tool(read_only=True)
+def parse_git_log(log: str) -> list[Commit]:
+    """Take the text of git_log apart into commits, newest first as they stand there.
+
+    Args:
+        log: what the tool git_log of mcp-server-git answered.
+    """
+    commits: list[Commit] = []
+    found = list(_COMMIT.finditer(log))
+    for match, following in zip(found, [*found[1:], None], strict=True):
+        message = log[match.end() : following.start() if following else len(log)]
+        try:
+            when = datetime.fromisoformat(match.group(3).strip())
+        except ValueError:
+            raise ActivityError(f"commit {match.group(1)[:12]}: {match.group(3)!r} is no date") from None
+        commits.append(
+            {
+                "sha": match.group(1),
+                "author": match.group(2).strip(),
+                "date": when.isoformat(),
+                "subject": message.strip().split("\n")[0],
+                "time": when.astimezone(UTC).strftime("%H:%M"),
+                "timezone": "UTC",
+            }
+        )
+    if not commits:
+        raise ActivityError("the text holds no commits as git_log writes them")
+    return commits
+
+
+@tool(read_only=True)
+def summarise_commits(commits: list[Commit], timezone: str) -> Summary:
+    """Count commits by author and by day of the week.
+
+    Args:
+        commits: as parse_git_log gives them.
+        timezone: IANA name of the time zone the days are told in.
+    """
+    try:
+        zone = ZoneInfo(timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ActivityError(f"{timezone!r} is no time zone known here") from None
+    dates = [datetime.fromisoformat(commit["date"]).astimezone(zone) for commit in commits]
+    authors = Counter(commit["author"] for commit in commits)
+    days = Counter(WEEKDAYS[date.weekday()] for date in dates)
+    return {
+        "commits": len(commits),
+        "authors": [{"name": name, "commits": count} for name, count in authors.most_common()],
+        "weekdays": {day: days[day] for day in WEEKDAYS if days[day]},
+        "timezone": timezone,
+        "days": (max(dates).date() - min(dates).date()).days + 1 if dates else 0,
+    }
+
+
+@tool(read_only=True)
+def measure_patch(patch: str) -> Size:
+    """Count the files and lines a commit changes.
+
+    Args:
+        patch: what the tool git_show of mcp-server-git answered for a commit.
+    """
+    files = added = removed = 0
+    old = new = 0
+    lines = patch.split("\n")
+    for number, line in enumerate(lines):
+        if old > 0 or new > 0:
+            # Inside a hunk its own counts tell where it ends: a line "--- a" may be a removed "-- a".
+            added += line.startswith("+")
+            removed += line.startswith("-")
+            old -= not line.startswith(("+", "\\"))
+            new -= not line.startswith(("-", "\\"))
+        elif hunk := _HUNK.match(line):
+            old, new = (int(count) if count is not None else 1 for count in hunk.groups())
+        elif line.startswith("--- ") and lines[number + 1 : number + 2] and lines[number + 1].startswith("+++ "):
+            files += 1
+    return {"files": files, "added": added, "removed": removed, "bytes": len(patch.encode("utf-8", "replace"))}
+
+
+@tool(read_only=True)
+def activity_report(
+    summary: Summary, newest: Commit, newest_there: str, now: str, status: str, change: dict[str, int | str]
+) -> str:
+    """Write the report: a few lines a person reads.
+
+    Args:
+        summary: as summarise_commits gives it.
+        newest: the newest commit.
+        newest_there: the time of day it was made, in the summary's time zone, ISO 8601.
+        now: the time now, ISO 8601.
+        status: what the tool git_status of mcp-server-git answered.
+        change: as measure_patch gives it, or {"message"} where the patch cannot be read.
+    """
+    authors = ", ".join(f"{one['name']} {one['commits']}" for one in summary["authors"][:3])
+    busiest = max(summary["weekdays"], key=lambda day: summary["weekdays"][day])
+    if "files" in change:
+        size = f"{change['files']} files, +{change['added']} -{change['removed']}"
+    else:
+        size = f"its patch cannot be read here ({str(change.get('message', '')).strip()[:80]})"
+    tree = "clean" if "nothing to commit" in status else "has changes"
+    return "\n".join(
+        [
+            f"{summary['commits']} commits in {summary['days']} days, most on a {busiest} ({summary['timezone']})",
+            f"by {authors}",
+            f"newest: {newest['sha'][:10]} {newest['subject'][:60]} ({newest_there[11:16]} there), {size}",
+            f"the working tree {tree}; told at {now}",
+        ]
+    )

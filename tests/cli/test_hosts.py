@@ -1,0 +1,400 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ideabridge.server.hosts.document import read_document
+from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
+from ideabridge.server.hosts.host import HOSTS, Places, find_host
+from ideabridge.server.hosts.translate import hide, is_ourselves, translate
+from ideabridge.server.main import main
+
+Answer = dict[str, Any]
+
+
+def put(path: Path, content: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2), encoding="utf-8")
+    return path
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> Answer:
+    out = capsys.readouterr().out
+    answer = json.loads(out)
+    assert out.count("\n") == 1
+    return answer
+
+
+def verdicts(answer: Answer) -> dict[str, str]:
+    return {one["name"]: one["verdict"] for one in answer["servers"]}
+
+
+# -- where hosts keep their files ------------------------------------------------------------------------------------
+
+
+def test_vscode_user_file_by_platform() -> None:
+    home, project = Path("/h"), Path("/p")
+    host = find_host("vscode")
+
+    def user(platform: str, **environ: str) -> Path:
+        return host.target(Places(project, home, environ, platform), "user").path
+
+    assert user("linux") == Path("/h/.config/Code/User/mcp.json")
+    assert user("linux", XDG_CONFIG_HOME="/x") == Path("/x/Code/User/mcp.json")
+    assert user("darwin") == Path("/h/Library/Application Support/Code/User/mcp.json")
+    assert user("win32", APPDATA="/a") == Path("/a/Code/User/mcp.json")
+
+
+def test_claude_code_config_folder() -> None:
+    places = Places(Path("/p"), Path("/h"), {"CLAUDE_CONFIG_DIR": "/c"}, "linux")
+    assert find_host("claude-code").target(places, "user").path == Path("/c/.claude.json")
+
+
+# -- documents -------------------------------------------------------------------------------------------------------
+
+
+def test_writing_keeps_everything_else(tmp_path: Path) -> None:
+    text = '{\n\t"z": 12345678901234567890123,\n\t"half": "\\ud83d",\n\t"text": "žluť",\n\t"f": 1.5\n}'
+    path = put(tmp_path / "a.json", text)
+    path.chmod(0o640)
+    document = read_document(path)
+    backup = document.write({**document.content, "new": {"a": []}})
+    after = path.read_text(encoding="utf-8")
+    assert json.loads(after) == {**json.loads(text), "new": {"a": []}}
+    assert list(json.loads(after)) == ["z", "half", "text", "f", "new"]
+    assert '\n\t"z": 12345678901234567890123,' in after
+    assert not after.endswith("\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert backup is not None
+    assert backup == tmp_path / "a.json.bak"
+    assert backup.read_text(encoding="utf-8") == text
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.json", "a.json.bak"]
+
+
+def test_a_new_file_is_the_owners_only(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.json"
+    assert read_document(path).write({"a": 1}) is None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text(encoding="utf-8") == '{\n  "a": 1\n}\n'
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    real = put(tmp_path / "dotfiles" / "mcp.json", {"a": 1})
+    link = tmp_path / "mcp.json"
+    link.symlink_to(real)
+    read_document(link).write({"a": 2})
+    assert link.is_symlink()
+    assert json.loads(real.read_text(encoding="utf-8")) == {"a": 2}
+
+
+def test_a_file_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.json", {"a": 1})
+    document = read_document(path)
+    put(path, {"a": "theirs"})
+    with pytest.raises(HostFileError, match="changed by another program"):
+        document.write({"a": 2})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": "theirs"}
+
+
+def test_comments_are_read_and_never_written_over(tmp_path: Path) -> None:
+    text = '{ // a\n  "u": "http://x/*no*/,]", /* b\n */ "l": [1, 2,],\n  "s": "a\\"//b",\n}'
+    path = put(tmp_path / "mcp.json", text)
+    document = read_document(path)
+    assert document.content == {"u": "http://x/*no*/,]", "l": [1, 2], "s": 'a"//b'}
+    with pytest.raises(CommentedHostFileError):
+        document.write({})
+    assert path.read_text(encoding="utf-8") == text
+    assert not (tmp_path / "mcp.json.bak").exists()
+
+
+def test_what_is_wrong_in_a_file_is_told_with_its_place(tmp_path: Path) -> None:
+    with pytest.raises(HostFileError, match="line 2, column 8"):
+        read_document(put(tmp_path / "a.json", '{"a": 1, // x\n  "b": nope}'))
+    with pytest.raises(HostFileError, match="expected an object"):
+        read_document(put(tmp_path / "b.json", "[1]"))
+    with pytest.raises(HostFileError, match="NaN"):
+        read_document(put(tmp_path / "c.json", '{"a": NaN}'))
+    (tmp_path / "d.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(HostFileError, match="UTF-8"):
+        read_document(tmp_path / "d.json")
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES, max_size=5), st.dictionaries(st.text(), JSON_VALUES, max_size=3))
+def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
+    for host in HOSTS:
+        places = Places(Path("/p"), Path("/h"), {}, "linux")
+        for file in host.files(places):
+            before = file.with_server(content, "x", servers)
+            after = file.with_server(before, "ideabridge", {"command": "i"})
+            assert file.servers(after) == {**file.servers(before), "ideabridge": {"command": "i"}}
+            assert {key: value for key, value in after.items() if key != file.keys[0]} == {
+                key: value for key, value in before.items() if key != file.keys[0]
+            }
+
+
+# -- translating -----------------------------------------------------------------------------------------------------
+
+
+def test_variables_of_editors() -> None:
+    places = Places(Path("/p/app"), Path("/h"), {}, "linux")
+    found = translate(
+        {
+            "type": "stdio",
+            "command": "${userHome}/bin/x",
+            "args": [
+                "${workspaceFolder}/a",
+                "${workspaceFolderBasename}",
+                "${env:A_B}",
+                "${input:api-key}",
+                "${PLAIN}",
+            ],
+            "env": {"K": "${input:api-key}", "GONE": None, "N": 5},
+            "cwd": "sub",
+        },
+        places,
+        {"api-key": "Your key"},
+    )
+    assert found.entry == {
+        "type": "stdio",
+        "command": "${HOME}/bin/x",
+        "args": ["/p/app/a", "app", "${A_B}", "${API_KEY}", "${PLAIN}"],
+        "env": {"K": "${API_KEY}", "N": "5"},
+        "cwd": "/p/app/sub",
+    }
+    assert found.problem is None
+    assert found.notes == [
+        "the host asks for 'api-key' (Your key): set the variable API_KEY instead",
+        "'env' holds values in the open (N); in a file you share, write ${VAR} instead",
+    ]
+
+
+def test_secrets_are_hidden() -> None:
+    shown = hide(
+        {
+            "command": "x",
+            "args": ["--api-key", "s3cret-value", "--token=s3cret-value", "--root", "/tmp", "--token", "${T}"],
+            "env": {"A": "s3cret-value", "B": "${B}"},
+            "headers": {"Authorization": "Bearer s3cret-value"},
+            "url": "https://me:s3cret-value@example.org/?token=s3cret-value",
+        }
+    )
+    assert "s3cret-value" not in json.dumps(shown)
+    assert shown["env"] == {"A": "(hidden)", "B": "${B}"}
+    assert shown["args"] == ["--api-key", "(hidden)", "--token=(hidden)", "--root", "/tmp", "--token", "${T}"]
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "ours"),
+    [
+        ("/opt/bin/ideabridge", ["serve"], True),
+        ("C:\\tools\\ideabridge.exe", ["--project", "x", "serve"], True),
+        ("uvx", ["ideabridge@1.2", "serve"], True),
+        ("uvx", ["--from", "ideabridge[demo]==1", "ideabridge", "serve"], True),
+        ("python", ["-m", "ideabridge.server", "serve"], True),
+        ("mcp-server-git", ["--repository", "/home/me/ideabridge"], False),
+        ("node", ["/src/ideabridge/other.js"], False),
+    ],
+)
+def test_ourselves(command: str, arguments: list[Any], ours: bool) -> None:
+    assert is_ourselves({"command": command, "args": arguments}) is ours
+
+
+# -- import ----------------------------------------------------------------------------------------------------------
+
+
+def claude(home: Path, project: Path) -> None:
+    put(
+        home / ".claude.json",
+        {
+            "numStartups": 3,
+            "mcpServers": {"git": {"command": "user-git"}, "me": {"command": "ideabridge", "args": ["serve"]}},
+            "projects": {
+                str(project): {"mcpServers": {"git": {"type": "stdio", "command": "local-git", "args": [], "env": {}}}},
+                "/elsewhere": {"mcpServers": {"other": {"command": "x"}}},
+            },
+        },
+    )
+    put(
+        project / ".mcp.json",
+        {"mcpServers": {"web": {"type": "http", "url": "https://example.org/mcp", "headers": {"X": "${TOKEN:-}"}}}},
+    )
+
+
+def test_import_shows_and_writes_nothing(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claude(home, project)
+    assert main(["modules", "import", "claude-code", "--json"]) == 0
+    answer = told(capsys)
+    assert [(one["name"], one["verdict"], one["scope"]) for one in answer["servers"]] == [
+        ("git", "new", "local"),
+        ("web", "new", "project"),
+        ("git", "shadowed", "user"),
+        ("me", "ourselves", "user"),
+    ]
+    assert answer["written"] is False
+    assert not (project / "ideabridge.json").exists()
+
+
+def test_import_writes_once_and_keeps_the_rest(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claude(home, project)
+    ours = put(project / "ideabridge.json", {"order": "all", "mcpServers": {"web": {"command": "mine"}}, "expose": []})
+    assert main(["modules", "import", "claude-code", "--write", "--json"]) == 0
+    answer = told(capsys)
+    assert verdicts(answer)["web"] == "taken"
+    written = json.loads(ours.read_text(encoding="utf-8"))
+    assert list(written) == ["order", "mcpServers", "expose"]
+    assert written["mcpServers"] == {
+        "web": {"command": "mine"},
+        "git": {"type": "stdio", "command": "local-git", "args": [], "env": {}},
+    }
+    assert json.loads(Path(answer["backup"]).read_text(encoding="utf-8"))["mcpServers"] == {"web": {"command": "mine"}}
+    before = ours.read_bytes()
+    assert main(["modules", "import", "claude-code", "--write", "--json"]) == 1
+    again = told(capsys)
+    assert again["written"] is False
+    assert {one["verdict"] for one in again["servers"]} == {"same", "taken", "shadowed", "ourselves"}
+    assert ours.read_bytes() == before
+    assert main(["modules", "import", "claude-code", "web", "--replace", "--write", "--json"]) == 0
+    assert verdicts(told(capsys)) == {"web": "replaced"}
+    assert json.loads(ours.read_text(encoding="utf-8"))["mcpServers"]["web"]["url"] == "https://example.org/mcp"
+
+
+def test_what_was_imported_can_be_read(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from ideabridge.bridge.configuration import load_configuration
+
+    put(
+        project / ".vscode" / "mcp.json",
+        """{
+          // what the team uses
+          "inputs": [{"type": "promptString", "id": "gh", "description": "GitHub token", "password": true}],
+          "servers": {
+            "github": {
+              "type": "http", "url": "https://example.org/mcp/", "headers": {"Authorization": "Bearer ${input:gh}"}
+            },
+            "files": {
+              "type": "stdio", "command": "npx", "args": ["-y", "fs", "${workspaceFolder}"], "dev": {"watch": "*"}
+            },
+            "dotenv": {"command": "x", "envFile": "${workspaceFolder}/.env"},
+            "broken": {"args": ["no command"]},
+          }
+        }""",
+    )
+    assert main(["modules", "import", "vscode", "--write"]) == 0
+    told_to_people = capsys.readouterr()
+    assert "GH" in told_to_people.err
+    assert "envFile" in told_to_people.err or ".env" in told_to_people.err
+    loaded = load_configuration(project=project)
+    assert sorted(loaded.modules) == ["files", "github"]
+    assert loaded.modules["files"].args == ("-y", "fs", str(project))
+    assert loaded.modules["github"].headers == {"Authorization": "Bearer ${GH}"}
+
+
+def test_import_of_cursor_prefers_the_project(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "user"}, "b": {"command": "user"}}})
+    put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "project"}}})
+    assert main(["modules", "import", "cursor", "--write", "--json"]) == 0
+    capsys.readouterr()
+    written = json.loads((project / "ideabridge.json").read_text(encoding="utf-8"))["mcpServers"]
+    assert written == {"a": {"command": "project"}, "b": {"command": "user"}}
+
+
+def test_secrets_never_reach_the_terminal(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(
+        home / ".cursor" / "mcp.json",
+        {"mcpServers": {"a": {"command": "x", "args": ["--token", "s3cret-value"], "env": {"KEY": "s3cret-value"}}}},
+    )
+    main(["modules", "import", "cursor"])
+    main(["modules", "import", "cursor", "--json"])
+    both = capsys.readouterr()
+    assert "s3cret-value" not in both.out + both.err
+    assert "in the open (KEY)" in both.err
+
+
+def test_nothing_to_import(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["modules", "import", "cursor"]) == 0
+    assert str(project / ".cursor" / "mcp.json") in capsys.readouterr().err.replace("\n", "")
+    put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    assert main(["modules", "import", "cursor", "b"]) == 2
+    assert capsys.readouterr().err == "ideabridge: Cursor has no server 'b'; it has a\n"
+
+
+# -- install ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "file", "keys"),
+    [
+        ("claude-code", ".mcp.json", ["mcpServers"]),
+        ("cursor", ".cursor/mcp.json", ["mcpServers"]),
+        ("vscode", ".vscode/mcp.json", ["servers"]),
+    ],
+)
+def test_install_writes_and_keeps(
+    host: str, file: str, keys: list[str], home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {"first": 1, keys[0]: {"other": {"command": "x"}}, "last": [True]}
+    path = put(project / file, before)
+    assert main(["install", host]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(path.read_text(encoding="utf-8")) == before
+    assert main(["install", host, "--write"]) == 0
+    after = json.loads(path.read_text(encoding="utf-8"))
+    entry = after[keys[0]].pop("ideabridge")
+    assert after == before
+    assert json.loads(printed.out[: printed.out.rindex("}") + 1]) == {keys[0]: {"ideabridge": entry}}
+    assert Path(entry["command"]).is_absolute()
+    assert os.access(entry["command"], os.X_OK)
+    assert entry["args"] == ["serve", "--project", str(project)]
+    assert (entry.get("type") == "stdio") is (host != "cursor")
+    written = path.read_bytes()
+    capsys.readouterr()
+    assert main(["install", host, "--write"]) == 0
+    assert "has it already" in capsys.readouterr().err
+    assert path.read_bytes() == written
+
+
+def test_install_for_the_user(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = put(home / ".claude.json", {"projects": {"/a": {"history": ["x"]}}, "mcpServers": {}})
+    config = put(project / "mine.json", {})
+    assert main(["install", "claude-code", "--scope", "user", "--write", "--config", "mine.json", "--json"]) == 0
+    answer = told(capsys)
+    assert answer["written"] is True
+    after = json.loads(path.read_text(encoding="utf-8"))
+    assert after["mcpServers"]["ideabridge"]["args"] == ["serve", "--config", str(config)]
+    assert after["projects"] == {"/a": {"history": ["x"]}}
+
+
+def test_install_does_not_touch_comments(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '{\n  // ours\n  "servers": {}\n}\n'
+    path = put(project / ".vscode" / "mcp.json", text)
+    assert main(["install", "vscode", "--write"]) == 1
+    printed = capsys.readouterr()
+    assert path.read_text(encoding="utf-8") == text
+    assert "comments" in printed.err
+    assert "ideabridge" in json.loads(printed.out)["servers"]
+
+
+def test_install_prints_the_hosts_own_command(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "claude-code", "--scope", "user"]) == 0
+    last = capsys.readouterr().out.strip().split("\n")[-1]
+    assert last.startswith("claude mcp add --scope user ideabridge -- /")
+    assert last.endswith("/ideabridge serve")
+
+
+def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["install", "cursr"], ["modules", "import", "cursr"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err == "ideabridge: no host 'cursr' is known here. Did you mean 'cursor'?\n"
