@@ -1,7 +1,7 @@
 """Search: full-text search over ideas and published names (DESIGN 8).
 
-Ideas are indexed in batches: a save only has to remember that it is not indexed yet, and a search first indexes
-what is left over. What is indexed can be read again from the idea, so the index keeps no copy of it.
+A save does not index: the next search does, or whoever has time (`Store.index_ideas`), or, once too much is left
+over, a later save. What is indexed can be read again from the idea, so the index keeps no copy of it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from ideabridge.bridge.ideas.idea import IdeaMeta
 from ideabridge.bridge.ideas.table import read_meta
 from ideabridge.tools.encoding import JSON, decode_trusted
 
-BATCH: Final = 64
-"""So many saves are indexed at once."""
+BATCH: Final = 256
+"""So many ideas are indexed in one transaction: some 10 ms."""
+
+LAG: Final = 2048
+"""At most about so many ideas wait to be indexed."""
 
 MAX_TEXT: Final = 4000
 """Characters of task text indexed of one idea."""
@@ -107,22 +110,13 @@ class Search:
         self._database = database
         self._contents = contents
         self._rollbacks = 0
-        self._pending: dict[int, Entry] = {}
+        self._seen = 0
         self._said: dict[str, Entry] = {}
 
-    def _fresh(self) -> None:
-        """Forget what a rolled back transaction may have taken away: rows, and what was indexed."""
-        if self._rollbacks != self._database.rollbacks:
-            self._rollbacks = self._database.rollbacks
-            self._pending.clear()
-            self._said.clear()
-
-    def saved(self, number: int, context: list[JSON], meta: IdeaMeta) -> None:
-        """An idea is saved: index a batch when there is one. Inside the save's transaction."""
-        self._fresh()
-        self._pending[number] = read_entry(ends(context), meta)
-        if len(self._pending) >= BATCH:
-            self.catch_up(BATCH * 4)
+    def saved(self, number: int) -> None:
+        """An idea is saved in a row: index a batch where too many wait. Inside the save's transaction."""
+        if number - self._seen > LAG:
+            self.catch_up(BATCH)
 
     def behind(self) -> bool:
         """Whether ideas are saved that are not indexed."""
@@ -133,15 +127,21 @@ class Search:
 
     def catch_up(self, most: int) -> int:
         """Index up to `most` ideas that are not yet; returns how many it took up. Inside a transaction."""
-        self._fresh()
+        if self._rollbacks != self._database.rollbacks:
+            # What was indexed in a rolled back transaction is not.
+            self._rollbacks = self._database.rollbacks
+            self._said.clear()
+        mark = self._seen = self._mark()
         rows = self._database.execute(
-            "SELECT number, run FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (self._mark(), most)
+            "SELECT number, run, meta, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (mark, most)
         ).fetchall()
         if not rows:
             return 0
         entries: list[tuple[int, str, str, str]] = []
-        for number, run in rows:
-            entry = self._pending.pop(number, None) or self._load(number)
+        for number, run, meta, context in rows:
+            texts = self._contents.texts(ends(self._contents.unfold(context)))
+            messages = cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
+            entry = read_entry(messages, read_meta(meta))
             # A run's steps mostly say the same: found once, the hit leads to the run's last idea all the same.
             if run is not None:
                 if self._said.get(run) == entry:
@@ -150,8 +150,6 @@ class Search:
                     self._said.clear()
                 self._said[run] = entry
             entries.append((number, *entry))
-        # Others' ideas between ours may leave some that were indexed by another process.
-        self._pending = {number: entry for number, entry in self._pending.items() if number > rows[-1][0]}
         self._database.connection.executemany(
             "INSERT INTO idea_words(rowid, title, tools, body) VALUES (?, ?, ?, ?)", entries
         )
@@ -159,13 +157,8 @@ class Search:
             "INSERT INTO counters(key, value) VALUES ('indexed', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",
             (rows[-1][0],),
         )
+        self._seen = rows[-1][0]
         return len(rows)
-
-    def _load(self, number: int) -> Entry:
-        """What another process, or one before a crash, left to index."""
-        meta, context = self._database.execute("SELECT meta, context FROM ideas WHERE number = ?", (number,)).fetchone()
-        texts = self._contents.texts(ends(self._contents.unfold(context)))
-        return read_entry(cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]")), read_meta(meta))
 
     def find(self, query: str, limit: int) -> list[tuple[int, float]]:
         """Rows of ideas for words, best first: what is published under such a name first, then the others.

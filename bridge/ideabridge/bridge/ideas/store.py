@@ -94,7 +94,7 @@ class Store(RunStore):
         with self._database.transaction():
             saved = self._table.save(idea, meta)
             if saved.new:
-                self._search.saved(saved.number, idea.context, meta)
+                self._search.saved(saved.number)
         return saved.id
 
     def idea(self, ref: str) -> StoredIdea:
@@ -151,11 +151,8 @@ class Store(RunStore):
             CursorError: a limit out of bounds.
         """
         check_limit(limit)
-        with self._database.guard:
-            behind = self._search.behind()
-        while behind:
-            with self._database.transaction():
-                behind = self._search.catch_up(BATCH * 4) == BATCH * 4
+        while self.index_ideas():
+            pass
         with self._database.guard:
             found = self._search.find(words, limit)
             records = self._table.records([number for number, _ in found])
@@ -163,6 +160,17 @@ class Store(RunStore):
             IdeaHit(record.id, record.meta, record.names, score)
             for record, (_, score) in zip(records, found, strict=True)
         ]
+
+    def index_ideas(self) -> bool:
+        """Index a batch of saved ideas for the search; whether there is more to do.
+
+        A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
+        """
+        with self._database.guard:
+            if not self._search.behind():
+                return False
+        with self._database.transaction():
+            return self._search.catch_up(BATCH) == BATCH
 
     def export_idea(self, ref: str) -> JSONObject:
         """The idea as a portable document; with its publication where `ref` is a name.

@@ -1,0 +1,193 @@
+"""The file: opening it, its errors by cause, and what outsiders may rely on."""
+
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.ideas.checkpoint import COMMITS
+from ideabridge.bridge.ideas.errors import (
+    StoreAccessError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreFormatError,
+    StoreFullError,
+    StoreVersionError,
+)
+from ideabridge.bridge.ideas.migrations import MIGRATIONS
+from tests.ideas.values import idea_of
+
+
+def test_a_new_store_is_its_owners(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "ideas.db"
+    with Store.open(path) as store:
+        store.save_idea(idea_of("x"), IdeaMeta())
+        for file in path.parent.iterdir():
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    with Store.open(str(path), durability="full") as store:
+        assert len(store.ideas().items) == 1
+
+
+def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    path.touch()
+    with Store.open(path) as store:
+        assert store.ideas().items == []
+
+
+def test_a_newer_store_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    Store.open(path).close()
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreVersionError, match="newer ideabridge"):
+        Store.open(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"x", b"not a database, but long enough to be one" * 100])
+def test_what_is_not_sqlite_is_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "ideas.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreFormatError, match="not an SQLite file"):
+        Store.open(path)
+    assert path.read_bytes() == content
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs(x)")
+    connection.close()
+    with pytest.raises(StoreFormatError, match="not a store of ideas"):
+        Store.open(path)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    connection.close()
+
+
+def test_places_where_no_store_can_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "ideas.db", Path("/proc/ideas.db"), tmp_path / ("x" * 300)):
+        with pytest.raises(StoreAccessError, match="cannot be"):
+            Store.open(path)
+
+
+def test_a_damaged_store(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    with Store.open(path) as store:
+        for number in range(50):
+            store.save_idea(idea_of(str(number) * 100), IdeaMeta())
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+    with pytest.raises(StoreFormatError, match="damaged"), Store.open(path) as store:
+        store.ideas()
+
+
+def test_a_locked_store(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    with Store.open(path, busy_timeout_s=0.05) as store, Store.open(path) as other, other.transaction():
+        other.set_setting("k", b"v")
+        for call in (lambda: store.save_idea(idea_of("x"), IdeaMeta()), lambda: store.set_setting("k", b"")):
+            with pytest.raises(StoreBusyError, match="another process keeps it locked"):
+                call()
+        # Reading goes on.
+        assert store.settings("k") is None
+
+
+def broken(path: Path, pragma: str) -> Store:
+    """A store whose connection SQLite itself holds to a limit, as a full disk or a read-only file system would."""
+    store = Store.open(path)
+    store._database.connection.execute(pragma)  # pyright: ignore[reportPrivateUsage]
+    return store
+
+
+def test_a_full_store_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    pages = 60
+    with broken(path, f"PRAGMA max_page_count={pages}") as store:
+        saved: list[str] = []
+
+        def fill() -> None:
+            while True:
+                saved.append(store.save_idea(idea_of("x" * 2000 + str(len(saved))), IdeaMeta()))
+
+        with pytest.raises(StoreFullError, match="no room left"):
+            fill()
+        assert len(store.ideas(1000).items) == len(saved) > 0
+        store.set_setting("still", b"works")
+
+
+def test_a_store_that_can_only_be_read(tmp_path: Path) -> None:
+    with broken(tmp_path / "ideas.db", "PRAGMA query_only=1") as store:
+        with pytest.raises(StoreAccessError, match="can only be read"):
+            store.save_idea(idea_of("x"), IdeaMeta())
+        assert store.ideas().items == []
+
+
+def test_a_closed_store(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "ideas.db")
+    store.close()
+    store.close()
+    calls: list[Callable[[], object]] = [
+        lambda: store.ideas(),
+        lambda: store.save_idea(idea_of("x"), IdeaMeta()),
+        lambda: store.search_ideas("x"),
+        lambda: store.append("run", 1, [{}]),
+        lambda: store.settings("x"),
+    ]
+    for call in calls:
+        with pytest.raises(StoreClosedError):
+            call()
+
+
+def test_checkpoints_happen_beside_and_end_with_the_store(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    before = threading.active_count()
+    with Store.open(path) as store:
+        for number in range(COMMITS + 1):
+            store.set_setting("k", str(number).encode())
+            store.save_idea(idea_of(str(number)), IdeaMeta())
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+    assert not path.with_name("ideas.db-wal").exists()
+
+
+def test_views_for_readers(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    with Store.open(path) as store:
+        idea = store.save_idea(idea_of("x"), IdeaMeta(run="run", step=1, title="t"))
+        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+        epoch = store.acquire("run", "d", 1, 1)
+        assert epoch is not None
+        store.append("run", epoch, [{"a": 1}, {"b": 2}])
+        store.publish(
+            "name", idea, description="d", answer="solve", input_schema=None, output_schema=None, annotations={}
+        )
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT id, run, step, title FROM idea_list").fetchall() == [(idea, "run", 1, "t")]
+    assert connection.execute("SELECT place, message FROM idea_messages").fetchall() == [
+        (1, '{"role":"user","content":"x"}')
+    ]
+    assert connection.execute("SELECT * FROM journal").fetchall() == [("run", 1, '{"a":1}'), ("run", 2, '{"b":2}')]
+    assert connection.execute("SELECT name, version, idea, live FROM publication_list").fetchall() == [
+        ("name", 1, idea, 1)
+    ]
+    connection.close()
+
+
+def test_the_messages_view_unfolds_long_contexts(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    with Store.open(path) as store:
+        store.save_idea(Idea([{"n": number % 151} for number in range(900)], {}, None), IdeaMeta())
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT message FROM idea_messages ORDER BY place").fetchall()
+    connection.close()
+    assert [row[0] for row in rows] == [f'{{"n":{number % 151}}}' for number in range(900)]

@@ -1,0 +1,157 @@
+"""Ideas: ids, encoding, and ideas as functions."""
+
+import hashlib
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, function_schemas
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.errors import InvalidJSONError
+from tests.ideas.values import IDEAS, idea_of
+
+
+@given(IDEAS)
+def test_ids_are_those_of_the_exported_parts(idea: Idea) -> None:
+    request = encode({"context": idea.context, "schema": idea.schema})
+    whole = encode({"context": idea.context, "schema": idea.schema, "solution": idea.solution})
+    assert idea.request_id == hashlib.sha256(request).hexdigest()
+    assert idea.id == hashlib.sha256(whole).hexdigest()
+
+
+def test_a_big_integer_beside_a_large_float_has_one_id() -> None:
+    # The exact encoder and the fast one write 1e16 differently: an id must not depend on which part needs which.
+    idea = Idea([{"role": "user", "content": "x"}, 1e16], {"maximum": 2**70}, None)
+    whole = encode({"context": idea.context, "schema": idea.schema, "solution": None})
+    assert idea.id == hashlib.sha256(whole).hexdigest()
+
+
+def test_key_order_is_part_of_the_content() -> None:
+    assert Idea([{"a": 1, "b": 2}], {}, None).id != Idea([{"b": 2, "a": 1}], {}, None).id
+
+
+@settings(deadline=None, max_examples=60)
+@given(IDEAS)
+def test_saved_and_exported_ideas_are_exact(idea: Idea) -> None:
+    with Store.open(":memory:") as store, Store.open(":memory:") as other:
+        assert store.save_idea(idea, IdeaMeta()) == idea.id
+        stored = store.idea(idea.id)
+        assert (stored.id, stored.request_id) == (idea.id, idea.request_id)
+        assert stored.idea.id == idea.id
+        # repr tells 1 from 1.0, True from 1, and one key order from another.
+        assert repr(stored.idea) == repr(idea)
+        text = json.dumps(store.export_idea(idea.id), ensure_ascii=False)
+        assert other.import_idea(json.loads(text)) == idea.id
+        assert repr(other.idea(idea.id).idea) == repr(idea)
+
+
+@pytest.mark.parametrize("length", [64, 65, 500, 3000])
+def test_long_contexts_come_back_in_order(length: int) -> None:
+    context: list[JSON] = [{"type": "data", "kind": f"k{n % 97}", "data": n % 701} for n in range(length)]
+    with Store.open(":memory:") as store:
+        for end in (length - 3, length - 1, length):
+            idea = Idea(context[:end], {}, {"calls": [], "output": None})
+            store.save_idea(idea, IdeaMeta())
+            assert store.idea(idea.id).idea == idea
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 40), max_size=400), st.integers(0, 400), st.integers(0, 40))
+def test_edited_contexts_come_back_as_they_were(numbers: list[int], place: int, new: int) -> None:
+    with Store.open(":memory:") as store:
+        first = Idea([{"n": number} for number in numbers], {}, None)
+        numbers[place:place] = [new]
+        second = Idea([{"n": number} for number in numbers], {}, None)
+        for idea in (first, second):
+            store.save_idea(idea, IdeaMeta())
+        assert store.idea(first.id).idea == first
+        assert store.idea(second.id).idea == second
+
+
+def test_what_is_not_json_is_refused() -> None:
+    with Store.open(":memory:") as store:
+        bad: JSON = {"text": "\ud800"}
+        with pytest.raises(InvalidJSONError):
+            store.save_idea(Idea([bad], {}, None), IdeaMeta())
+        with pytest.raises(InvalidJSONError, match="surrogate"):
+            store.save_idea(idea_of("x"), IdeaMeta(run="\ud800"))
+        assert store.ideas().items == []
+
+
+def test_meta_survives_its_json() -> None:
+    meta = IdeaMeta(
+        "run", 3, "parent", "model", "m", {"tokens": 7}, "t", "f", "title", "text", ("a", "b"), "done", ("x",)
+    )
+    assert IdeaMeta.from_json(meta.to_json()) == meta
+    assert IdeaMeta().to_json() == {}
+
+
+WEEK: JSONObject = {"type": "object", "properties": {"week": {"type": "integer", "minimum": 1}}}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "input", "input": {"week": 3}, "schema": WEEK},
+        {"type": "data", "kind": "input", "data": {"week": 3}, "schema": WEEK},
+        {"role": "user", "content": {"type": "input", "input": {"week": 3}, "schema": WEEK}},
+    ],
+)
+def test_an_idea_with_an_input_is_a_function(message: JSON) -> None:
+    assert function_schemas(Idea(["Write the report.", message], {}, None)) == (WEEK, None)
+
+
+def test_an_undeclared_input_gets_a_permissive_schema() -> None:
+    value: JSON = {"n": 1, "f": 1.5, "s": "x", "b": True, "l": [], "o": {}, "z": None}
+    given_schema, _ = function_schemas(Idea([{"type": "input", "input": value}], {}, None))
+    assert given_schema == {
+        "type": "object",
+        "properties": {
+            "n": {"type": "number"},
+            "f": {"type": "number"},
+            "s": {"type": "string"},
+            "b": {"type": "boolean"},
+            "l": {"type": "array"},
+            "o": {"type": "object"},
+            "z": {},
+        },
+        "required": ["n", "f", "s", "b", "l", "o", "z"],
+    }
+
+
+def test_the_output_schema_is_the_users() -> None:
+    reference: JSON = {"type": "string", "pattern": "^†"}
+    shown: JSON = {
+        "$defs": {"row": {"type": "object"}},
+        "type": "object",
+        "properties": {
+            "calls": {"type": "array"},
+            "output": {
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "properties": {
+                            "total": {"anyOf": [{"type": "number"}, reference]},
+                            "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}},
+                        },
+                    },
+                    {"type": "null"},
+                ]
+            },
+        },
+    }
+    assert function_schemas(Idea(["x"], shown, None)) == (
+        None,
+        {
+            "type": "object",
+            "properties": {"total": {"type": "number"}, "rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}},
+            "$defs": {"row": {"type": "object"}},
+        },
+    )
+
+
+@pytest.mark.parametrize("schema", [None, True, {}, {"properties": 1}, {"properties": {"output": {"type": "null"}}}])
+def test_a_schema_that_says_nothing_of_output(schema: JSON) -> None:
+    assert function_schemas(Idea([], schema, None)) == (None, None)

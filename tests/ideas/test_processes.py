@@ -1,0 +1,150 @@
+"""Two processes on one store, and a process that is killed."""
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+from ideabridge.bridge.ideas import IdeaMeta, Store
+from tests.ideas.values import idea_of
+
+HEAD = """
+import sys
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+def idea_of(text):
+    return Idea([{"role": "user", "content": text}], {"type": "object"}, {"calls": [], "output": None})
+"""
+
+
+def child(path: Path, body: str, *arguments: str) -> subprocess.Popen[str]:
+    code = f"{HEAD}\n{body}"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_that_open_a_new_store_at_once_do_not_collide(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    body = """
+sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
+with Store.open(sys.argv[1]) as store:
+    for n in range(40):
+        store.save_idea(idea_of(f"{sys.argv[2]} {n} shared words"), IdeaMeta(run=sys.argv[2], step=n))
+        store.save_idea(idea_of(f"both {n}"), IdeaMeta(run=sys.argv[2], step=100 + n))
+    print(store.ensure_setting("key", lambda: sys.argv[2].encode()).decode())
+"""
+    children = [child(path, body, name) for name in ("a", "b", "c")]
+    for process in children:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    answers = {process.communicate("go\n")[0] for process in children}
+    assert [process.returncode for process in children] == [0, 0, 0]
+    # The three agree on the setting one of them made.
+    assert len(answers) == 1
+    with Store.open(path) as store:
+        assert len(store.ideas(1000).items) == 160
+        for run in ("a", "b", "c"):
+            assert len(store.step_ideas(run)) == 80
+        assert len({hit.id for hit in store.search_ideas("shared", 100)}) == 3
+        assert len(store.search_ideas("both 7", 100)) > 0
+    check(path)
+
+
+def check(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+    connection.execute("INSERT INTO publication_words(publication_words) VALUES ('integrity-check')")
+    connection.close()
+
+
+def test_a_taken_over_run_refuses_the_other_process(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    body = """
+from ideabridge.bridge.ideas.errors import StaleDriverError
+store = Store.open(sys.argv[1])
+store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+epoch = store.acquire("run", "child", 10, 1000.0)
+store.append("run", epoch, [{"by": "child"}])
+print("mine", flush=True)
+sys.stdin.readline()
+try:
+    store.append("run", epoch, [{"by": "late child"}])
+except StaleDriverError as error:
+    print(type(error).__name__, flush=True)
+"""
+    process = child(path, body)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "mine\n"
+    with Store.open(path) as store:
+        assert store.acquire("run", "parent", 10, 1005.0) is None
+        epoch = store.acquire("run", "parent", 10, 1010.0)
+        assert epoch == 2
+        assert store.append("run", epoch, [{"by": "parent"}]) == 2
+        assert process.communicate("go\n")[0] == "StaleDriverError\n"
+        assert [event["by"] for _, event in store.events("run")] == ["child", "parent"]
+
+
+def test_what_another_process_publishes_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    body = """
+with Store.open(sys.argv[1]) as store:
+    store.publish("theirs", store.save_idea(idea_of("theirs"), IdeaMeta()), description="d", answer="solve",
+                  input_schema=None, output_schema=None, annotations={})
+"""
+    with Store.open(path) as store:
+        version, catalogue = store.data_version(), store.catalogue_version()
+        store.save_idea(idea_of("own"), IdeaMeta())
+        assert store.data_version() == version
+        process = child(path, body)
+        process.communicate()
+        assert process.returncode == 0
+        assert store.data_version() != version
+        assert store.catalogue_version() != catalogue
+        assert store.publication("theirs").version == 1
+        assert len(store.search_ideas("theirs")) == 1
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    body = """
+store = Store.open(sys.argv[1])
+store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+epoch = store.acquire("run", "child", 10, 1000.0)
+n = 0
+while True:
+    n += 1
+    if n % 3:
+        number = store.append("run", epoch, [{"n": n, "text": "x" * 300}])
+    else:
+        with store.transaction():
+            number = store.append("run", epoch, [{"n": n}])
+            store.save_idea(idea_of(f"step {n}"), IdeaMeta(run="run", step=n))
+    print(number, flush=True)
+"""
+    process = child(path, body)
+    assert process.stdout is not None
+    acknowledged = 0
+    # Past the checkpoints, so that some of it is in the file and some in the log.
+    while acknowledged < 1500:
+        acknowledged = int(process.stdout.readline())
+    process.kill()
+    for line in process.stdout.read().splitlines(keepends=True):
+        # The last line may be cut.
+        acknowledged = int(line) if line.endswith("\n") else acknowledged
+    process.wait()
+    process.stdout.close()
+    assert process.stdin is not None
+    process.stdin.close()
+    with Store.open(path) as store:
+        events = list(store.events("run"))
+        assert [number for number, _ in events] == list(range(1, len(events) + 1))
+        assert [event["n"] for _, event in events] == list(range(1, len(events) + 1))
+        assert acknowledged <= len(events) <= acknowledged + 1
+        steps = [record.meta.step for record in store.step_ideas("run")]
+        assert steps == list(range(3, len(events) + 1, 3))
+        assert store.search_ideas("step 1497")[0].meta.run == "run"
+    check(path)
