@@ -67,3 +67,14 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
             with pytest.raises(ModuleDownError, match="cannot be reached"):
                 await modules.call("web", "who", {})
             assert modules.status("web").state == "down"
+
+
+async def test_the_older_transport() -> None:
+    async with served("--sse") as (base, _process):
+        entry = {"type": "sse", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
+        async with modules_of({"old": entry}) as modules:
+            await modules.settled(10)
+            status = modules.status("old")
+            assert status.error is None
+            assert (status.kind, status.era) == ("sse", "legacy")
+            assert await modules.call("old", "who", {}) == "who"

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import mcp_types as types
 from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.sse import SseServerTransport
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ToolsListChanged
@@ -90,6 +91,20 @@ class Gate:
         await send({"type": "http.response.body", "body": body})
 
 
+class Old:
+    """The transport before streamable HTTP: a stream of events, and posts beside it."""
+
+    def __init__(self) -> None:
+        self.transport = SseServerTransport("/messages/")
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/mcp":
+            async with self.transport.connect_sse(scope, receive, send) as (read, write):
+                await SERVER.run(read, write, SERVER.create_initialization_options())
+        else:
+            await self.transport.handle_post_message(scope, receive, send)
+
+
 async def serve_stdio() -> None:
     async with stdio_server() as (read, write):
         options = SERVER.create_initialization_options(NotificationOptions(tools_changed=True))
@@ -105,7 +120,10 @@ def main() -> None:
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     print(listener.getsockname()[1], flush=True)
-    config = uvicorn.Config(Gate(SERVER.streamable_http_app()), log_level="critical", timeout_graceful_shutdown=0)
+    app = Old() if "--sse" in sys.argv else SERVER.streamable_http_app()
+    config = uvicorn.Config(
+        Gate(app), lifespan="off" if "--sse" in sys.argv else "on", log_level="critical", timeout_graceful_shutdown=0
+    )
     uvicorn.Server(config).run([listener])
 
 

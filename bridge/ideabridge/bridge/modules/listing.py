@@ -13,10 +13,10 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.errors import ModuleProtocolError
-from ideabridge.bridge.modules.parameters import rename_parameters
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.tools.encoding import JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Annotations, Tool
 
@@ -123,7 +123,7 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
             output = _checked(module, tool.output_schema, "output schema")
         except IdeabridgeError as error:
             remarks.append(f"has an output schema that is not used: {str(error)[:300]}")
-    parameters, renamed = rename_parameters(parameters)
+    parameters, renamed = rename_meta_parameters(parameters)
     if renamed:
         remarks.append("has parameters named otherwise here: " + ", ".join(f"{b} is {a}" for a, b in renamed.items()))
     hints = tool.annotations or types.ToolAnnotations()

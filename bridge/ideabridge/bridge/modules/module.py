@@ -25,7 +25,6 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.expansion import Launch, expand
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
-from ideabridge.bridge.modules.parameters import their_arguments
 from ideabridge.bridge.modules.remote_call import SessionLostError, remote_call
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -256,7 +255,7 @@ class Module:
         tool_name: str,
         arguments: JSONObject,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - the remote call's, not this task's
+        timeout: float | None = None,
         progress: Progress | None = None,
     ) -> JSON:
         """Call one of its tools.
@@ -281,36 +280,49 @@ class Module:
         assert isinstance(theirs, dict)
         await self._usable()
         tool = self.tool(tool_name)
-        async with self._limiter:
-            for again in (True, False):
-                # Another call may have ended the connection while this one waited.
-                connection = await self._usable()
-                try:
-                    value = await remote_call(
-                        connection,
-                        self.name,
-                        tool,
-                        their_arguments(theirs, tool.renamed),
-                        seconds=seconds,
-                        on_progress=progress,
-                        secrets=self._secrets,
-                        max_bytes=self._result_bytes,
-                        validator=self._validator(tool),
-                    )
-                except ModuleDownError as error:
-                    if connection.usable:
-                        # An HTTP server that cannot be reached just now: its connection is not spoilt by that.
-                        self._set("down", error)
-                    raise
-                except SessionLostError:
-                    # The server refused the request because it forgot the session: nothing ran, so it is sent again.
-                    await self._forget(connection)
-                    if not again:
-                        break
-                else:
-                    if self._state == "down" and self._connection is connection and connection.usable:
-                        self._set("up", None)
-                    return value
+        if tool.renamed:
+            theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
+        try:
+            self._limiter.acquire_nowait()  # acquiring otherwise costs a turn of the event loop
+        except anyio.WouldBlock:
+            await self._limiter.acquire()
+        try:
+            return await self._send(tool, theirs, seconds, progress)
+        finally:
+            self._limiter.release()
+
+    async def _send(self, tool: Tool, arguments: JSONObject, seconds: float, progress: Progress | None) -> JSON:
+        """Call over the connection there is; where the server forgot the session, once more over a new one."""
+        for again in (True, False):
+            # Another call may have ended the connection while this one waited.
+            connection = await self._usable()
+            try:
+                value = await remote_call(
+                    connection,
+                    self.name,
+                    tool,
+                    arguments,
+                    seconds=seconds,
+                    on_progress=progress,
+                    secrets=self._secrets,
+                    max_bytes=self._result_bytes,
+                    validator=self._validator(tool),
+                )
+            except ModuleDownError as error:
+                if connection.usable:
+                    # An HTTP server that cannot be reached just now: its connection is not spoilt by that.
+                    self._set("down", error)
+                raise
+            except SessionLostError:
+                # The server refused the request because it forgot the session: nothing ran, so it is sent again.
+                await self._forget(connection)
+                if not again:
+                    break
+            else:
+                if self._state == "down" and self._connection is connection and connection.usable:
+                    self._set("up", None)
+                return value
+
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
 
     async def _forget(self, connection: Connection) -> None:

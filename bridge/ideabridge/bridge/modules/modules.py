@@ -120,7 +120,7 @@ class Modules:
         """
         return self._find(name).status()
 
-    async def settled(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - asked for by name
+    async def settled(self, timeout: float | None = None) -> bool:
         """Wait until every module is up, failed or disabled. False: not within `timeout` seconds."""
         with anyio.move_on_after(timeout):
             for module in self._modules.values():
@@ -128,7 +128,7 @@ class Modules:
             return True
         return False
 
-    async def ready(self, name: str, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asked for by name
+    async def ready(self, name: str, timeout: float | None = None) -> None:
         """Wait until a module is up.
 
         Raises:
@@ -148,7 +148,7 @@ class Modules:
         tool_name: str,
         arguments: JSONObject,
         *,
-        timeout: float | None = None,  # noqa: ASYNC109 - the remote call's, not this task's
+        timeout: float | None = None,
         progress: Progress | None = None,
     ) -> JSON:
         """Call a tool of a module; waits for one that is still connecting. See `Module.call`.

@@ -171,7 +171,10 @@ class StdioTransport:
                 message = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", None)
         if message is not None:
             try:
-                await incoming.send(message)
+                try:
+                    incoming.send_nowait(message)
+                except anyio.WouldBlock:
+                    await incoming.send(message)
             except (anyio.ClosedResourceError, anyio.BrokenResourceError):
                 return "was closed"
         return None
