@@ -1,0 +1,142 @@
+"""Toolbox: the two registries, tools and activities (DESIGN 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from ideabridge.tools.activity import Activity
+from ideabridge.tools.errors import ToolDefinitionError, UnknownToolError
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import Tool
+
+DEFINITION: Final = "__ideabridge__"
+"""Attribute in which a decorated function keeps its Definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What one function defines: a Tool and the Activity behind it."""
+
+    tool: Tool
+    activity: Activity
+
+
+def definition_of(item: object) -> Definition | None:
+    """The Definition a decorated function carries; None for anything else."""
+    found = getattr(item, DEFINITION, None)
+    return found if isinstance(found, Definition) else None
+
+
+class Toolbox:
+    """Tools and activities by name. The last definition of a name wins, in the place of the first.
+
+    Args:
+        items: as for `add`.
+    """
+
+    def __init__(self, *items: Tool | Activity | Callable[..., Any]) -> None:
+        self._tools: dict[str, Tool] = {}
+        self._activities: dict[str, Activity] = {}
+        self.add(*items)
+
+    def add(self, *items: Tool | Activity | Callable[..., Any]) -> None:
+        """Register tools, activities, and functions, which bring both.
+
+        Args:
+            items: a function decorated by `@tool`, or any typed function (see `tool_from`).
+
+        Raises:
+            ToolDefinitionError: a function cannot become a tool, or a Tool belongs to a module.
+        """
+        for item in items:
+            if isinstance(item, Tool):
+                if item.module is not None:
+                    raise ToolDefinitionError(
+                        f"tool {item.name!r} belongs to module {item.module!r}; a toolbox holds tools without a module"
+                    )
+                self._tools[item.name] = item
+            elif isinstance(item, Activity):
+                self._activities[item.name] = item
+            elif callable(item):
+                definition = definition_of(item)
+                if definition is None:
+                    from ideabridge.tools.decorator import tool_from
+
+                    definition = tool_from(item)
+                self.add(definition.tool, definition.activity)
+            else:
+                raise ToolDefinitionError(f"found {type(item).__name__}, expected a Tool, an Activity or a function")
+
+    def update(self, other: Toolbox) -> None:
+        """Add everything in `other`; its definitions win."""
+        self._tools.update(other.tools)
+        self._activities.update(other.activities)
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name, in the order they were first added."""
+        return MappingProxyType(self._tools)
+
+    @property
+    def activities(self) -> Mapping[str, Activity]:
+        """The activities by name, in the order they were first added."""
+        return MappingProxyType(self._activities)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def tool(self, name: str) -> Tool:
+        """The tool of this name.
+
+        Raises:
+            UnknownToolError: there is none; the message names the nearest.
+        """
+        found = self._tools.get(name)
+        if found is None:
+            raise UnknownToolError(f"unknown tool {name!r}.{did_you_mean(name, self._tools)}")
+        return found
+
+    def activity(self, name: str) -> Activity:
+        """The activity of this name.
+
+        Raises:
+            UnknownToolError: there is none; the message names the nearest.
+        """
+        found = self._activities.get(name)
+        if found is None:
+            raise UnknownToolError(f"unknown activity {name!r}.{did_you_mean(name, self._activities)}")
+        return found
+
+    def activity_for(self, tool: Tool, named: str | None = None) -> Activity | None:
+        """The code that runs a call of `tool`: named by the call, by the tool, or the tool's namesake.
+
+        Args:
+            tool: the tool called.
+            named: the call's `_activity`.
+
+        Returns:
+            The activity; None where the call is latent, or the tool belongs to a module, which runs it itself.
+
+        Raises:
+            UnknownToolError: the call or the tool names an activity there is none of.
+        """
+        if named is not None:
+            return self.activity(named)
+        if tool.module is not None:
+            return None
+        if tool.activity is not None:
+            return self.activity(tool.activity)
+        return self._activities.get(tool.name)
+
+    def is_latent(self, tool: Tool) -> bool:
+        """Whether nothing here runs `tool`, so that the mind writes its result (`_output`)."""
+        return tool.module is None and self.activity_for(tool) is None
