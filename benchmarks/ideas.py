@@ -227,7 +227,7 @@ def catalogue(folder: Path, count: int) -> list[Row]:
 
 
 def listing(store: Store, count: int) -> Row:
-    """The slowest of all lists, each at the median of 9 readings; by pages from the front, the middle and by filters."""
+    """The slowest of all lists, each at the median of 9 readings."""
     run = f"run_{count // 2}"
     lists: list[Callable[[], object]] = [
         lambda: store.ideas(50),

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from ideabridge.bridge.ideas import Idea
+from ideabridge.bridge.ideas import Idea, Publication, Store
 from ideabridge.tools.encoding import JSON
 
 SCALARS = (
@@ -33,3 +33,17 @@ def idea_of(text: str, output: JSON = None) -> Idea:
     """An idea whose task is `text`."""
     schema: JSON = {"type": "object", "properties": {"calls": {}, "output": {}}}
     return Idea([said(text)], schema, {"calls": [], "output": output})
+
+
+def publish(store: Store, name: str, idea_id: str, owner: str | None = None, description: str = "") -> Publication:
+    """Publish an idea that is answered by solving."""
+    return store.publish(
+        name,
+        idea_id,
+        description=description,
+        answer="solve",
+        input_schema=None,
+        output_schema=None,
+        annotations={},
+        owner=owner,
+    )

@@ -1,0 +1,186 @@
+"""Publications, portable documents, settings."""
+
+from typing import cast
+
+import pytest
+
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.ideas.errors import (
+    IdeaDocumentError,
+    NameTakenError,
+    PublicationContentError,
+    PublicationNameError,
+    TamperedIdeaError,
+    UnknownIdeaError,
+    UnknownPublicationError,
+)
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import LimitExceededError
+from tests.ideas.values import idea_of, publish
+
+
+def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
+    ideas = [store.save_idea(idea_of(str(n)), IdeaMeta()) for n in range(3)]
+    first = publish(store, "name", ideas[0], description="one")
+    assert (first.version, first.live) == (1, True)
+    assert publish(store, "name", ideas[1]).version == 2
+    store.unpublish("name")
+    with pytest.raises(UnknownPublicationError, match="not published any more; its last version was 2"):
+        store.publication("name")
+    with pytest.raises(UnknownPublicationError):
+        store.unpublish("name")
+    assert store.publication("name", 1).description == "one"
+    assert store.publication_count() == 0
+    assert publish(store, "name", ideas[2]).version == 3
+    assert store.publication("name").idea_id == ideas[2]
+    assert store.publication("name", 1).live is False
+    with pytest.raises(UnknownPublicationError, match="versions 1 to 3, not 9"):
+        store.publication("name", 9)
+    with pytest.raises(UnknownPublicationError, match="nearest: name"):
+        store.publication("nam")
+    assert store.ideas().items[0].names == ("name",)
+    assert store.ideas().items[1].names == ()
+
+
+def test_a_publication_is_kept_whole(store: Store) -> None:
+    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    schema: JSONObject = {"type": "object", "properties": {"b": {}, "a": {}}}
+    told = store.publish(
+        "whole",
+        idea,
+        description="d",
+        answer="plan",
+        input_schema=schema,
+        output_schema={},
+        annotations={"title": "t"},
+        plan={"calls": []},
+        recorded=[1, None],
+        owner="me",
+    )
+    assert store.publication("whole") == told
+    assert (told.input_schema, told.output_schema, told.plan, told.recorded) == (schema, {}, {"calls": []}, [1, None])
+    assert (told.owner, told.annotations, told.answer, told.idea_id) == ("me", {"title": "t"}, "plan", idea)
+
+
+def test_publications_that_cannot_be(store: Store) -> None:
+    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    for name in ("Weekly Report", "", "1a", "a" * 49, "a\n", "é"):
+        with pytest.raises(PublicationNameError, match=r"for example '[a-z]"):
+            publish(store, name, idea)
+    with pytest.raises(UnknownIdeaError):
+        publish(store, "name", "0" * 64)
+    with pytest.raises(PublicationContentError, match="plan"):
+        store.publish("a", idea, description="", answer="plan", input_schema=None, output_schema=None, annotations={})
+    publish(store, "mine", idea, owner="me")
+    with pytest.raises(NameTakenError):
+        publish(store, "mine", idea, owner="you")
+    with pytest.raises(NameTakenError):
+        publish(store, "mine", idea)
+    assert store.publication_count() == 1
+
+
+def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
+    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    for number in range(12):
+        publish(store, f"n{number:02}", idea, owner=(None, "a", "b")[number % 3])
+    expected = {None: range(12), "a": [n for n in range(12) if n % 3 < 2], "z": range(0, 12, 3)}
+    for caller, numbers in expected.items():
+        names: list[str] = []
+        after = None
+        while True:
+            page = store.publications(3, after, caller=caller)
+            names += [publication.name for publication in page.items]
+            after = page.next
+            if after is None:
+                break
+        assert names == [f"n{number:02}" for number in numbers]
+        assert store.publication_count(caller=caller) == len(names)
+
+
+def test_the_catalogue_version_grows_with_publications_only(store: Store) -> None:
+    versions = [store.catalogue_version()]
+    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    assert store.catalogue_version() == versions[0]
+    for change in (lambda: publish(store, "a", idea), lambda: store.unpublish("a")):
+        change()
+        versions.append(store.catalogue_version())
+    assert versions == sorted(set(versions))
+
+
+def test_a_published_idea_travels(store: Store) -> None:
+    idea = store.save_idea(idea_of("x"), IdeaMeta(run="r", step=2, title="t", tools=("a",), usage={"tokens": 3}))
+    publish(store, "traveller", idea, description="far")
+    document = store.export_idea("traveller")
+    with Store.open(":memory:") as other:
+        publish(other, "traveller", other.save_idea(idea_of("theirs"), IdeaMeta()))
+        assert other.import_idea(document) == idea
+        assert other.publication("traveller").version == 1
+        other.import_idea(document, with_publication=True)
+        arrived = other.publication("traveller")
+        assert (arrived.version, arrived.idea_id, arrived.description) == (2, idea, "far")
+        assert other.idea(idea).meta == store.idea(idea).meta
+        other.create_run("s", kind="plan", caller="", title="", fingerprint="")
+        joiner = Idea([], {}, None)
+        store.save_idea(joiner, IdeaMeta(run="s", step=9))
+        other.import_idea(store.export_idea(joiner.id))
+        assert other.step_ideas("s") == []
+    assert "publication" not in store.export_idea(idea)
+    with pytest.raises(IdeaDocumentError, match="publication"):
+        store.import_idea(store.export_idea(idea), with_publication=True)
+
+
+def test_documents_that_are_wrong_say_where(store: Store) -> None:
+    good = store.export_idea(store.save_idea(idea_of("x"), IdeaMeta(title="t")))
+    wrong: list[tuple[JSON, str]] = [
+        (None, "an object, found null"),
+        ([], "an object, found a list"),
+        ({}, "missing: ideabridge, id"),
+        ({**good, "more": 1}, "unknown members of an exported idea: more"),
+        ({**good, "ideabridge": 2}, "expected format 1, found the number 2"),
+        ({**good, "ideabridge": True}, "expected format 1"),
+        ({**good, "context": {}}, "context: expected a list"),
+        ({**good, "id": 7}, "id: expected 64 hex digits"),
+        ({**good, "meta": []}, "meta: expected an object"),
+        ({**good, "meta": {"run": 1}}, "meta.run: expected text, found the number 1"),
+        ({**good, "meta": {"step": True}}, "meta.step: expected a whole number"),
+        ({**good, "meta": {"step": 2**70}}, "meta.step: expected a whole number"),
+        ({**good, "meta": {"tools": ["a", 1]}}, "meta.tools: expected a list of texts"),
+        ({**good, "meta": {"secret": "x"}}, "meta.secret: unknown"),
+        ({**good, "publication": {"name": "a"}}, "publication.answer: missing"),
+        ({**good, "publication": {"name": "a", "answer": "never"}}, "publication.answer: expected one of"),
+    ]
+    for document, message in wrong:
+        with pytest.raises(IdeaDocumentError, match=message.replace("(", r"\(")):
+            store.import_idea(document)
+    deep: JSON = []
+    for _ in range(200):
+        deep = [deep]
+    with pytest.raises(LimitExceededError):
+        store.import_idea({**good, "solution": deep})
+    with pytest.raises(PublicationNameError):
+        store.import_idea({**good, "publication": {"name": "No!", "answer": "solve"}}, with_publication=True)
+
+
+@pytest.mark.parametrize("part", ["id", "request", "context", "schema", "solution"])
+def test_tampered_documents_are_refused(store: Store, part: str) -> None:
+    document = store.export_idea(store.save_idea(idea_of("x"), IdeaMeta()))
+    changed: JSONObject = {"context": ["y"], "schema": {}, "solution": None, "id": "0" * 64, "request": "0" * 64}
+    document[part] = changed[part]
+    with pytest.raises(TamperedIdeaError, match="changed after export"):
+        store.import_idea(document)
+    assert len(store.ideas().items) == 1
+
+
+def test_reordered_keys_are_tampering(store: Store) -> None:
+    document = store.export_idea(store.save_idea(idea_of("x"), IdeaMeta()))
+    document["schema"] = dict(reversed(cast("JSONObject", document["schema"]).items()))
+    with pytest.raises(TamperedIdeaError):
+        store.import_idea(document)
+
+
+def test_settings(store: Store) -> None:
+    assert store.settings("key") is None
+    assert store.ensure_setting("key", lambda: b"one\0\xff") == b"one\0\xff"
+    assert store.ensure_setting("key", lambda: b"two") == b"one\0\xff"
+    store.set_setting("key", b"three")
+    assert store.settings("key") == b"three"
