@@ -534,7 +534,8 @@ def test_events_that_do_not_fit_are_refused() -> None:
 
 def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
     chain: list[JSON] = [{"_tool": "echo", "x": 0, "_outputPath": "s0"}]
-    chain += [{"_tool": "echo", "x": f"†state.s{n}", "_outputPath": f"s{n + 1}"} for n in range(1500)]
+    for n in range(1500):
+        chain.append({"_tool": "echo", "x": f"†state.s{n}", "_outputPath": f"s{n + 1}"})
     driven = Driven().whole(started(), chain, "†state.s1500")
     assert driven.machine.output == 0
     broken = Driven(failing(0)).whole(started(), chain)

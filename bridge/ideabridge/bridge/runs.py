@@ -23,7 +23,6 @@ from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
-
 _AT_HAND = 256
 """How many runs stay in memory before ended ones are let go."""
 

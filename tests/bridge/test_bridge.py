@@ -1,0 +1,495 @@
+"""The bridge as an application uses it: plans, the loop by turns, restarts, approvals, publishing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration, load_configuration
+from ideabridge.bridge.errors import (
+    DecisionError,
+    FinishedRunError,
+    PlanError,
+    PublicationError,
+    RejectedSolutionError,
+    SettledTurnError,
+    UnknownPathError,
+    UnknownRunError,
+)
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import CallStarted, Event
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools.activity import ActivityContext
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ActivityError, ValueMismatchError
+from ideabridge.tools.toolbox import Toolbox
+
+pytestmark = pytest.mark.anyio
+
+BIN = Path(sys.executable).parent
+
+
+@tool(read_only=True)
+def shout(text: str) -> str:
+    """Make text loud."""
+    return text.upper()
+
+
+@tool(read_only=True)
+def divide(a: float, b: float) -> float:
+    """Divide a by b."""
+    if b == 0:
+        raise ActivityError("b is 0")
+    return a / b
+
+
+@tool(read_only=False)
+def send(to: str, text: str) -> str:
+    """Send a text to somebody."""
+    return f"sent to {to}: {text}"
+
+
+@tool(read_only=True)
+def crash() -> str:
+    """Raise what nobody expected."""
+    raise KeyError("inner detail")
+
+
+@tool(read_only=True)
+def remember(text: str, context: ActivityContext) -> str:
+    """Tell the mind something for its next Request."""
+    context.add_message({"role": "user", "content": f"remember: {text}"})
+    return text
+
+
+def toolbox() -> Toolbox:
+    return Toolbox(shout, divide, send, crash, remember)
+
+
+async def plan(bridge: Bridge, raw: JSON, **kwargs: str) -> Run:
+    run = await bridge.run_plan(read_plan(raw), **kwargs)
+    await run.wait(20)
+    return run
+
+
+async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None:
+    (tmp_path / "ideabridge.json").write_text(
+        json.dumps({"mcpServers": {"time": {"command": str(BIN / "mcp-server-time")}}}), encoding="utf-8"
+    )
+    configuration = load_configuration(None, project=tmp_path)
+    async with Bridge(configuration, toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
+        run = await plan(
+            bridge,
+            {
+                "input": {"zone": "Asia/Tokyo"},
+                "calls": [
+                    {
+                        "_tool": "convert_time",
+                        "_module": "time",
+                        "source_timezone": "UTC",
+                        "time": "10:00",
+                        "target_timezone": "†input.zone",
+                        "_outputPath": "time",
+                    },
+                    {"_tool": "shout", "text": "†state.time.target.timezone", "_outputPath": "loud"},
+                ],
+                "output": {"zone": "†state.loud", "difference": "†state.time.time_difference"},
+            },
+        )
+        answer = run.answer()
+        assert answer["status"] == "done"
+        assert answer["output"] == {"zone": "ASIA/TOKYO", "difference": "+9.0h"}
+        stored = bridge.store.idea(str(answer["idea"]))
+        assert stored.meta.tools == ("convert_time", "shout")
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ("text", 'expected {"calls"'),
+        ({"cals": []}, "unknown key 'cals'. Did you mean 'calls'"),
+        ({"input": {}}, '"calls" is missing'),
+        ({"calls": 5}, "calls"),
+        ({"calls": [5]}, "calls.0"),
+        ({"calls": [{"_tool": "shut", "text": "x"}]}, "unknown tool 'shut'. Did you mean 'shout'"),
+        ({"calls": [{"_tool": "shout", "_module": "gti", "text": "x"}]}, "unknown module 'gti'"),
+        ({"calls": [{"_tool": "shout", "text": 5}]}, "text"),
+        ({"calls": [{"_tool": "shout", "text": "†state.nope"}]}, "nothing supplies †state.nope"),
+        ({"calls": [{"_tool": "shout", "text": "†state.a", "_outputPath": "a"}]}, "nothing supplies †state.a"),
+        (
+            {
+                "calls": [
+                    {"_tool": "shout", "text": "†state.b", "_outputPath": "a"},
+                    {"_tool": "shout", "text": "†state.a", "_outputPath": "b"},
+                ]
+            },
+            "a cycle: call 0 (shout) -> call 1 (shout) -> call 0 (shout)",
+        ),
+        ({"calls": [], "instances": {"①": 5}}, "instances.①: expected an object"),
+        ({"calls": [], "input": []}, "input: expected an object"),
+    ],
+)
+async def test_bad_plans_are_refused_with_what_where_and_expected(raw: JSON, says: str) -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        with pytest.raises(PlanError) as caught:
+            await plan(bridge, raw)
+        assert says in str(caught.value)
+        assert bridge.runs() == [], "a malformed plan leaves no run behind"
+
+
+async def test_failures_are_told_without_internals_and_siblings_go_on() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(
+            bridge,
+            {
+                "calls": [
+                    {"_tool": "divide", "a": 1, "b": 0, "_outputPath": "x"},
+                    {"_tool": "divide", "a": "†state.x", "b": 1},
+                    {"_tool": "crash"},
+                    {"_tool": "shout", "text": "fine"},
+                ]
+            },
+        )
+        answer = run.answer()
+        assert answer["status"] == "done"
+        assert answer["results"] == {"3": "FINE"}
+        messages = [str(error["error"]) for error in run.errors()]
+        assert len(messages) == 3
+        assert "b is 0" in messages[0]
+        assert "call 0 (divide), which writes it, failed" in messages[1]
+        assert "Traceback" not in messages[2]
+
+
+async def test_instances_give_a_map_and_a_call_without_one_runs_for_every() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(
+            bridge,
+            {
+                "instances": {"①": {"t": "good"}, "②": {"t": "bad"}},
+                "calls": [
+                    {"_tool": "shout", "text": "†state.t"},
+                    {"_tool": "shout", "text": "†results.0", "_outputPath": "loud"},
+                ],
+                "output": "†state.loud",
+            },
+        )
+        assert run.answer()["output"] == {"①": "GOOD", "②": "BAD"}
+
+
+async def test_a_dry_run_tells_the_order_and_runs_nothing() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        told = await bridge.dry_run(
+            read_plan(
+                {
+                    "calls": [
+                        {"_tool": "shout", "text": "a", "_outputPath": "a"},
+                        {"_tool": "shout", "text": "b", "_outputPath": "b"},
+                        {"_tool": "send", "to": "†state.a", "text": "†state.b"},
+                    ]
+                }
+            )
+        )
+        assert told["layers"] == [[0, 1], [2]]
+        assert told["not_read_only"] == [2]
+        assert bridge.runs() == []
+
+
+# -- the loop by turns -------------------------------------------------------------------------------------------
+
+
+async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    schema: JSONObject = {"type": "object", "properties": {"half": {"type": "number"}}, "required": ["half"]}
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await bridge.solve("Halve the number.", input={"n": 9}, output_schema=schema)
+        answer = run.answer()
+        assert (answer["status"], answer["turn"]) == ("needs_solution", 0)
+        with pytest.raises(RejectedSolutionError, match="Did you mean 'divide'"):
+            run.submit(0, {"calls": [{"_tool": "devide", "a": "†input.n", "b": 0}]})
+        assert run.status == "needs_solution", "it can be sent again"
+        run.submit(0, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 0, "_outputPath": "half"}]})
+        assert await run.wait(10) == "needs_solution"
+        run_id = run.id
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await bridge.run(run_id)
+        assert (run.status, run.turn) == ("needs_solution", 1)
+        requests = run.answer()["requests"]
+        assert "b is 0" in json.dumps(requests)
+        run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
+        assert await run.wait(10) == "needs_solution"
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await bridge.run(run_id)
+        run.submit(2, {"calls": [], "output": {"half": "†state.half"}})
+        assert await run.wait(10) == "done"
+        assert run.answer()["output"] == {"half": 4.5}
+        assert len(bridge.store.step_ideas(run_id)) == 3, "every Request is an idea"
+        # The same again is answered the same; another one is refused.
+        run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
+        with pytest.raises(SettledTurnError, match="settled by another solution"):
+            run.submit(1, {"calls": [], "output": {"half": 1}})
+        with pytest.raises(FinishedRunError, match="has ended"):
+            run.submit(3, {"calls": [], "output": {"half": 1}})
+
+
+async def test_a_turn_that_is_not_open_is_refused() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("x")
+        with pytest.raises(SettledTurnError, match="turn 4 is not open; the turn now is 0"):
+            run.submit(4, {"calls": []})
+        with pytest.raises(ValueMismatchError):
+            run.submit(0, "no JSON at all")
+
+
+async def test_a_later_request_tells_results_by_reference() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("x")
+        calls: list[JSON] = [
+            {"_tool": "shout", "text": "long " * 2000, "_outputPath": "log"},
+            {"_tool": "shout", "text": "short"},
+            {"_tool": "remember", "text": "the milk"},
+        ]
+        run.submit(0, {"calls": calls})
+        await run.wait(10)
+        text = json.dumps(run.answer()["requests"], ensure_ascii=False)
+        assert '\\"reference\\": \\"†state.log\\"' in text
+        assert "SHORT" in text
+        assert "remember: the milk" in text
+        assert len(text) < 12_000
+        assert run.value("†state.log") == ("LONG " * 2000)
+        with pytest.raises(UnknownPathError, match="has no 'nope'"):
+            run.value("†state.nope")
+
+
+async def test_each_caller_sees_only_its_own_runs() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("x", caller="ann")
+        with pytest.raises(UnknownRunError):
+            await bridge.run(run.id, caller="ben")
+        assert bridge.runs(caller="ben") == []
+        assert len(bridge.runs(caller="ann")) == 1
+        with pytest.raises(UnknownRunError):
+            bridge.publish(run.id, "mine", caller="ben")
+
+
+# -- people ------------------------------------------------------------------------------------------------------
+
+SENDING: JSON = {
+    "calls": [
+        {"_tool": "shout", "text": "hi", "_outputPath": "text"},
+        {"_tool": "send", "to": "Ann", "text": "†state.text", "_outputPath": "sent"},
+    ],
+    "output": "†state.sent",
+}
+
+
+async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_restart(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await plan(bridge, SENDING)
+        assert run.status == "needs_approval"
+        run_id = run.id
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await bridge.run(run_id)
+        assert run.status == "needs_approval"
+        (pending,) = run.approvals()
+        assert isinstance(pending, dict)
+        assert pending["call"] == {"_tool": "send", "_outputPath": "sent", "to": "Ann", "text": "HI"}
+        with pytest.raises(DecisionError, match="no approval 'nope' is pending"):
+            run.decide("nope", "approve", by="Ann")
+        with pytest.raises(DecisionError, match="cannot run"):
+            run.decide(str(pending["approval"]), "edit", by="Ann", call={"_tool": "send", "to": 5, "text": "x"})
+        run.decide(str(pending["approval"]), "edit", by="Ann", call={"_tool": "send", "to": "Ben", "text": "hello"})
+        assert await run.wait(10) == "done"
+        assert run.answer()["output"] == "sent to Ben: hello"
+
+
+async def test_a_denial_is_an_error_with_the_reason() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(bridge, SENDING)
+        (pending,) = run.approvals()
+        assert isinstance(pending, dict)
+        run.decide(str(pending["approval"]), "deny", by="Ann", reason="not now")
+        assert await run.wait(10) == "failed"
+        assert "denied by Ann: not now" in str(run.errors())
+
+
+async def test_allow_all_asks_nobody() -> None:
+    async with Bridge(Configuration(approval="allow_all"), toolbox=toolbox()) as bridge:
+        run = await plan(bridge, SENDING)
+        assert run.answer()["output"] == "sent to Ann: HI"
+
+
+# -- survival ----------------------------------------------------------------------------------------------------
+
+
+def blocking(started: anyio.Event, log: list[str], *, read_only: bool) -> Toolbox:
+    """Two tools of which the second never ends in its first life."""
+
+    @tool(name="first", read_only=True)
+    async def first() -> str:
+        log.append("first")
+        return "one"
+
+    @tool(name="second", read_only=read_only)
+    async def second(text: str) -> str:
+        log.append("second")
+        if log.count("second") == 1:
+            started.set()
+            await anyio.sleep_forever()
+        return text + " two"
+
+    return Toolbox(first, second)
+
+
+CHAIN: JSON = {
+    "calls": [{"_tool": "first", "_outputPath": "a"}, {"_tool": "second", "text": "†state.a", "_outputPath": "b"}],
+    "output": "†state.b",
+}
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_what_was_in_flight_runs_again_only_where_that_is_safe(tmp_path: Path, read_only: bool) -> None:
+    store = tmp_path / "ideas.sqlite"
+    log: list[str] = []
+    started = anyio.Event()
+    configuration = Configuration(approval="allow_all")
+    async with Bridge(configuration, toolbox=blocking(started, log, read_only=read_only), store=store) as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+        run_id = run.id
+    async with Bridge(configuration, toolbox=blocking(started, log, read_only=read_only), store=store) as bridge:
+        run = await bridge.run(run_id)
+        await run.wait(10)
+        assert log.count("first") == 1, "a finished call never runs again"
+        if read_only:
+            assert run.answer()["output"] == "one two"
+        else:
+            assert log.count("second") == 1
+            assert "outcome unknown" in str(run.errors())
+
+
+async def test_a_run_goes_on_only_under_the_configuration_it_was_made_under(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await bridge.solve("x")
+    async with Bridge(Configuration(approval="allow_all"), toolbox=toolbox(), store=store) as bridge:
+        again = await bridge.run(run.id)
+        assert again.status == "interrupted"
+        assert "configuration has changed" in str(again.answer()["reason"])
+
+
+async def test_two_bridges_share_a_store_and_a_waiting_run_goes_on_in_either(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=store) as one, Bridge(toolbox=toolbox(), store=store) as two:
+        run = await one.solve("x", output_schema={"type": "string"})
+        other = await two.run(run.id)
+        other.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
+        await other.wait(10)
+        back = await one.run(run.id)
+        assert back.turn == 1
+        back.submit(1, {"calls": [], "output": "†state.a"})
+        assert await back.wait(10) == "done"
+        assert (await two.run(run.id)).answer()["output"] == "A"
+
+
+async def test_cancelling_a_run_cancels_its_calls_and_keeps_what_was_done() -> None:
+    started, log = anyio.Event(), list[str]()
+    async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+        run.cancel("changed my mind")
+        assert run.status == "cancelled"
+        answer = run.answer()
+        assert answer["reason"] == "changed my mind"
+        assert answer["state"] == {"a": "one"}
+
+
+async def test_events_can_be_watched() -> None:
+    seen: list[Event] = []
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("x")
+        run.runner.watchers.append(seen.append)
+        run.submit(0, {"calls": [{"_tool": "shout", "text": "a"}]})
+        await run.wait(10)
+        assert any(isinstance(event, CallStarted) for event in seen)
+
+
+# -- ideas -------------------------------------------------------------------------------------------------------
+
+HALF: JSON = {
+    "input": {"n": 9, "by": 2},
+    "calls": [{"_tool": "divide", "a": "†input.n", "b": "†input.by", "_outputPath": "half"}],
+    "output": {"half": "†state.half"},
+}
+
+
+async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        run = await plan(bridge, HALF)
+        publication = bridge.publish(run.id, "halve", description="Halves a number")
+        assert publication.answer == "plan"
+        assert publication.annotations["readOnlyHint"] is True
+        assert publication.input_schema is not None
+        assert list(publication.input_schema["properties"]) == ["n", "by"]  # type: ignore[arg-type]
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        replay = await bridge.call_idea("halve", {"n": 5, "by": 4})
+        assert replay.run is not None
+        await replay.run.wait(10)
+        assert replay.run.answer()["output"] == {"half": 1.25}
+        with pytest.raises(ValueMismatchError, match="n"):
+            await bridge.call_idea("halve", {"n": "five", "by": 4})
+
+
+async def test_recorded_answers_for_the_recorded_input_alone() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(bridge, HALF)
+        assert bridge.publish(run.id, "halve", answer="recorded").answer == "recorded"
+        assert (await bridge.call_idea("halve", {"by": 2, "n": 9})).output == {"half": 4.5}
+        with pytest.raises(PublicationError, match="only for the input it was recorded with"):
+            await bridge.call_idea("halve", {"n": 1, "by": 2})
+
+
+async def test_constants_are_named_and_published_only_once_accepted() -> None:
+    raw: JSON = {
+        "input": {"n": 9},
+        "calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}],
+        "output": {"half": "†state.half", "unit": "pieces"},
+    }
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(bridge, raw)
+        with pytest.raises(PublicationError) as caught:
+            bridge.publish(run.id, "halve")
+        assert 'calls.0.b = 2; output.unit = "pieces"' in str(caught.value)
+        with pytest.raises(PublicationError, match=r"calls\.0\.b = 2"):
+            bridge.publish(run.id, "halve", choices={"accept": ["output.unit"]})
+        with pytest.raises(PublicationError, match="nothing constant stands at 'calls.9.x'"):
+            bridge.publish(run.id, "halve", choices={"accept": ["calls.0", "output", "calls.9.x"]})
+        assert bridge.publish(run.id, "halve", choices={"accept": ["calls.0.b", "output"]}).version == 1
+        assert bridge.publish(run.id, "halve", choices={"accept": True}).version == 2
+
+
+async def test_a_run_of_several_requests_is_not_passed_off_as_a_plan() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("x", input={"a": 1}, output_schema={"type": "string"})
+        run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
+        await run.wait(10)
+        run.submit(1, {"calls": [], "output": "†state.a"})
+        await run.wait(10)
+        with pytest.raises(PublicationError, match="several Requests"):
+            bridge.publish(run.id, "later", answer="plan")
+        assert bridge.publish(run.id, "later").answer == "recorded"
+
+
+async def test_a_given_store_stays_open() -> None:
+    with Store.open(":memory:") as store:
+        async with Bridge(toolbox=toolbox(), store=store) as bridge:
+            await plan(bridge, HALF)
+        assert len(store.ideas().items) == 1
