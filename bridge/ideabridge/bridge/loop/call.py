@@ -104,7 +104,7 @@ def _scan(call: Call, value: JSON, where: str) -> Compiled:
     faults: list[tuple[Path, str]] = []
     compiled = compile_value(value, holes, faults)
     for path, message in faults:
-        call.problems.append(f"{where}{format_path(path)}: {message}")
+        call.problems.append(f"{where}{format_path(path)}: {message}".removeprefix("."))
     call.reads.extend(Read(hole.expression) for hole in holes)
     _look_for_wrong_references(call, value, where)
     return compiled
@@ -114,7 +114,8 @@ def _look_for_wrong_references(call: Call, value: JSON, where: str) -> None:
     if isinstance(value, str):
         hint = wrong_reference_hint(value)
         if hint is not None:
-            call.problems.append(f"{where}: {value!r} is not a reference; write {hint!r}")
+            place = where.removeprefix(".")
+            call.problems.append(f"{place}: {value!r} is not a reference; write {hint!r}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _look_for_wrong_references(call, item, f"{where}.{index}")
