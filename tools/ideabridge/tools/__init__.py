@@ -1,1 +1,134 @@
-"""Tools, activities, and the schemas composed from them (DESIGN 4.2)."""
+"""Tools, activities, and the schemas composed from them (DESIGN 4.2).
+
+Names are imported when first used: pydantic and the validators are loaded only by what needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ideabridge.tools.activity import Activity, ActivityContext, ActivityFunction
+    from ideabridge.tools.builtins import builtin_toolbox
+    from ideabridge.tools.compose import (
+        admit_references,
+        call_schema,
+        rename_meta_parameters,
+        solution_schema,
+        wrap_output,
+    )
+    from ideabridge.tools.decorator import tool, tool_from
+    from ideabridge.tools.encoding import JSON, JSONObject
+    from ideabridge.tools.errors import (
+        ActivityError,
+        IdeabridgeError,
+        InvalidJSONError,
+        LimitExceededError,
+        SchemaError,
+        ToolDefinitionError,
+        ToolFileError,
+        UnknownToolError,
+        ValueMismatchError,
+    )
+    from ideabridge.tools.explain import Problem
+    from ideabridge.tools.files import load_tool_file
+    from ideabridge.tools.reading import read_solution
+    from ideabridge.tools.schema import Validator, inline_refs
+    from ideabridge.tools.tool import META_PROPERTIES, Annotations, Tool, ToolKey
+    from ideabridge.tools.toolbox import Definition, Toolbox
+
+__all__ = [
+    "JSON",
+    "META_PROPERTIES",
+    "Activity",
+    "ActivityContext",
+    "ActivityError",
+    "ActivityFunction",
+    "Annotations",
+    "Definition",
+    "IdeabridgeError",
+    "InvalidJSONError",
+    "JSONObject",
+    "LimitExceededError",
+    "Problem",
+    "SchemaError",
+    "Tool",
+    "ToolDefinitionError",
+    "ToolFileError",
+    "ToolKey",
+    "Toolbox",
+    "UnknownToolError",
+    "Validator",
+    "ValueMismatchError",
+    "admit_references",
+    "builtin_toolbox",
+    "call_schema",
+    "inline_refs",
+    "load_tool_file",
+    "read_solution",
+    "rename_meta_parameters",
+    "solution_schema",
+    "tool",
+    "tool_from",
+    "wrap_output",
+]
+
+_HOMES: Final = {
+    "activity": ("Activity", "ActivityContext", "ActivityFunction"),
+    "builtins": ("builtin_toolbox",),
+    "compose": ("admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"),
+    "decorator": ("tool", "tool_from"),
+    "encoding": ("JSON", "JSONObject"),
+    "errors": (
+        "ActivityError",
+        "IdeabridgeError",
+        "InvalidJSONError",
+        "LimitExceededError",
+        "SchemaError",
+        "ToolDefinitionError",
+        "ToolFileError",
+        "UnknownToolError",
+        "ValueMismatchError",
+    ),
+    "explain": ("Problem",),
+    "files": ("load_tool_file",),
+    "reading": ("read_solution",),
+    "schema": ("Validator", "inline_refs"),
+    "tool": ("META_PROPERTIES", "Annotations", "Tool", "ToolKey"),
+    "toolbox": ("Definition", "Toolbox"),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def _load(name: str) -> Any:
+    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = _load(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """Keeps `tool` the decorator: importing the module `ideabridge.tools.tool` would put that in its place."""
+
+    @property
+    def tool(self) -> Any:
+        return _load("tool")
+
+    @tool.setter
+    def tool(self, value: object) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package

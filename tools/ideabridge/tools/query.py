@@ -1,0 +1,123 @@
+"""JMESPath queries within bounds: a few characters can ask for more than a machine holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from functools import lru_cache
+from typing import Any, Final, cast
+
+import jmespath
+import jmespath.exceptions
+import jmespath.functions
+import jmespath.visitor
+
+from ideabridge.tools.encoding import JSON, encode_text, normalise
+from ideabridge.tools.errors import ActivityError, IdeabridgeError
+from ideabridge.tools.keywords import show
+
+MAX_QUERY: Final = 2_000
+"""Characters in a query."""
+
+MAX_STEPS: Final = 4_000_000
+"""Nodes visited, and values made, by one query."""
+
+_TOO_MUCH: Final = "asks for more than the limit of {:,} steps"
+
+_Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
+_Functions: Any = cast("Any", jmespath.functions).Functions
+
+
+def _size(value: Any) -> int:
+    return len(cast("Sized", value)) if isinstance(value, list | dict | str) else 0
+
+
+class _TooMuchError(Exception):
+    pass
+
+
+class _Bounded(_Interpreter):
+    """Visits nodes as jmespath does and counts what comes out: `[@,@][]` doubles a list each time it stands there."""
+
+    def __init__(self) -> None:
+        _Interpreter.__init__(self, jmespath.Options(custom_functions=_BoundedFunctions()))
+        self._left = MAX_STEPS
+
+    def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
+        result = _Interpreter.visit(self, node, *args, **kwargs)
+        self._left -= 1 + _size(result) // 4
+        if self._left < 0:
+            raise _TooMuchError
+        return result
+
+
+class _BoundedFunctions(_Functions):
+    def call_function(self, function_name: str, resolved_args: list[Any]) -> Any:
+        if function_name == "to_string":
+            for value in resolved_args:
+                check_nodes(value)
+        return _Functions.call_function(self, function_name, resolved_args)
+
+
+def check_nodes(value: Any) -> None:
+    """Refuse a value that, its shared parts written out, is beyond the limit (`[@,@]|[@,@]|...`)."""
+    left = MAX_STEPS // 4
+    stack: list[Any] = [value]
+    while stack:
+        item = stack.pop()
+        left -= 1
+        if left < 0:
+            raise _TooMuchError
+        if isinstance(item, dict):
+            stack.extend(cast("dict[str, Any]", item).values())
+        elif isinstance(item, list):
+            stack.extend(cast("list[Any]", item))
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Any:
+    return cast("Any", jmespath.compile(text)).parsed
+
+
+def search(text: str, data: JSON, *, what: str) -> JSON:
+    """What the JMESPath expression `text` selects in `data`; null where it selects nothing.
+
+    Args:
+        text: the expression.
+        data: what it is read from.
+        what: the name of the parameter that holds the expression, for messages.
+
+    Raises:
+        ActivityError: it is no JMESPath expression, fails on this data, or asks for too much.
+    """
+    if len(text) > MAX_QUERY:
+        raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
+    try:
+        found = _Bounded().visit(_parse(text), data)
+        check_nodes(found)
+        return normalise(found, what=what)
+    except _TooMuchError:
+        raise ActivityError(f"{what}: {show(text)} {_TOO_MUCH.format(MAX_STEPS)}") from None
+    except RecursionError:
+        raise ActivityError(f"{what}: {show(text)} nests too deep") from None
+    except jmespath.exceptions.JMESPathError as error:
+        raise ActivityError(f"{what}: {show(text)} is no JMESPath expression for this: {_first(error)}") from None
+    except IdeabridgeError as error:
+        raise ActivityError(str(error)) from None
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+        # jmespath lets a few faults of its functions through as Python's own errors.
+        raise ActivityError(f"{what}: {show(text)} fails on this data: {_first(error)}") from None
+
+
+def _first(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__
+
+
+def holds(value: JSON) -> bool:
+    """Whether JMESPath counts the value as true: not false, null, "", [] or {}; 0 is true."""
+    return value is not None and value is not False and value != "" and value != [] and value != {}
+
+
+def as_text(value: JSON) -> str:
+    """Text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else encode_text(value)
