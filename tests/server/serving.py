@@ -1,0 +1,128 @@
+"""Servers of the tests, as processes of their own, and how to speak to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.to_thread
+from mcp import Client, StdioServerParameters, types
+
+HERE = Path(__file__).parent
+LAUNCH = HERE / "launch.py"
+TOOLS = HERE / "tools.py"
+BIN = Path(sys.executable).parent
+ERAS = ("legacy", "auto")
+TIME = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
+
+
+def configured(folder: Path, **top: Any) -> Path:
+    """A configuration file with a store and the tools of the tests."""
+    path = folder / "ideabridge.json"
+    path.write_text(json.dumps({"store": "ideas.sqlite", "tools": [str(TOOLS)], **top}))
+    return path
+
+
+def command(configuration: Path, *more: str) -> list[str]:
+    return [sys.executable, str(LAUNCH), str(configuration), *more]
+
+
+@asynccontextmanager
+async def over_stdio(configuration: Path, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+    """A client of a server process of its own."""
+    program, *arguments = command(configuration)
+    parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
+    async with Client(parameters, mode=mode, read_timeout_seconds=20, **keys) as client:
+        yield client
+
+
+@contextmanager
+def http_process(configuration: Path, **environment: str) -> Generator[str]:
+    """A server process on a free port; gives its URL."""
+    process = subprocess.Popen(
+        command(configuration, "0"), stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "serving on http://" in line, line
+        yield line.split()[-1]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=5)
+
+
+def structured(result: types.CallToolResult) -> dict[str, Any]:
+    return cast("dict[str, Any]", result.structured_content)
+
+
+def text(result: types.CallToolResult) -> str:
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+async def call(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
+    """The structured content of a call that works."""
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, text(result)
+    return structured(result)
+
+
+async def refused(client: Client, name: str, /, **arguments: Any) -> str:
+    """The text of a call that does not."""
+    result = await client.call_tool(name, arguments)
+    assert result.is_error, text(result)
+    return text(result)
+
+
+class Gate:
+    """Holds calls of the tool `hold` until it is opened: a named pipe."""
+
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self.path = folder / name
+        os.mkfifo(self.path)
+
+    async def open(self) -> None:
+        """Let the one call that waits go on."""
+        with anyio.fail_after(10):
+            await anyio.to_thread.run_sync(self.path.write_text, "open", abandon_on_cancel=True)
+
+
+class Heard:
+    """Notifications a client got, and waiting for one."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+        self._changed = anyio.Event()
+
+    async def __call__(self, message: Any) -> None:
+        self.note(getattr(message, "method", type(message).__name__))
+
+    def note(self, method: str) -> None:
+        self.methods.append(method)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def until(self, method: str, times: int = 1) -> None:
+        with anyio.fail_after(10):
+            while self.methods.count(method) < times:
+                await self._changed.wait()
+
+
+async def all_tools(client: Client) -> dict[str, types.Tool]:
+    """Every tool of every page, asked afresh."""
+    tools: dict[str, types.Tool] = {}
+    cursor: str | None = None
+    while True:
+        page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+        tools |= {tool.name: tool for tool in page.tools}
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools

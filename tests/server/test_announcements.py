@@ -1,0 +1,82 @@
+"""Changes are announced: in both eras, of this process and of another one on the same store."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPDeprecationWarning
+
+from .serving import ERAS, TIME, Heard, all_tools, call, configured, over_stdio
+
+pytestmark = pytest.mark.anyio
+
+PLAN: dict[str, Any] = {
+    "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"}],
+    "input": {"a": 1, "b": 2},
+    "output": {"sum": "†state.sum"},
+}
+
+
+async def test_clients_of_both_eras_hear_of_a_new_tool_over_http(shared_url: str) -> None:
+    heard = Heard()
+    async with (
+        Client(shared_url, mode="legacy", message_handler=heard) as old,
+        Client(shared_url, mode="auto") as new,
+        new.listen(tools_list_changed=True) as listening,
+    ):
+        capabilities = old.server_capabilities
+        assert capabilities.tools is not None
+        assert capabilities.tools.list_changed is True
+        await call(new, "run_plan", **PLAN, save_as="announced_over_http")
+        with anyio.fail_after(10):
+            event = await anext(aiter(listening))
+        assert type(event).__name__ == "ToolsListChanged"
+        await heard.until("notifications/tools/list_changed")
+        assert "announced_over_http" in await all_tools(old)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tmp_path: Path, mode: str) -> None:
+    configuration = configured(tmp_path)
+    heard = Heard()
+    async with (
+        over_stdio(configuration, "legacy") as one,
+        over_stdio(configuration, mode, message_handler=heard) as other,
+        anyio.create_task_group() as group,
+    ):
+        if mode == "auto":
+            ready = anyio.Event()
+
+            async def listen() -> None:
+                async with other.listen(tools_list_changed=True, resource_subscriptions=["idea://sum_up"]) as events:
+                    ready.set()
+                    async for event in events:
+                        heard.note(type(event).__name__)
+
+            group.start_soon(listen)
+            await ready.wait()
+            tools, updated = "ToolsListChanged", "ResourceUpdated"
+        else:
+            with pytest.warns(MCPDeprecationWarning):
+                await other.subscribe_resource("idea://sum_up")
+            tools, updated = "notifications/tools/list_changed", "notifications/resources/updated"
+        await call(one, "run_plan", **PLAN, save_as="sum_up")
+        await heard.until(tools)
+        await heard.until(updated)
+        assert "sum_up" in await all_tools(other)
+        assert await call(other, "sum_up", a=20, b=22) == {"sum": 42}
+        # Once, though several writes were seen.
+        assert heard.methods.count(tools) == 1
+        group.cancel_scope.cancel()
+
+
+async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(tmp_path: Path) -> None:
+    heard = Heard()
+    configuration = configured(tmp_path, mcpServers={"time": TIME}, expose=["modules"])
+    async with over_stdio(configuration, "legacy", message_handler=heard) as client:
+        # The first list answers at once; the module's tools are announced when it is up.
+        if "get_current_time" not in await all_tools(client):
+            await heard.until("notifications/tools/list_changed")
+        assert "get_current_time" in await all_tools(client)

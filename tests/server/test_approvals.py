@@ -1,0 +1,90 @@
+"""Approvals: calls that change things wait for a person, who decides with decide_approval."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from .serving import call, refused, text
+
+pytestmark = pytest.mark.anyio
+
+
+def note(path: Path, words: str = "hello") -> dict[str, Any]:
+    return {"_tool": "write_note", "path": str(path), "text": words, "_outputPath": "written"}
+
+
+async def test_a_call_that_changes_things_waits_until_it_is_approved(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    result = await client.call_tool("run_plan", {"calls": [note(path)], "output": {"length": "†state.written"}})
+    told: Any = result.structured_content
+    assert told["status"] == "needs_approval"
+    assert not path.exists()
+    approval = told["approvals"][0]
+    assert approval["call"]["text"] == "hello"
+    assert "changes things" in approval["why"]
+    assert approval["approval"] in text(result)
+    said = await refused(
+        client, "decide_approval", run=told["run"], decisions=[{"approval": "other", "decision": "approve"}]
+    )
+    assert approval["approval"] in said
+    done = await call(
+        client,
+        "decide_approval",
+        run=told["run"],
+        decisions=[{"approval": approval["approval"], "decision": "approve", "reason": "fine"}],
+    )
+    assert done["status"] == "done"
+    assert done["output"] == {"length": 5}
+    assert path.read_text() == "hello"
+
+
+async def test_a_denied_call_does_not_run(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    told = await call(client, "run_plan", calls=[note(path)])
+    done = await call(
+        client,
+        "decide_approval",
+        run=told["run"],
+        decisions=[{"approval": told["approvals"][0]["approval"], "decision": "deny", "reason": "not there"}],
+    )
+    assert done["status"] == "done"
+    assert "not there" in str(done["errors"])
+    assert not path.exists()
+
+
+async def test_an_edited_call_runs_as_edited(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    told = await call(client, "run_plan", calls=[note(path)])
+    approval = told["approvals"][0]
+    wrong = {"approval": approval["approval"], "decision": "edit", "call": {**approval["call"], "text": 5}}
+    assert "text" in await refused(client, "decide_approval", run=told["run"], decisions=[wrong])
+    right = {**wrong, "call": {**approval["call"], "text": "edited"}}
+    done = await call(client, "decide_approval", run=told["run"], decisions=[right])
+    assert done["status"] == "done"
+    assert path.read_text() == "edited"
+
+
+async def test_a_published_plan_that_changes_things_asks_too(client: Client, tmp_path: Path) -> None:
+    name = f"write_{client.protocol_version.replace('-', '_')}"
+    call_ = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
+    told = await call(
+        client,
+        "run_plan",
+        calls=[call_],
+        input={"path": str(tmp_path / "one"), "text": "one"},
+        output={"length": "†state.written"},
+        save_as=name,
+    )
+    approve = [{"approval": told["approvals"][0]["approval"], "decision": "approve"}]
+    saved = (await call(client, "decide_approval", run=told["run"], decisions=approve))["saved"]
+    assert saved["version"] == 1
+    said = await refused(client, name, path=str(tmp_path / "two"), text="two")
+    assert "needs_approval" in said
+    assert not (tmp_path / "two").exists()
+    result = await client.call_tool(name, {"path": str(tmp_path / "three"), "text": "three"})
+    waiting: Any = result.structured_content
+    approve = [{"approval": waiting["approvals"][0]["approval"], "decision": "approve"}]
+    done = await call(client, "decide_approval", run=waiting["run"], decisions=approve)
+    assert done["output"] == {"length": 5}

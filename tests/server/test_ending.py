@@ -1,0 +1,78 @@
+"""The end: within two seconds, children included, with nothing but the protocol on stdout."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .serving import command, configured
+
+STUBBORN = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(sys.argv[1], "w").write(str(__import__("os").getpid()))
+while True: time.sleep(60)
+"""
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}},
+}
+
+
+def is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z" if Path("/proc").exists() else True
+
+
+@pytest.mark.parametrize("how", ["eof", "sigterm", "sigint"])
+def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
+    told = tmp_path / "pid"
+    os.mkfifo(told)
+    child: dict[str, Any] = {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}
+    configuration = configured(tmp_path, mcpServers={"stubborn": child})
+    process = subprocess.Popen(
+        command(configuration), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(HELLO).encode() + b"\n")
+    process.stdin.flush()
+    # It answers though the module is mute.
+    assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ideabridge"
+    pid = int(told.read_text())
+    assert is_there(pid)
+    started = time.monotonic()
+    if how == "eof":
+        process.stdin.close()
+    else:
+        process.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
+    process.wait(timeout=5)
+    assert time.monotonic() - started < 2.2
+    assert not is_there(pid)
+    assert process.stdout.read() == b""
+    assert process.returncode == 0
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+
+
+def test_http_ends_with_a_client_still_listening(tmp_path: Path) -> None:
+    process = subprocess.Popen(command(configured(tmp_path), "0"), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "serving on" in process.stderr.readline()
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=5)
+    assert time.monotonic() - started < 2.2
+    assert process.returncode == 0
+    assert "Traceback" not in process.stderr.read()

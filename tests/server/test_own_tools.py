@@ -1,0 +1,243 @@
+"""The server's own tools, in both eras, over HTTP and stdio."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from ideabridge.server.own_tools import OWN_NAMES
+
+from .serving import ERAS, Gate, all_tools, call, configured, over_stdio, refused, structured, text
+
+pytestmark = pytest.mark.anyio
+
+SUM: dict[str, Any] = {
+    "calls": [
+        {"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"},
+        {"_tool": "add", "a": "†state.sum", "b": "†input.b", "_outputPath": "total"},
+    ],
+    "input": {"a": 1, "b": 2},
+    "output": {"total": "†state.total"},
+}
+
+
+async def test_the_own_tools_are_few_closed_and_short(client: Client) -> None:
+    tools = await all_tools(client)
+    assert OWN_NAMES <= tools.keys()
+    told = [tools[name].model_dump_json(by_alias=True, exclude_none=True) for name in OWN_NAMES]
+    assert sum(len(one) for one in told) < 8500
+    assert not any("$ref" in one for one in told)
+    for name in OWN_NAMES:
+        assert tools[name].input_schema["additionalProperties"] is False
+        assert tools[name].description
+    annotations = tools["decide_approval"].annotations
+    assert annotations is not None
+    assert annotations.destructive_hint is True
+    reading = tools["search_tools"].annotations
+    assert reading is not None
+    assert reading.read_only_hint is True
+
+
+async def test_a_plan_runs_and_answers_with_its_output(client: Client) -> None:
+    told = await call(client, "run_plan", **SUM)
+    assert told["status"] == "done"
+    assert told["output"] == {"total": 5}
+    assert told["errors"] == []
+    assert told["run"].startswith("run_")
+    assert len(told["idea"]) == 64
+
+
+async def test_without_an_output_a_plan_answers_with_its_state(client: Client) -> None:
+    told = await call(client, "run_plan", calls=[{"_tool": "add", "a": 2, "b": 3, "_outputPath": "sum"}])
+    assert told["state"] == {"sum": 5}
+    assert "output" not in told
+
+
+async def test_an_error_in_a_call_is_told_and_the_rest_runs(client: Client) -> None:
+    result = await client.call_tool(
+        "run_plan",
+        {
+            "calls": [
+                {"_tool": "fail", "message": "no luck", "_outputPath": "x"},
+                {"_tool": "add", "a": 1, "b": 1, "_outputPath": "sum"},
+            ]
+        },
+    )
+    told = structured(result)
+    assert not result.is_error
+    assert told["status"] == "done"
+    assert told["state"] == {"sum": 2}
+    assert told["errors"][0]["call"]["_tool"] == "fail"
+    assert "no luck" in text(result)
+
+
+async def test_a_dry_run_calls_nothing(client: Client, tmp_path: Path) -> None:
+    note = tmp_path / "note"
+    told = await call(
+        client,
+        "run_plan",
+        calls=[*SUM["calls"], {"_tool": "write_note", "path": str(note), "text": "x"}],
+        input=SUM["input"],
+        dry_run=True,
+    )
+    assert told["layers"][0][0] == 0
+    assert told["not_read_only"] == [2]
+    assert not note.exists()
+
+
+async def test_a_plan_runs_for_every_instance(client: Client) -> None:
+    told = await call(
+        client,
+        "run_plan",
+        calls=[{"_tool": "add", "a": "†state.n", "b": 1, "_outputPath": "m"}],
+        instances={"①": {"n": 1}, "②": {"n": 2}},
+    )
+    assert told["state"]["①"]["m"] == 2
+    assert told["state"]["②"]["m"] == 3
+
+
+async def test_large_values_come_as_references_and_whole_by_path(client: Client) -> None:
+    told = await call(client, "run_plan", calls=[{"_tool": "big", "size": 50_000, "_outputPath": "big"}])
+    assert told["state"]["big"]["small"] == "here"
+    reference = told["state"]["big"]["large"]["reference"]
+    assert told["state"]["big"]["large"]["bytes"] > 50_000
+    whole = await call(client, "check_run", run=told["run"], paths=[reference, "†state.nothing"])
+    assert whole["values"][reference] == "x" * 50_000
+    assert "†state.nothing" in whole["missing"]
+
+
+async def test_a_value_too_large_for_an_answer_is_shown_by_its_parts(client: Client) -> None:
+    told = await call(client, "run_plan", calls=[{"_tool": "big", "size": 900_000, "_outputPath": "big"}])
+    whole = await call(client, "check_run", run=told["run"], paths=["†state.big"])
+    shown = whole["values"]["†state.big"]
+    assert shown["bytes"] > 900_000
+    assert "small, large" in shown["note"]
+    part = await call(client, "check_run", run=told["run"], paths=["†state.big.small"])
+    assert part["values"] == {"†state.big.small": "here"}
+
+
+async def test_check_run_without_a_run_tells_the_latest(client: Client) -> None:
+    run = (await call(client, "run_plan", **SUM))["run"]
+    latest = await call(client, "check_run")
+    assert latest["runs"][0]["run"] == run
+    assert latest["runs"][0]["status"] == "done"
+
+
+async def test_a_long_run_answers_running_and_goes_on(client: Client, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    told = await call(client, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0)
+    assert told["status"] == "running"
+    await gate.open()
+    done = await call(client, "check_run", run=told["run"], wait_s=10)
+    assert done["status"] == "done"
+    assert done["state"] == {"x": "open"}
+
+
+async def test_a_run_can_be_cancelled(client: Client, tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    told = await call(client, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0)
+    ended = await call(client, "check_run", run=told["run"], cancel=True)
+    assert ended["status"] == "cancelled"
+    again = await call(client, "check_run", run=told["run"], cancel=True)
+    assert again["status"] == "cancelled"
+    await gate.open()
+
+
+async def test_tools_are_found_by_words(client: Client) -> None:
+    found = await call(client, "search_tools", words="count the words of a text", limit=2)
+    assert found["tools"][0]["name"] == "count_words"
+    assert found["tools"][0]["parameters"]["properties"]["text"]["type"] == "string"
+    assert found["tools"][0]["annotations"]["readOnlyHint"] is True
+    assert len(found["tools"]) <= 2
+    everything = await call(client, "search_tools", words="", limit=100)
+    assert {"add", "big"} <= {tool["name"] for tool in everything["tools"]}
+
+
+async def test_ideas_are_found_published_and_called(client: Client) -> None:
+    name = f"add_twice_{client.protocol_version.replace('-', '_')}"
+    run = (await call(client, "run_plan", **SUM))["run"]
+    told = await call(client, "publish_idea", idea=run, name=name, description="Add b twice to a.")
+    assert told["version"] == 1
+    assert told["answer"] == "plan"
+    tool = (await all_tools(client))[name]
+    assert tool.input_schema["required"] == ["a", "b"]
+    assert "no model is asked" in (tool.description or "")
+    assert tool.annotations is not None
+    assert tool.annotations.read_only_hint is True
+    assert await call(client, name, a=10, b=5) == {"total": 20}
+    assert "a" in await refused(client, name, a="ten", b=5)
+    found = await call(client, "search_ideas", words="add b twice")
+    assert name in found["ideas"][0]["published_as"]
+
+
+async def test_a_plan_can_be_saved_as_a_tool_when_done(client: Client) -> None:
+    name = f"saved_{client.protocol_version.replace('-', '_')}"
+    told = await call(client, "run_plan", **SUM, save_as=name)
+    assert told["saved"]["name"] == name
+    assert told["saved"]["version"] == 1
+    assert await call(client, name, a=1, b=1) == {"total": 3}
+    again = await call(client, "check_run", run=told["run"])
+    assert again["saved"] == told["saved"]
+
+
+async def test_a_failure_to_save_is_told_in_the_answer(client: Client) -> None:
+    told = await call(
+        client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], save_as="constants"
+    )
+    assert told["status"] == "done"
+    assert "calls.0.a" in told["saved"]["error"]
+
+
+async def test_a_recorded_idea_answers_for_its_input_alone(client: Client) -> None:
+    name = f"recorded_{client.protocol_version.replace('-', '_')}"
+    run = (await call(client, "run_plan", **SUM))["run"]
+    told = await call(client, "publish_idea", idea=run, name=name, answer="recorded")
+    assert told["answer"] == "recorded"
+    assert await call(client, name, b=2, a=1) == {"total": 5}
+    assert "recorded with" in await refused(client, name, a=7, b=7)
+
+
+async def test_the_text_alone_suffices(client: Client) -> None:
+    result = await client.call_tool("run_plan", SUM)
+    run = structured(result)["run"]
+    assert run in text(result)
+    assert '"total":5' in text(result)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_everything_works_over_stdio(tmp_path: Path, mode: str) -> None:
+    async with over_stdio(configured(tmp_path), mode) as client:
+        assert OWN_NAMES <= (await all_tools(client)).keys()
+        told = await call(client, "run_plan", **SUM, save_as="add_twice")
+        assert told["output"] == {"total": 5}
+        assert await call(client, "add_twice", a=0, b=1) == {"total": 2}
+        big = await call(client, "run_plan", calls=[{"_tool": "big", "size": 300_000, "_outputPath": "big"}])
+        whole = await call(client, "check_run", run=big["run"], paths=["†state.big.large"])
+        assert len(whole["values"]["†state.big.large"]) == 300_000
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_cancelling_the_request_cancels_the_run(tmp_path: Path, mode: str) -> None:
+    gate = Gate(tmp_path)
+    plan = {"calls": [{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}]}
+    started = anyio.Event()
+
+    async def on_progress(_progress: float, _total: float | None, _message: str | None) -> None:
+        started.set()
+
+    async with over_stdio(configured(tmp_path), mode) as client, anyio.create_task_group() as group:
+
+        async def run() -> None:
+            await client.call_tool("run_plan", plan, progress_callback=on_progress)
+
+        group.start_soon(run)
+        with anyio.fail_after(10):
+            await started.wait()
+        group.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            latest = await call(client, "check_run")
+            ended = await call(client, "check_run", run=latest["runs"][0]["run"], wait_s=10)
+            assert ended["status"] == "cancelled"
+            await gate.open()

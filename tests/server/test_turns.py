@@ -1,0 +1,116 @@
+"""The agent loop by turns: three turns, a malformed solution, a failing call, and a crash between any two."""
+
+import os
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from .serving import ERAS, call, configured, over_stdio, refused, structured, text
+
+pytestmark = pytest.mark.anyio
+
+TASK: dict[str, Any] = {
+    "task": "Add the numbers, then add ten.",
+    "input": {"a": 1, "b": 2},
+    "output_schema": {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]},
+    "tools": ["add", "fail"],
+}
+FIRST: dict[str, Any] = {
+    "calls": [
+        {"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"},
+        {"_tool": "fail", "message": "out of luck", "_outputPath": "bad"},
+    ],
+    "output": None,
+}
+SECOND: dict[str, Any] = {"calls": [{"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "more"}], "output": None}
+THIRD: dict[str, Any] = {"calls": [], "output": {"total": "†state.more"}}
+MALFORMED: dict[str, Any] = {"calls": [{"_tool": "ad", "a": 1, "b": 2}], "output": None}
+
+
+async def test_three_turns_without_any_callback(client: Client) -> None:
+    result = await client.call_tool("solve", TASK)
+    told = structured(result)
+    assert told["status"] == "needs_solution"
+    assert told["turn"] == 0
+    request = told["requests"][0]
+    assert request["schema"]["required"] == ["calls", "output"]
+    # The text alone is enough to write a solution.
+    for part in ("submit_solution", "Add the numbers", '"_tool"', told["run"], "turn: 0"):
+        assert part in text(result)
+    run = told["run"]
+
+    said = await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
+    assert "calls[0]" in said
+    assert "'add'" in said
+
+    result = await client.call_tool("submit_solution", {"run": run, "turn": 0, "solution": FIRST})
+    told = structured(result)
+    assert told["status"] == "needs_solution"
+    assert told["turn"] == 1
+    assert "out of luck" in text(result)
+    assert '"sum": 3' in text(result)
+    # The schema has not changed: it is not shown again, but can be asked for.
+    assert "schema" not in told["requests"][0]
+    again = await call(client, "check_run", run=run)
+    assert again["requests"][0]["schema"] == request["schema"]
+
+    # The same solution is answered the same; another one for a settled turn is refused.
+    same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
+    assert same["turn"] == 1
+    assert "settled" in await refused(client, "submit_solution", run=run, turn=0, solution=SECOND)
+    assert "turn" in await refused(client, "submit_solution", run=run, turn=5, solution=SECOND)
+
+    told = await call(client, "submit_solution", run=run, turn=1, solution=SECOND)
+    assert told["turn"] == 2
+    told = await call(client, "submit_solution", run=run, turn=2, solution=THIRD)
+    assert told["status"] == "done"
+    assert told["output"] == {"total": 13}
+    assert "ended" in await refused(client, "submit_solution", run=run, turn=3, solution=THIRD)
+
+
+@asynccontextmanager
+async def killed(configuration: Path, mode: str) -> AsyncGenerator[Client]:
+    """A server that is killed at the end, its client with it."""
+    async with over_stdio(configuration, mode) as client:
+        yield client
+        plan = {"calls": [{"_tool": "process"}], "output": "†results.0"}
+        os.kill((await call(client, "run_plan", **plan))["output"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path, mode: str) -> None:
+    configuration = configured(tmp_path)
+    async with killed(configuration, mode) as client:
+        run = (await call(client, "solve", **TASK))["run"]
+        await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
+    async with killed(configuration, mode) as client:
+        # A host that lost its context finds its way back.
+        latest = await call(client, "check_run")
+        assert latest["runs"][0]["run"] == run
+        assert latest["runs"][0]["title"].startswith("Add the numbers")
+        told = await call(client, "check_run", run=run)
+        assert told["turn"] == 0
+        told = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
+        assert told["turn"] == 1
+    async with over_stdio(configuration, mode) as client:
+        same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
+        assert same["turn"] == 1
+        assert "settled" in await refused(client, "submit_solution", run=run, turn=0, solution=SECOND)
+        assert (await call(client, "submit_solution", run=run, turn=1, solution=SECOND))["turn"] == 2
+        told = await call(client, "submit_solution", run=run, turn=2, solution=THIRD)
+        assert told["output"] == {"total": 13}
+
+
+async def test_a_stored_idea_guides_a_new_run(client: Client) -> None:
+    run = (await call(client, "solve", **TASK))["run"]
+    await call(client, "submit_solution", run=run, turn=0, solution={**FIRST, "calls": FIRST["calls"][:1]})
+    done = await call(client, "submit_solution", run=run, turn=1, solution={"calls": [], "output": {"total": "†state.sum"}})
+    assert done["status"] == "done"
+    result = await client.call_tool("solve", {"task": "Again.", "idea": run, "tools": ["add"], "mind": "turns"})
+    assert "Add the numbers" in text(result)
+    assert "Plan to follow" in text(result) or '"†state.sum"' in text(result)
