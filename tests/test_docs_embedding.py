@@ -1,0 +1,87 @@
+"""The programs in the documents run, and print what stands there.
+
+A fenced block `python` in docs/embedding.md is a whole program; the block `text` after it is what it prints. A block
+`python FILE` is a file that the programs after it find in the current folder.
+"""
+
+import json
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ideabridge.bridge.configuration import parse_configuration
+
+ROOT = Path(__file__).parent.parent
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass
+class Program:
+    place: str
+    text: str
+    printed: str | None = None
+    files: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def programs(name: str) -> list[Program]:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found: list[Program] = []
+    files: dict[str, str] = {}
+    for match in FENCE.finditer(text):
+        kind, _, file = match.group(1).strip().partition(" ")
+        if kind == "python" and file:
+            files[file] = match.group(2)
+        elif kind == "python":
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(Program(f"{name}:{line}", match.group(2), files=dict(files)))
+        elif kind == "text" and found and found[-1].printed is None:
+            found[-1].printed = match.group(2)
+    return found
+
+
+EMBEDDING = programs("docs/embedding.md")
+
+
+@pytest.mark.parametrize("program", EMBEDDING, ids=[program.place for program in EMBEDDING])
+def test_a_program_prints_what_the_document_says(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in program.files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert program.printed is not None, f"{program.place}: no block `text` tells what it prints"
+    exec(compile(program.text, program.place, "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == program.printed
+
+
+def test_there_are_programs() -> None:
+    assert len(EMBEDDING) >= 5
+
+
+def blocks(name: str, kind: str) -> list[str]:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    return [match.group(2) for match in FENCE.finditer(text) if match.group(1).strip() == kind]
+
+
+def test_what_the_readme_lets_people_copy_is_right(tmp_path: Path) -> None:
+    found: list[Any] = [json.loads(text) for text in blocks("README.md", "json")]
+    hosts = [value for value in found if "ideabridge" in (value.get("mcpServers") or value.get("servers") or {})]
+    assert len(hosts) == 3
+    (codex,) = (tomllib.loads(text) for text in blocks("README.md", "toml"))
+    entries = [*((value.get("mcpServers") or value["servers"])["ideabridge"] for value in hosts)]
+    entries.append(codex["mcp_servers"]["ideabridge"])
+    for entry in entries:
+        assert (entry["command"], entry["args"]) == ("ideabridge", ["serve"])
+    (configuration,) = (value for value in found if value not in hosts and "mcpServers" in value)
+    parsed = parse_configuration(configuration, project=tmp_path)
+    assert list(parsed.modules) == list(cast("dict[str, Any]", configuration["mcpServers"]))
+
+
+def test_the_readme_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = (text for text in blocks("README.md", "python") if "anyio.run" in text)
+    exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "{'n': 2}\n"
