@@ -70,7 +70,7 @@ def _alternatives(values: Iterable[JSON]) -> str:
 
 
 def _types(types: Iterable[str]) -> str:
-    return " or ".join(_ARTICLES.get(name, name) for name in types)
+    return " or ".join(_ARTICLES.get(name, name) for name in sorted(types, key=lambda name: name == "null"))
 
 
 def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:

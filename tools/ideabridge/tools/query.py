@@ -44,7 +44,7 @@ class _Bounded(_Interpreter):
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
-        self._left -= 1 + _size(result) // 4
+        self._left -= 1 + _size(result)
         if self._left < 0:
             raise _TooMuchError
         return result

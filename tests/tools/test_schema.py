@@ -1,0 +1,329 @@
+"""Validator and inline_refs: what fits, what is said of what does not, and what cannot hang or fetch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
+from ideabridge.tools.schema import Validator, check_schema, inline_refs
+
+CALL: JSONObject = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "count": {"type": "integer", "minimum": 1},
+        "paths": {"type": "array", "items": {"type": "string"}},
+        "mode": {"enum": ["fast", "slow"]},
+        "ratio": {"type": "number"},
+    },
+    "required": ["path", "count"],
+    "additionalProperties": False,
+}
+
+
+def told(schema: JSONObject, value: JSON) -> str:
+    with pytest.raises(ValueMismatchError) as caught:
+        Validator(schema, what="W").check(value)
+    return str(caught.value)
+
+
+def test_a_valid_call_passes() -> None:
+    Validator(CALL, what="call").check({"path": "a", "count": 1, "paths": ["x"], "mode": "fast", "ratio": 5})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        (CALL, 7, "W: found 7, expected an object"),
+        (CALL, {"count": 1}, "W: path: found nothing, expected text (required)"),
+        (CALL, {"path": "a", "count": 0}, "W: count: found 0, expected at least 1"),
+        (CALL, {"path": "a", "count": 1, "paths": ["a", 2]}, "W: paths.1: found 2, expected text"),
+        (
+            CALL,
+            {"path": "a", "count": 1, "mode": "fats"},
+            'W: mode: found "fats", expected one of "fast", "slow". Did you mean \'fast\'?',
+        ),
+        (
+            {"properties": {"path": {}}, "additionalProperties": False},
+            {"paht": 1},
+            "W: paht: found 1, expected no property of this name; there is 'path'. Did you mean 'path'?",
+        ),
+        ({"properties": {"a.b": {"type": "null"}}}, {"a.b": 1}, 'W: ["a.b"]: found 1, expected null'),
+        ({"type": ["string", "null"]}, 1, "W: found 1, expected text or null"),
+        ({"anyOf": [{"type": "string"}, {"anyOf": [{"type": "null"}]}]}, 1, "W: found 1, expected text or null"),
+        ({"minItems": 3}, [1], "W: found [1], expected at least 3 items"),
+        ({"maxLength": 3}, "abcd", 'W: found "abcd", expected at most 3 characters, not 4'),
+        ({"const": 2**80}, 2**80 + 1, f"W: found {2**80 + 1}, expected {2**80}"),
+        ({"maximum": 2**70}, 2**71, f"W: found {2**71}, expected at most {2**70}"),
+        ({"not": {"type": "string"}}, "a", 'W: found "a", expected what does not match {"type": "string"}'),
+        ({"properties": {"a": False}}, {"a": 1}, "W: a: found 1, expected nothing here"),
+        ({"propertyNames": {"pattern": "^a"}}, {"b": 1}, 'W: found "b", expected a property name that is text that'),
+        ({"contains": {"type": "null"}}, [1], "W: found [1], expected items among which enough are null"),
+        ({"oneOf": [{"minimum": 1}, {"type": "integer"}]}, 3, "expected a value that fits exactly one of the altern"),
+    ],
+)
+def test_a_mismatch_says_path_found_and_expected(schema: JSONObject, value: JSON, message: str) -> None:
+    assert message in told(schema, value)
+
+
+def test_only_the_first_five_problems_are_listed() -> None:
+    schema: JSONObject = {"items": {"type": "string"}}
+    value: JSON = [*range(9)]
+    message = told(schema, value)
+    assert message.count("expected text") == 5
+    assert message.endswith("; and 4 more")
+    assert len(Validator(schema, what="W").problems(value)) == 9
+
+
+def test_long_values_are_shortened() -> None:
+    assert len(told({"type": "null"}, "x" * 10_000)) < 150
+    assert len(told({"type": "null"}, {"a" * 500: ["b" * 500, 1]})) < 250
+
+
+VARIANTS: JSONObject = {
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {"_tool": {"const": name}, "n": {"type": "integer"}},
+            "required": ["_tool"],
+            "additionalProperties": False,
+        }
+        for name in ("git_log", "git_diff", "fetch")
+    ]
+}
+
+
+def test_a_variant_is_chosen_by_the_constant_that_tells_them_apart() -> None:
+    assert told(VARIANTS, {"_tool": "fetch", "n": "x"}) == 'W: n: found "x", expected an integer'
+    assert told(VARIANTS, {"_tool": "git_lgo"}) == (
+        'W: _tool: found "git_lgo", expected one of "git_log", "git_diff", "fetch". Did you mean \'git_log\'?'
+    )
+    assert told(VARIANTS, {"n": 1}) == (
+        'W: _tool: found nothing, expected "git_log" or "git_diff" or "fetch" (required)'
+    )
+
+
+def test_integral_floats_are_integers_and_booleans_are_not() -> None:
+    validator = Validator({"type": "integer"}, what="W")
+    assert validator.is_valid(1.0)
+    assert not validator.is_valid(True)
+    assert not validator.is_valid(1.5)
+
+
+def test_formats_are_annotations() -> None:
+    assert Validator({"type": "string", "format": "date"}, what="W").is_valid("no date")
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "strin"}, 'W: the schema is invalid: type: found "strin", expected one of'),
+        ({"properties": {"a": {"minLength": -1}}}, "properties.a.minLength: found -1, expected at least 0"),
+        ({"items": {"pattern": "("}}, 'items.pattern: found "(", expected a regular expression'),
+        ({"items": {"$ref": "https://example.com/s.json"}}, "expected a place in this schema (nothing is fetched)"),
+        ({"items": {"$ref": "file:///etc/hostname"}}, 'items["$ref"]: found "file:///etc/hostname"'),
+        ({"$ref": "#/$defs/none"}, '["$ref"]: found "#/$defs/none"'),
+        ({"const": "\ud800"}, "surrogate"),
+    ],
+)
+def test_an_invalid_schema_is_told_with_its_place(schema: JSONObject, message: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        check_schema(schema, what="W")
+    assert message in str(caught.value)
+
+
+def test_the_schema_is_compiled_only_when_used() -> None:
+    validator = Validator({"type": "strin"}, what="W")
+    with pytest.raises(SchemaError):
+        validator.is_valid(1)
+
+
+def test_a_meta_schema_may_be_referred_to_without_a_network() -> None:
+    validator = Validator({"$ref": "https://json-schema.org/draft/2020-12/schema"}, what="W")
+    assert validator.is_valid({"type": "string"})
+    assert not validator.is_valid({"type": 5})
+
+
+def test_older_drafts_mean_what_they_say() -> None:
+    schema: JSONObject = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}
+    assert Validator(schema, what="W").is_valid(["a", 1])
+    assert not Validator(schema, what="W").is_valid([1])
+
+
+def _deep(levels: int) -> JSONObject:
+    schema: JSONObject = {}
+    for _ in range(levels):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+def _multiplying(levels: int) -> JSONObject:
+    definitions: JSONObject = {"a0": {"type": "integer"}}
+    for level in range(1, levels):
+        part: JSONObject = {"$ref": f"#/$defs/a{level - 1}"}
+        definitions[f"a{level}"] = {"anyOf": [part, part]}
+    return {"$defs": definitions, "$ref": f"#/$defs/a{levels - 1}"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: _deep(150), lambda: {"enum": list(range(600_000))}, lambda: _multiplying(60)],
+    ids=["deep", "large", "multiplying"],
+)
+def test_schemas_beyond_all_measure_are_refused(make: Callable[[], JSONObject]) -> None:
+    start = time.monotonic()
+    with pytest.raises(LimitExceededError):
+        check_schema(make(), what="W")
+    assert time.monotonic() - start < 2
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        {"anyOf": [{"$ref": "#"}, {"type": "string"}]},
+    ],
+)
+def test_references_in_a_circle_end(schema: JSONObject) -> None:
+    Validator(schema, what="W").is_valid(1)
+
+
+def test_a_chain_of_references_is_no_depth() -> None:
+    definitions: JSONObject = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(2000)}
+    definitions["a2000"] = {"type": "integer"}
+    schema: JSONObject = {"$defs": definitions, "$ref": "#/$defs/a0"}
+    check_schema({"$defs": {"a": {"type": "integer"}}, "$ref": "#/$defs/a"}, what="W")
+    # Counting the parts of a long chain does not exhaust the stack; whether it compiles is jsonschema-rs's affair.
+    try:
+        assert not Validator(schema, what="W").is_valid("x")
+    except (SchemaError, LimitExceededError):
+        pass
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", r"^(?=a)(a+)+\1$", r"^(?:(a)|b|\1)+$", "a{1000}{1000}"])
+def test_patterns_cannot_run_away(pattern: str) -> None:
+    validator = Validator({"pattern": pattern}, what="W")
+    start = time.monotonic()
+    for value in ("a" * 40 + "!", "a" * 50_000 + "!"):
+        if not validator.is_valid(value):
+            validator.problems(value)
+    assert time.monotonic() - start < 2
+
+
+def test_a_huge_value_is_explained_in_time() -> None:
+    value: JSON = {"list": list(range(300_000))}
+    start = time.monotonic()
+    schema: JSONObject = {"properties": {"list": {"anyOf": [{"items": {"type": "string"}}, {"type": "null"}]}}}
+    assert "list.0: found 0, expected text" in told(schema, value)
+    late: JSONObject = {"properties": {"list": {"items": {"maximum": 290_000}}}}
+    assert "too large to say more" in told(late, value)
+    # No problem is told that only the shortening made.
+    few: JSONObject = {"properties": {"list": {"minItems": 300_001}}}
+    assert "too large to say more" in told(few, value)
+    assert time.monotonic() - start < 3
+
+
+def test_what_is_not_json_is_no_value() -> None:
+    validator = Validator({"type": "null"}, what="W")
+    bad: Any = {1, 2}
+    assert not validator.is_valid(bad)
+    with pytest.raises(InvalidJSONError):
+        validator.check(bad)
+
+
+def test_checking_a_call_costs_microseconds() -> None:
+    validator = Validator(CALL, what="call")
+    value: JSON = {"path": "a", "count": 1, "paths": ["x"], "mode": "fast", "ratio": 5}
+    validator.check(value)
+    best = min(_timed(lambda: validator.check(value)) for _ in range(20))
+    assert best < 20e-6
+
+
+def _timed(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    for _ in range(200):
+        run()
+    return (time.perf_counter() - start) / 200
+
+
+TREE: JSONObject = {
+    "type": "object",
+    "properties": {"root": {"$ref": "#/$defs/Node", "description": "where it starts"}},
+    "$defs": {
+        "Node": {
+            "type": "object",
+            "description": "a node",
+            "properties": {"value": {"$ref": "#/$defs/Value"}, "next": {"$ref": "#/$defs/Node"}},
+            "required": ["value"],
+        },
+        "Value": {"type": "integer", "minimum": 0},
+    },
+}
+
+
+def test_references_are_written_out_and_recursion_is_cut() -> None:
+    inlined = inline_refs(TREE)
+    assert "$ref" not in str(inlined)
+    assert "$defs" not in inlined
+    root = inlined["properties"]
+    assert isinstance(root, dict)
+    assert "'description': 'where it starts'" in str(root["root"])
+    validator = Validator(inlined, what="W")
+    assert validator.is_valid({"root": {"value": 1, "next": {"value": "anything"}}})
+    assert not validator.is_valid({"root": {"value": -1}})
+
+
+def test_a_schema_without_references_is_left_alone() -> None:
+    assert inline_refs(CALL) is CALL
+
+
+def test_a_cut_under_a_negation_does_not_refuse() -> None:
+    schema: JSONObject = {"type": "object", "properties": {"x": {"not": {"$ref": "#"}}}}
+    value: JSON = {"x": {"x": {}}}
+    assert Validator(schema, what="W").is_valid({"x": 5})
+    assert Validator(inline_refs(schema), what="W").is_valid({"x": 5})
+    assert Validator(inline_refs(schema), what="W").is_valid(value)
+
+
+def test_inlining_is_bounded() -> None:
+    inlined = inline_refs(_multiplying(40))
+    assert len(str(inlined)) < 5_000_000
+    assert Validator(inlined, what="W").is_valid(3)
+
+
+def test_keywords_beside_a_reference_still_count() -> None:
+    schema: JSONObject = {"$defs": {"a": {"type": "integer"}}, "items": {"$ref": "#/$defs/a", "minimum": 3}}
+    validator = Validator(inline_refs(schema), what="W")
+    assert validator.is_valid([3])
+    assert not validator.is_valid([2])
+    assert not validator.is_valid(["x"])
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUES)
+def test_problems_are_told_exactly_where_a_value_does_not_fit(value: JSON) -> None:
+    schema: JSONObject = {
+        "anyOf": [{"type": "string"}, {"items": {"type": "integer"}, "type": "array"}, {"$ref": "#/$defs/o"}],
+        "$defs": {"o": {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}},
+    }
+    validator = Validator(schema, what="W")
+    problems = validator.problems(value)
+    assert bool(problems) is not validator.is_valid(value)
+    for problem in problems:
+        assert problem.found
+        assert problem.expected
