@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypedDict
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ideabridge.tools import ActivityError, tool
@@ -20,7 +20,8 @@ _COMMIT = re.compile(r"^Commit: ([0-9a-f]{40}|[0-9a-f]{64})\nAuthor: (.*)\nDate:
 _HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 
 
-class Commit(TypedDict):
+@dataclass
+class Commit:
     """One commit. `date` is ISO 8601 with the author's offset; `time` is HH:MM in `timezone`, which is UTC."""
 
     sha: str
@@ -31,14 +32,16 @@ class Commit(TypedDict):
     timezone: str
 
 
-class Author(TypedDict):
+@dataclass
+class Author:
     """How many of the commits somebody wrote."""
 
     name: str
     commits: int
 
 
-class Summary(TypedDict):
+@dataclass
+class Summary:
     """Who committed, and on which days of the week in a time zone."""
 
     commits: int
@@ -48,7 +51,8 @@ class Summary(TypedDict):
     days: int
 
 
-class Size(TypedDict):
+@dataclass
+class Size:
     """How large a patch is, in files, lines and bytes."""
 
     files: int
@@ -66,21 +70,21 @@ def parse_git_log(log: str) -> list[Commit]:
     """
     commits: list[Commit] = []
     found = list(_COMMIT.finditer(log))
-    for match, following in zip(found, [*found[1:], None], strict=True):
+    for match, following in zip(found, [*found[1:], None], strict=False):
         message = log[match.end() : following.start() if following else len(log)]
         try:
             when = datetime.fromisoformat(match.group(3).strip())
         except ValueError:
             raise ActivityError(f"commit {match.group(1)[:12]}: {match.group(3)!r} is no date") from None
         commits.append(
-            {
-                "sha": match.group(1),
-                "author": match.group(2).strip(),
-                "date": when.isoformat(),
-                "subject": message.strip().split("\n")[0],
-                "time": when.astimezone(UTC).strftime("%H:%M"),
-                "timezone": "UTC",
-            }
+            Commit(
+                sha=match.group(1),
+                author=match.group(2).strip(),
+                date=when.isoformat(),
+                subject=message.strip().split("\n")[0],
+                time=when.astimezone(UTC).strftime("%H:%M"),
+                timezone="UTC",
+            )
         )
     if not commits:
         raise ActivityError("the text holds no commits as git_log writes them")
@@ -99,16 +103,18 @@ def summarise_commits(commits: list[Commit], timezone: str) -> Summary:
         zone = ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ActivityError(f"{timezone!r} is no time zone known here") from None
-    dates = [datetime.fromisoformat(commit["date"]).astimezone(zone) for commit in commits]
-    authors = Counter(commit["author"] for commit in commits)
+    dates = [datetime.fromisoformat(commit.date).astimezone(zone) for commit in commits]
+    if not dates:
+        raise ActivityError("there are no commits to count")
+    authors = Counter(commit.author for commit in commits)
     days = Counter(WEEKDAYS[date.weekday()] for date in dates)
-    return {
-        "commits": len(commits),
-        "authors": [{"name": name, "commits": count} for name, count in authors.most_common()],
-        "weekdays": {day: days[day] for day in WEEKDAYS if days[day]},
-        "timezone": timezone,
-        "days": (max(dates).date() - min(dates).date()).days + 1 if dates else 0,
-    }
+    return Summary(
+        commits=len(commits),
+        authors=[Author(name, count) for name, count in authors.most_common()],
+        weekdays={day: days[day] for day in WEEKDAYS if days[day]},
+        timezone=timezone,
+        days=(max(dates).date() - min(dates).date()).days + 1,
+    )
 
 
 @tool(read_only=True)
@@ -132,7 +138,7 @@ def measure_patch(patch: str) -> Size:
             old, new = (int(count) if count is not None else 1 for count in hunk.groups())
         elif line.startswith("--- ") and lines[number + 1 : number + 2] and lines[number + 1].startswith("+++ "):
             files += 1
-    return {"files": files, "added": added, "removed": removed, "bytes": len(patch.encode("utf-8", "replace"))}
+    return Size(files, added, removed, bytes=len(patch.encode("utf-8", "replace")))
 
 
 @tool(read_only=True)
@@ -149,18 +155,23 @@ def activity_report(
         status: what the tool git_status of mcp-server-git answered.
         change: as measure_patch gives it, or {"message"} where the patch cannot be read.
     """
-    authors = ", ".join(f"{one['name']} {one['commits']}" for one in summary["authors"][:3])
-    busiest = max(summary["weekdays"], key=lambda day: summary["weekdays"][day])
+    authors = ", ".join(f"{one.name} {one.commits}" for one in summary.authors[:3])
+    busiest = max(summary.weekdays, key=lambda day: summary.weekdays[day])
     if "files" in change:
-        size = f"{change['files']} files, +{change['added']} -{change['removed']}"
+        size = f"{_count(change['files'], 'file')}, +{change['added']} -{change['removed']}"
     else:
         size = f"its patch cannot be read here ({str(change.get('message', '')).strip()[:80]})"
     tree = "clean" if "nothing to commit" in status else "has changes"
     return "\n".join(
         [
-            f"{summary['commits']} commits in {summary['days']} days, most on a {busiest} ({summary['timezone']})",
+            f"{_count(summary.commits, 'commit')} in {_count(summary.days, 'day')}, "
+            f"most on a {busiest} ({summary.timezone})",
             f"by {authors}",
-            f"newest: {newest['sha'][:10]} {newest['subject'][:60]} ({newest_there[11:16]} there), {size}",
+            f"newest: {newest.sha[:10]} {newest.subject[:60]} ({newest_there[11:16]} there), {size}",
             f"the working tree {tree}; told at {now}",
         ]
     )
+
+
+def _count(number: int | str, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -74,9 +74,9 @@ def print_value(value: JSON) -> None:
         return
     text = json.dumps(value, ensure_ascii=not _takes_unicode(), indent=2)
     if sys.stdout.isatty():
-        from rich.syntax import Syntax
+        import rich.json
 
-        out().print(Syntax(clean(text), "json", background_color="default", word_wrap=True))
+        out().print(rich.json.JSON(clean(text), indent=2))
     else:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -53,14 +53,13 @@ async def follow(run: Run, *, quiet: bool = False) -> Outcome:
             board.take(CallStarted(progress.call.index))
     run.runner.watchers.append(board.take)
     run.runner.progress_watchers.append(lambda call, _done, _total, note: board.notes.update({call: note or ""}))
-    display: Display | None = None
-    if not quiet:
-        display = LiveDisplay(board) if sys.stderr.isatty() else PlainDisplay(board)
-        run.runner.watchers.append(display.changed)
-        if isinstance(display, PlainDisplay):
-            display.show()
-    try:
-        async with _stopping_at_signals(run, outcome):
+    async with _stopping_at_signals(run, outcome):
+        display: Display | None = None
+        if not quiet:
+            display = LiveDisplay(board) if sys.stderr.isatty() else PlainDisplay(board)
+            run.runner.watchers.append(display.changed)
+            display.changed()
+        try:
             while await run.wait() == "needs_approval":
                 if not standing_in_terminal():
                     outcome.pending = True
@@ -70,9 +69,9 @@ async def follow(run: Run, *, quiet: bool = False) -> Outcome:
                 else:
                     with display.aside():
                         await ask_all(run)
-    finally:
-        if display is not None:
-            display.close()
+        finally:
+            if display is not None:
+                display.close()
     return outcome
 
 
@@ -80,22 +79,22 @@ async def follow(run: Run, *, quiet: bool = False) -> Outcome:
 async def _stopping_at_signals(run: Run, outcome: Outcome) -> AsyncGenerator[None]:
     """Ctrl-C (and SIGTERM) cancel the run and its calls, remote ones too; what was done stays in the store."""
 
-    async def watch(scope: anyio.CancelScope) -> None:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            async for _ in signals:
-                outcome.stopped = True
-                run.cancel("stopped at the terminal")
-                scope.cancel()
-                return
+    async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
+        async for _ in signals:
+            outcome.stopped = True
+            run.cancel("stopped at the terminal")
+            scope.cancel()
+            return
 
     if sys.platform == "win32":
         # No signal handlers in this event loop there: KeyboardInterrupt ends the process, the journal keeps the rest.
         yield
         return
-    async with anyio.create_task_group() as group:
-        group.start_soon(watch, group.cancel_scope)
-        yield
-        group.cancel_scope.cancel()
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with anyio.create_task_group() as group:
+            group.start_soon(watch, signals, group.cancel_scope)
+            yield
+            group.cancel_scope.cancel()
 
 
 def tell(outcome: Outcome, *, json: bool, extra: JSONObject | None = None) -> ExitCode:

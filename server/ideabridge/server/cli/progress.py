@@ -79,7 +79,7 @@ class Board:
 
     def _row(self, progress: Progress) -> JSONObject:
         call = progress.call
-        row: JSONObject = {"call": call.label, "tool": tool_name(progress), "status": progress.standing.value}
+        row: JSONObject = {"call": call_name(progress), "tool": tool_name(progress), "status": progress.standing.value}
         if call.tool is not None and call.tool.module is not None:
             row["module"] = call.tool.module
         times = self.times.get(call.index)
@@ -94,9 +94,16 @@ def tool_name(progress: Progress) -> str:
     """`module/tool`, or the tool."""
     tool = progress.call.tool
     if tool is None:
-        return progress.call.label
+        return progress.call.name
     name = tool.remote_name or tool.name
     return f"{tool.module}/{name}" if tool.module else name
+
+
+def call_name(progress: Progress) -> str:
+    """The call's own `_id`, else its place in the plan; with its instance where it has one."""
+    call = progress.call
+    name = call.id or str(call.place)
+    return f"{call.instance} {name}" if call.instance else name
 
 
 def message_of(error: JSON) -> str:
@@ -108,7 +115,7 @@ def message_of(error: JSON) -> str:
 class Display(Protocol):
     """Shows a board while a run goes on."""
 
-    def changed(self, event: Event) -> None:
+    def changed(self, event: Event | None = None) -> None:
         """Something happened."""
         ...
 
@@ -130,24 +137,20 @@ class PlainDisplay:
         self._settled: set[int] = set()
         self._started: set[int] = set()
 
-    def changed(self, event: Event) -> None:
-        """Print what is new."""
-        self.show()
-
-    def show(self) -> None:
+    def changed(self, event: Event | None = None) -> None:
         """Print what is new since the last time."""
         for progress in self._board.run.calls():
             index = progress.call.index
             if progress.standing.value == "running" and index not in self._started:
                 self._started.add(index)
-                say(f"▶ {progress.call.label} {_named(progress)}".rstrip())
+                say(f"▶ {_named(progress)}")
             if progress.settled and index not in self._settled:
                 self._settled.add(index)
                 mark, _ = _MARKS[progress.standing.value]
                 times = self._board.times.get(index)
                 took = f" in {times.seconds:.2f} s" if times else ""
                 why = f": {message_of(progress.error)}" if progress.error else ""
-                say(f"{mark} {progress.call.label} {progress.standing.value}{took}{why}")
+                say(f"{mark} {_named(progress)} {progress.standing.value}{took}{why}")
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -159,8 +162,7 @@ class PlainDisplay:
 
 
 def _named(progress: Progress) -> str:
-    name = tool_name(progress)
-    return "" if name == progress.call.label else name
+    return f"{call_name(progress)} {tool_name(progress)}"
 
 
 class LiveDisplay:
@@ -176,7 +178,7 @@ class LiveDisplay:
         )
         self._live.start()
 
-    def changed(self, event: Event) -> None:
+    def changed(self, event: Event | None = None) -> None:
         """The table draws itself eight times a second."""
 
     @contextmanager
@@ -211,7 +213,7 @@ class LiveDisplay:
             note = message_of(progress.error) if progress.error else self._board.notes.get(progress.call.index, "")
             table.add_row(
                 Text(mark, style=style),
-                Text(clean(progress.call.label)),
+                Text(clean(call_name(progress))),
                 Text(clean(tool_name(progress))),
                 Text(progress.standing.value, style=style),
                 Text(f"{times.seconds:.2f} s" if times else ""),

@@ -1,0 +1,455 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.server.main import main
+
+from .conftest import EXECUTABLE, Run
+
+TOOLS = '''
+from pathlib import Path
+
+import anyio
+
+from ideabridge.tools import ActivityError, tool
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(read_only=True)
+def fail(why: str) -> str:
+    """Fail."""
+    raise ActivityError(why)
+
+
+@tool(read_only=False)
+def note(text: str) -> str:
+    """Write something down."""
+    Path("noted.txt").write_text(text, encoding="utf-8")
+    return text
+
+
+@tool(read_only=True)
+async def forever() -> str:
+    """Never end."""
+    await anyio.sleep_forever()
+    return ""
+'''
+
+SUM = {
+    "calls": [
+        {"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "first"},
+        {"_tool": "add", "a": "†state.first", "b": "†state.first", "_outputPath": "twice"},
+    ],
+    "input": {"a": 1, "b": 2},
+    "output": {"sum": "†state.first", "twice": "†state.twice"},
+}
+NOTE = {"calls": [{"_tool": "note", "text": "hello"}]}
+
+
+@pytest.fixture
+def here(project: Path) -> Path:
+    """A project with tools and plans."""
+    (project / "tools.py").write_text(TOOLS, encoding="utf-8")
+    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    (project / "sum.json").write_text(json.dumps(SUM), encoding="utf-8")
+    (project / "note.json").write_text(json.dumps(NOTE), encoding="utf-8")
+    return project
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    return json.loads(out)
+
+
+def test_run_prints_the_result(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "sum.json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"sum": 3, "twice": 6}
+    lines = [line for line in printed.err.split("\n") if line]
+    assert lines[-1].startswith("run_")
+    assert ": done, idea " in lines[-1]
+    assert [line.split()[:3] for line in lines[:4]] == [
+        ["▶", "0", "add"],
+        ["✓", "0", "add"],
+        ["▶", "1", "add"],
+        ["✓", "1", "add"],
+    ]
+
+
+def test_run_for_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "sum.json", "--json"]) == 0
+    answer = told(capsys)
+    assert answer["status"] == "done"
+    assert answer["output"] == {"sum": 3, "twice": 6}
+    assert answer["errors"] == []
+    assert [call["status"] for call in answer["calls"]] == ["done", "done"]
+    assert all(call["seconds"] >= 0 for call in answer["calls"])
+
+
+def test_run_as_a_process(here: Path, ideabridge: Run) -> None:
+    done = ideabridge("run", "-", "--json", "--input", "a=5", typed=json.dumps(SUM))
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["output"] == {"sum": 7, "twice": 14}
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--input", '{"a": 10, "b": 20}'], 30),
+        (["-i", "a=10"], 12),
+        (["--input", "@input.json"], 300),
+        (["--input", "@input.json", "-i", "b=1"], 101),
+    ],
+)
+def test_inputs(words: list[str], expected: int, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "input.json").write_text('{"a": 100, "b": 200}', encoding="utf-8")
+    assert main(["run", "sum.json", "--json", *words]) == 0
+    assert told(capsys)["output"]["sum"] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "sum.json", "--input", "nonsense"], "--input: expected a JSON object, @FILE or key=value"),
+        (["run", "sum.json", "--input", "{1"], "--input is not JSON"),
+        (["run", "sum.json", "--input", "@missing"], "missing cannot be read"),
+        (["run", "bad.json"], "bad.json is not JSON: Expecting value at line 1, column 11"),
+        (["run", "sum.json", "--tools", "nothing.py"], "nothing.py is no file"),
+        (["run", "sum.json", "--project", "nowhere"], "nowhere is no folder"),
+        (["run", "sum.json", "--config", "bad.json"], "bad.json is not JSON"),
+        (["ideas", "show", "nothing_here"], "no idea 'nothing_here'"),
+        (["ideas", "call", "nothing_here"], "nothing_here"),
+        (["ideas", "list", "--after", "nonsense"], "cursor"),
+        (["modules", "test", "nothing_here"], "no module 'nothing_here' is configured"),
+    ],
+)
+def test_mistakes_are_one_line(words: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "bad.json").write_text('{"calls": nope}', encoding="utf-8")
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert message in printed.err
+    assert printed.err.startswith("ideabridge: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_a_malformed_plan_tells_every_fault_and_runs_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {
+        "calls": [{"_tool": "note", "text": "x"}, {"_tool": "ad", "a": 1, "b": 2}, {"_tool": "add", "a": "x", "b": 2}]
+    }
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json", "--allow-all"]) == 2
+    lines = capsys.readouterr().err.strip().split("\n")
+    assert all(line.startswith("ideabridge: ") for line in lines)
+    assert any("calls[1]" in line for line in lines)
+    assert any("calls[2]" in line for line in lines)
+    assert not (here / "noted.txt").exists()
+
+
+def test_errors_for_machines(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "missing.json", "--json"]) == 2
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["error"]["kind"] == "UsageError"
+    assert json.loads(printed.out)["exit"] == 2
+    assert printed.err.startswith("ideabridge: ")
+
+
+def test_a_failed_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {
+        "calls": [{"_tool": "fail", "why": "no \x1b[31mpaper"}, {"_tool": "add", "a": 1, "b": 1, "_outputPath": "n"}]
+    }
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json"]) == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["state"] == {"n": 2}
+    assert "\x1b" not in printed.err
+    assert "ideabridge: fail: no \\x1b[31mpaper\n" in printed.err
+
+
+def test_dry_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "note.json", "--dry-run", "--json"]) == 0
+    told(capsys)
+    assert not (here / "noted.txt").exists()
+
+
+def test_a_store_that_is_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "garbage.sqlite").write_text("this is no database" * 100, encoding="utf-8")
+    for words in (["run", "sum.json"], ["ideas", "list"]):
+        assert main([*words, "--store", "garbage.sqlite"]) == 3
+        printed = capsys.readouterr()
+        assert printed.err.startswith("ideabridge: ")
+        assert printed.err.count("\n") == 1
+
+
+def test_options_may_stand_before_the_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--store", "other.sqlite", "--allow-all", "run", "note.json", "--json"]) == 0
+    told(capsys)
+    assert (here / "other.sqlite").exists()
+    assert not (here / "store.sqlite").exists()
+
+
+def test_the_default_store_is_the_users(here: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "ideabridge.json").unlink()
+    assert main(["run", "sum.json", "--tools", "tools.py", "--json"]) == 0
+    assert [path.name for path in home.rglob("ideas.sqlite")] == ["ideas.sqlite"]
+
+
+# -- approval --------------------------------------------------------------------------------------------------------
+
+
+def test_approval_without_a_terminal(here: Path, ideabridge: Run) -> None:
+    done = ideabridge("run", "note.json", typed="")
+    assert done.returncode == 4
+    assert "approval needed" in done.stderr
+    assert "--allow-all" in done.stderr
+    assert not (here / "noted.txt").exists()
+    assert ideabridge("run", "note.json", "--allow-all").returncode == 0
+    assert (here / "noted.txt").read_text(encoding="utf-8") == "hello"
+
+
+class Terminal:
+    """The command at a terminal of its own."""
+
+    def __init__(self, here: Path, words: list[str], env: dict[str, str] | None = None) -> None:
+        self._primary, secondary = pty.openpty()
+        self.seen = ""
+        self._process = subprocess.Popen(
+            [str(EXECUTABLE), *words],
+            cwd=here,
+            stdin=secondary,
+            stderr=secondary,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TERM": "xterm", **(env or {})},
+            text=True,
+        )
+        os.close(secondary)
+
+    def read_until(self, text: str) -> None:
+        """Read what is shown until `text` has been."""
+        while text not in self.seen:
+            self.seen += os.read(self._primary, 65536).decode("utf-8", "replace")
+
+    def type(self, text: str) -> None:
+        """Type a line."""
+        self.seen = ""
+        os.write(self._primary, f"{text}\n".encode())
+
+    def end(self) -> tuple[int, str]:
+        """Exit code and standard output."""
+        while True:
+            try:
+                if not os.read(self._primary, 65536):
+                    break
+            except OSError:
+                # Linux says so when the other side of a terminal is gone.
+                break
+        assert self._process.stdout is not None
+        out = self._process.stdout.read()
+        self._process.stdout.close()
+        code = self._process.wait(timeout=30)
+        os.close(self._primary)
+        return code, out
+
+
+def test_a_person_approves(here: Path) -> None:
+    terminal = Terminal(here, ["run", "note.json"])
+    terminal.read_until("e(dit): ")
+    assert "changes things" in terminal.seen
+    terminal.type("what")
+    terminal.read_until("e(dit): ")
+    terminal.type("y")
+    code, _ = terminal.end()
+    assert code == 0
+    assert (here / "noted.txt").read_text(encoding="utf-8") == "hello"
+
+
+def test_a_person_denies(here: Path) -> None:
+    terminal = Terminal(here, ["run", "note.json", "--json"])
+    terminal.read_until("e(dit): ")
+    terminal.type("n not on a Sunday")
+    code, out = terminal.end()
+    assert code == 1
+    assert "not on a Sunday" in json.dumps(json.loads(out)["errors"])
+    assert not (here / "noted.txt").exists()
+
+
+def test_a_person_edits(here: Path) -> None:
+    (here / "editor.sh").write_text('#!/bin/sh\nsed -i "s/hello/goodbye/" "$1"\n', encoding="utf-8")
+    (here / "editor.sh").chmod(0o755)
+    terminal = Terminal(here, ["run", "note.json"], {"EDITOR": str(here / "editor.sh"), "VISUAL": ""})
+    terminal.read_until("e(dit): ")
+    terminal.type("e")
+    code, _ = terminal.end()
+    assert code == 0
+    assert (here / "noted.txt").read_text(encoding="utf-8") == "goodbye"
+
+
+# -- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_cancels_the_run(here: Path, ideabridge: Run) -> None:
+    (here / "plan.json").write_text(json.dumps({"calls": [{"_tool": "forever"}]}), encoding="utf-8")
+    process = subprocess.Popen(
+        [str(EXECUTABLE), "run", "plan.json"],
+        cwd=here,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert "forever" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "cancelled (stopped at the terminal)" in said
+    assert "Traceback" not in said
+    shown = json.loads(ideabridge("ideas", "show", said[said.index("run_") :].split(":")[0], "--json").stdout)
+    assert shown["status"] == "cancelled"
+
+
+# -- ideas -----------------------------------------------------------------------------------------------------------
+
+
+def test_from_a_run_to_a_tool(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(*words: str, code: int = 0) -> dict[str, Any]:
+        assert main([*words, "--json"]) == code, capsys.readouterr()
+        return told(capsys)
+
+    ran = ask("run", "sum.json", "--save-as", "sums")
+    assert ran["published"] == {"name": "sums", "version": 1}
+    called = ask("ideas", "call", "sums", "--input", '{"a": 20, "b": 1}')
+    assert called["output"] == {"sum": 21, "twice": 42}
+    assert ask("ideas", "call", "sums", "--input", "a=1", code=2)["error"]["kind"] == "ValueMismatchError"
+    published = ask("ideas", "publish", ran["run"], "sums_then", "--answer", "recorded", "-d", "The sum of then.")
+    assert published["description"].startswith("The sum of then.")
+    recorded = ask("ideas", "call", "sums_then", "-i", "a=1", "-i", "b=2")
+    assert (recorded["answer"], recorded["output"]) == ("recorded", {"sum": 3, "twice": 6})
+    assert ask("ideas", "call", "sums_then", "-i", "a=2", "-i", "b=2", code=2)["error"]["kind"] == "PublicationError"
+    names = [one["name"] for one in ask("ideas", "list", "--published")["ideas"]]
+    assert names == ["sums", "sums_then"]
+    shown = ask("ideas", "show", "sums")
+    assert shown["id"] == ran["idea"]
+    assert shown["output"] == {"sum": 3, "twice": 6}
+    assert shown["publication"]["name"] == "sums"
+    assert ask("ideas", "search", "add")["ideas"][0]["names"] == ["sums", "sums_then"]
+    assert ask("ideas", "search", "zebra", code=1)["ideas"] == []
+    ask("ideas", "unpublish", "sums_then")
+    assert ask("ideas", "call", "sums_then", "-i", "a=1", "-i", "b=2", code=2)["exit"] == 2
+    assert ask("ideas", "call", "sums", "-i", "a=1", "-i", "b=1")["output"]["sum"] == 2
+
+
+def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
+    assert "no ideas are saved yet" in ideabridge("ideas", "list").stderr
+    assert ideabridge("run", "sum.json", "--save-as", "sums").returncode == 0
+    listed = ideabridge("ideas", "list").stdout.split("\n")
+    assert listed[0].split()[:2] == ["idea", "published"]
+    assert "sums" in listed[1]
+    shown = ideabridge("ideas", "show", "sums").stdout
+    for part in ("sums, version 1, answers by plan", "0. add -> first", "a: †input.a", '"twice": 6', "result (done)"):
+        assert part in shown
+    answer = ideabridge("ideas", "call", "sums", "-i", "a=2", "-i", "b=2")
+    assert json.loads(answer.stdout) == {"sum": 4, "twice": 8}
+
+
+def test_ideas_travel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "sum.json", "--save-as", "sums", "--json"]) == 0
+    idea = told(capsys)["idea"]
+    assert main(["ideas", "export", "sums", "--output", "sums.idea.json"]) == 0
+    assert main(["ideas", "import", "sums.idea.json", "--publish", "--store", "other.sqlite", "--json"]) == 0
+    assert told(capsys) == {"idea": idea, "published": True}
+    assert main(["ideas", "call", "sums", "-i", "a=2", "-i", "b=2", "--store", "other.sqlite", "--json"]) == 0
+    assert told(capsys)["output"]["sum"] == 4
+    document = (here / "sums.idea.json").read_text(encoding="utf-8")
+    (here / "tampered.json").write_text(document.replace("†input.a", "†input.b"), encoding="utf-8")
+    assert main(["ideas", "import", "tampered.json", "--store", "other.sqlite"]) == 2
+    assert capsys.readouterr().err.startswith("ideabridge: ")
+
+
+def test_constants_need_acceptance(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {
+        "calls": [{"_tool": "add", "a": "†input.a", "b": 7, "_outputPath": "n"}],
+        "input": {"a": 1},
+        "output": {"n": "†state.n"},
+    }
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json", "--json"]) == 0
+    run = told(capsys)["run"]
+    assert main(["ideas", "publish", run, "plus_seven", "--answer", "plan"]) == 2
+    assert "calls.0.b" in capsys.readouterr().err
+    assert main(["ideas", "publish", run, "plus_seven", "--answer", "plan", "--accept", "calls.0.b"]) == 0
+    capsys.readouterr()
+    assert main(["ideas", "call", "plus_seven", "--input", "a=35", "--json"]) == 0
+    assert told(capsys)["output"] == {"n": 42}
+
+
+# -- modules and tools -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_modules(here: Path) -> Callable[..., None]:
+    """Writes modules into the configuration."""
+
+    def write(**modules: object) -> None:
+        content = {"tools": ["tools.py"], "mcpServers": modules}
+        (here / "ideabridge.json").write_text(json.dumps(content), encoding="utf-8")
+
+    return write
+
+
+def time_server() -> dict[str, object]:
+    return {"command": str(EXECUTABLE.parent / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
+
+
+def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    with_modules(time=time_server(), broken={"command": "/no/such/program"}, off={"command": "x", "disabled": True})
+    assert main(["modules", "list", "--json"]) == 1
+    modules = {one["name"]: one for one in told(capsys)["modules"]}
+    assert {name: one["state"] for name, one in modules.items()} == {
+        "time": "up",
+        "broken": "failed",
+        "off": "disabled",
+    }
+    assert modules["time"]["tools"] == 2
+    assert modules["time"]["server_version"]
+    assert "/no/such/program" in modules["broken"]["error"]
+    assert main(["tools", "list", "--json"]) == 1
+    answer = told(capsys)
+    assert {"add", "note", "convert_time"} <= {tool["name"] for tool in answer["tools"]}
+    assert [one["module"] for one in answer["errors"]] == ["broken"]
+    assert main(["modules", "test", "broken"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+    with_modules(time=time_server(), broken={"command": "/no/such/program"})
+    assert main(["modules", "test", "time"]) == 0
+    assert "convert_time" in capsys.readouterr().out
+    words = ["modules", "test", "time", "convert_time", "-a", "source_timezone=UTC", "-a", "target_timezone=UTC"]
+    assert main([*words, "-a", 'time="10:30"', "--json"]) == 0
+    assert told(capsys)["result"]["time_difference"] == "+0.0h"
+    assert main([*words, "-a", 'time="25:99"']) == 1
+    assert "Invalid time" in capsys.readouterr().err
+
+
+def test_no_modules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["modules", "list"]) == 0
+    assert "modules import HOST" in capsys.readouterr().err
+    assert main(["tools", "list", "numbers"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.strip().split("\n")] == ["tool", "add"]
