@@ -35,7 +35,7 @@ async def test_a_token_is_asked_for_and_makes_the_caller(tmp_path: Path) -> None
     async with over_stdio(configuration, "auto") as local:
         assert (await call(local, "check_run"))["runs"] == []
         assert "unknown run" in await refused(local, "check_run", run=run)
-        assert "unknown run" in await refused(local, "publish_idea", idea=run, name="stolen")
+        assert "no idea" in await refused(local, "publish_idea", idea=run, name="stolen")
         assert (await call(local, "search_ideas", words="add"))["ideas"] == []
 
 

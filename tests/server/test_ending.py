@@ -41,38 +41,38 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
     os.mkfifo(told)
     child: dict[str, Any] = {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}
     configuration = configured(tmp_path, mcpServers={"stubborn": child})
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command(configuration), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(HELLO).encode() + b"\n")
-    process.stdin.flush()
-    # It answers though the module is mute.
-    assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ideabridge"
-    pid = int(told.read_text())
-    assert is_there(pid)
-    started = time.monotonic()
-    if how == "eof":
-        process.stdin.close()
-    else:
-        process.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
-    process.wait(timeout=5)
-    assert time.monotonic() - started < 2.2
-    assert not is_there(pid)
-    assert process.stdout.read() == b""
-    assert process.returncode == 0
-    assert process.stderr is not None
-    assert b"Traceback" not in process.stderr.read()
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(json.dumps(HELLO).encode() + b"\n")
+        process.stdin.flush()
+        # It answers though the module is mute.
+        assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ideabridge"
+        pid = int(told.read_text())
+        assert is_there(pid)
+        started = time.monotonic()
+        if how == "eof":
+            process.stdin.close()
+        else:
+            process.send_signal(signal.SIGTERM if how == "sigterm" else signal.SIGINT)
+        process.wait(timeout=5)
+        assert time.monotonic() - started < 2.2
+        assert not is_there(pid)
+        assert process.stdout.read() == b""
+        assert process.returncode == 0
+        assert b"Traceback" not in process.stderr.read()
 
 
-def test_http_ends_with_a_client_still_listening(tmp_path: Path) -> None:
-    process = subprocess.Popen(command(configured(tmp_path), "0"), stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    assert "serving on" in process.stderr.readline()
-    started = time.monotonic()
-    process.send_signal(signal.SIGTERM)
-    process.wait(timeout=5)
-    assert time.monotonic() - started < 2.2
-    assert process.returncode == 0
-    assert "Traceback" not in process.stderr.read()
+def test_http_ends_at_a_signal(tmp_path: Path) -> None:
+    with subprocess.Popen(command(configured(tmp_path), "0"), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "serving on" in process.stderr.readline()
+        started = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=5)
+        assert time.monotonic() - started < 2.2
+        assert process.returncode == 0
+        assert "Traceback" not in process.stderr.read()

@@ -14,8 +14,8 @@ async def test_every_call_is_told(client: Client) -> None:
 
     calls = [
         {"_tool": "add", "a": 1, "b": 1, "_outputPath": "one"},
-        {"_tool": "add", "a": "†state.one", "b": 1, "_outputPath": "two"},
-        {"_tool": "fail", "message": "†state.two || †state.one"},
+        {"_tool": "add", "a": "†state.one", "b": 1, "_outputPath": "two", "_id": "second"},
+        {"_tool": "fail", "message": "no luck", "_after": ["second"]},
         {"_tool": "count_words", "text": "a b", "_outputPath": "words"},
     ]
     result = await client.call_tool("run_plan", {"calls": calls}, progress_callback=on_progress)

@@ -91,8 +91,9 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
     async with killed(configuration, mode) as client:
         # A host that lost its context finds its way back.
         latest = await call(client, "check_run")
-        assert latest["runs"][0]["run"] == run
-        assert latest["runs"][0]["title"].startswith("Add the numbers")
+        found = next(one for one in latest["runs"] if one["kind"] == "solve")
+        assert found["run"] == run
+        assert found["title"].startswith("Add the numbers")
         told = await call(client, "check_run", run=run)
         assert told["turn"] == 0
         told = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
@@ -113,4 +114,4 @@ async def test_a_stored_idea_guides_a_new_run(client: Client) -> None:
     assert done["status"] == "done"
     result = await client.call_tool("solve", {"task": "Again.", "idea": run, "tools": ["add"], "mind": "turns"})
     assert "Add the numbers" in text(result)
-    assert "Plan to follow" in text(result) or '"†state.sum"' in text(result)
+    assert '"†state.sum"' in text(result)

@@ -12,6 +12,7 @@ from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
 from ideabridge.server.published import PublishedTool, is_visible
 from ideabridge.server.running import Running
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import did_you_mean, safe_name
 from ideabridge.tools.tool import Tool
@@ -41,6 +42,8 @@ class ToolCatalogue:
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
         self._expose_modules = "modules" in expose
         self._expose_tools = "tools" in expose
+        # What every plan may use is no tool of the user's.
+        self._built_in = list(builtin_toolbox())
         self._seen: list[Tool] | None = None
         self._version = -1
         self._exposed: dict[str, ServedTool] = {}
@@ -74,7 +77,7 @@ class ToolCatalogue:
         for tool in tools:
             if tool.module is None:
                 activity = self._bridge.toolbox.activity_for(tool)
-                if self._expose_tools and activity is not None:
+                if self._expose_tools and activity is not None and tool not in self._built_in:
                     name = self._free_name(tool, exposed)
                     exposed[name] = self._kept(name, tool) or LocalTool(name, tool, activity.run)
             elif self._expose_modules:

@@ -13,10 +13,11 @@ from ideabridge.server.answers import ToolAnswer, value_answer
 from ideabridge.server.callers import Asked
 from ideabridge.tools.activity import ActivityFunction
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
-from ideabridge.tools.errors import ActivityError
+from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.schema import Validator, inline_refs
 from ideabridge.tools.tool import Tool
 
+_ERROR_CHARACTERS: Final = 4096
 _BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 
@@ -87,11 +88,17 @@ class LocalTool:
         """Run its activity.
 
         Raises:
+            ActivityError: what it raised.
             ValueMismatchError: the arguments, or the result, do not satisfy their schema.
             InvalidJSONError: the result is not JSON.
         """
         self._parameters.check(arguments)
-        result = await self._run(arguments, DirectContext(self.tool.name, arguments, asked))
+        try:
+            result = await self._run(arguments, DirectContext(self.tool.name, arguments, asked))
+        except IdeabridgeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
+            raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
         value = normalise(result, what=f"the result of {self.tool.name}")
         if self._output is not None:
             self._output.check(value)

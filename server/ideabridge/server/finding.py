@@ -147,7 +147,22 @@ class Finding:
             if message.type in ("text", "data", "tool", "plan"):
                 messages.append(message.to_json())
         solution = stored.idea.solution
-        if isinstance(solution, dict) and solution.get("calls"):
-            plan: JSONObject = {"calls": solution["calls"], "output": solution.get("output")}
+        calls = self._calls(stored)
+        if calls and isinstance(solution, dict):
+            plan: JSONObject = {"calls": calls, "output": solution.get("output")}
             messages.append({"type": "plan", "plan": plan, "description": f"idea {stored.id[:12]}"})
         return messages
+
+    def _calls(self, stored: StoredIdea) -> list[JSON]:
+        """The calls of an idea, after those of the steps of its run before it."""
+        meta, ideas = stored.meta, [stored]
+        if meta.run is not None and meta.step is not None and meta.step > 1:
+            steps = self._bridge.store.step_ideas(meta.run)
+            before = [one.id for one in steps if one.meta.step is not None and one.meta.step < meta.step]
+            ideas = [*(self._bridge.store.idea(one) for one in before), stored]
+        calls: list[JSON] = []
+        for one in ideas:
+            solution = one.idea.solution
+            listed = solution.get("calls") if isinstance(solution, dict) else None
+            calls.extend(listed if isinstance(listed, list) else [])
+        return calls

@@ -24,6 +24,7 @@ PATH: Final = "/mcp"
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _GRACE_SECONDS: Final = 1
+_MOST_DRAINED: Final = 16 * MAX_MESSAGE
 
 
 class ServeError(IdeabridgeError):
@@ -138,24 +139,21 @@ class _MessageGate:
                 self._ended(_header(scope, b"mcp-session-id"))
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        declared = _header(scope, b"content-length")
-        if declared.isdigit() and int(declared) > MAX_MESSAGE:
-            first = await receive()
-            await _refuse(send, 413, first.get("body", b""), b"", size_problem(int(declared)))
-            return
         body, size, last = bytearray(), 0, await receive()
         while last["type"] == "http.request":
             piece: bytes = last.get("body", b"")
             size += len(piece)
-            if size > MAX_MESSAGE:
-                await _refuse(send, 413, bytes(body), b"", size_problem(size))
-                return
-            body += piece
-            if not last.get("more_body", False):
+            if size <= MAX_MESSAGE:
+                body += piece
+            if size > _MOST_DRAINED or not last.get("more_body", False):
                 break
             last = await receive()
         else:
             # The client went away before its request was whole.
+            return
+        if size > MAX_MESSAGE:
+            # Only now: a client that is still sending would not see the answer.
+            await _refuse(send, 413, bytes(body), b"", size_problem(size))
             return
         whole = bytes(body)
         if too_deep(whole):

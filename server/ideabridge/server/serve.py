@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from anyio.abc import TaskStatus
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
@@ -129,9 +130,12 @@ async def serve_http(
                 server.should_exit = True
                 _end_at_last()
 
-            sys.stderr.write(f"ideabridge: serving on {url_of(listening)}\n")
-            sys.stderr.flush()
-            await _until_signalled(lambda: server.serve(sockets=[listening]), ending, cancel=False)
+            async def serve() -> None:
+                sys.stderr.write(f"ideabridge: serving on {url_of(listening)}\n")
+                sys.stderr.flush()
+                await server.serve(sockets=[listening])
+
+            await _until_signalled(serve, ending, cancel=False)
 
 
 async def _until_signalled(
@@ -146,14 +150,15 @@ async def _until_signalled(
     """
     async with anyio.create_task_group() as group:
 
-        async def watch() -> None:
+        async def watch(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                task_status.started()
                 async for _ in signals:
                     ending()
                     if cancel:
                         group.cancel_scope.cancel()
 
-        group.start_soon(watch)
+        await group.start(watch)
         await serve()
         group.cancel_scope.cancel()
 

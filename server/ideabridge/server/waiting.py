@@ -62,16 +62,14 @@ class _Counter:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._started: set[int] = set()
-        self._finished: set[int] = set()
 
     def so_far(self) -> list[_Note]:
         """Notes on the calls that started before anybody watched."""
         notes: list[_Note] = []
         for one in self._run.calls():
             index = one.call.index
-            if one.settled and one.items:
+            if one.settled:
                 self._started.add(index)
-                self._finished.add(index)
             elif any(item.started for item in one.items):
                 self._started.add(index)
                 notes.append(self._told(f"{label(one.call)} started"))
@@ -89,15 +87,18 @@ class _Counter:
             if one is not None and not one.settled:
                 # Items of it are still running.
                 return None
-            self._finished.add(event.call)
             how = "failed" if event.error is not None else "done"
-            total = len(self._run.calls())
-            return self._told(f"{self._label(event.call)} {how} ({len(self._finished)} of {total})")
+            calls = self._run.calls()
+            return self._told(f"{self._label(event.call)} {how} ({self._settled()} of {len(calls)})")
         return None
 
     def _told(self, message: str) -> _Note:
         total = len(self._run.calls())
-        return (len(self._started) + len(self._finished)) / 2, float(total), message
+        return (len(self._started) + self._settled()) / 2, float(total), message
+
+    def _settled(self) -> int:
+        # Not only those that finished: some are skipped, or fail before they start.
+        return sum(1 for one in self._run.calls() if one.settled)
 
     def _progress(self, index: int) -> Progress | None:
         calls = self._run.calls()
