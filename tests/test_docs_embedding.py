@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from typer.main import get_command
 
 from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.server.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -85,3 +87,24 @@ def test_the_readme_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (program,) = (text for text in blocks("README.md", "python") if "anyio.run" in text)
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == "{'n': 2}\n"
+
+
+def test_the_commands_of_the_readme_are_there() -> None:
+    known: dict[str, Any] = cast("Any", get_command(app)).commands
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `ideabridge ")]
+    told: dict[str, set[str]] = {}
+    for row in rows:
+        first, *others = re.findall(r"`([^`]+)`", row.split("|")[1])
+        name, *below = first.split()[1:]
+        told.setdefault(name, set()).update(word for word in [*below, *others] if word.islower())
+    assert set(told) == set(known)
+    for name, below in told.items():
+        assert below == set(getattr(known[name], "commands", {}))
+
+
+def test_links_lead_somewhere() -> None:
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", path.read_text(encoding="utf-8"))):
+            if "://" not in target:
+                assert (path.parent / target).exists(), f"{path.name}: {target}"
