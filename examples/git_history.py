@@ -161,16 +161,15 @@ def activity_report(
         size = f"{_count(change['files'], 'file')}, +{change['added']} -{change['removed']}"
     else:
         size = f"its patch cannot be read here ({str(change.get('message', '')).strip()[:80]})"
-    tree = "clean" if "nothing to commit" in status else "has changes"
-    return "\n".join(
-        [
-            f"{_count(summary.commits, 'commit')} in {_count(summary.days, 'day')}, "
-            f"most on a {busiest} ({summary.timezone})",
-            f"by {authors}",
-            f"newest: {newest.sha[:10]} {newest.subject[:60]} ({newest_there[11:16]} there), {size}",
-            f"the working tree {tree}; told at {now}",
-        ]
+    tree = "is clean" if "nothing to commit" in status else "has changes"
+    span = f"{_count(summary.commits, 'commit')} in {_count(summary.days, 'day')}"
+    lines = (
+        f"{span}, most on a {busiest} ({summary.timezone})",
+        f"by {authors}",
+        f"newest: {newest.sha[:10]} {newest.subject[:60]} ({newest_there[11:16]} there), {size}",
+        f"the working tree {tree}; told at {now}",
     )
+    return "\n".join(lines)
 
 
 def _count(number: int | str, noun: str) -> str:

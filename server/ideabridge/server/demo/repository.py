@@ -56,18 +56,19 @@ class Repository:
         }
 
     def newest_change(self) -> JSONObject | None:
-        """Lines the newest commit added and removed, against its first parent; None where git cannot tell (a shallow
-        clone does not have the parent).
+        """Lines the newest commit added and removed, against its first parent, and the `bytes` of its patch; None
+        where git cannot tell (a shallow clone does not have the parent).
         """
         parents = _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0].count("\nparent ")
-        base = ["HEAD^1", "HEAD"] if parents else ["--root", "HEAD"]
+        words = ["diff-tree", "-r", "-M", "--no-commit-id", *(["HEAD^1", "HEAD"] if parents else ["--root", "HEAD"])]
         try:
-            text = _git(self.root, "diff-tree", "-r", "-M", "--numstat", "--no-commit-id", *base)
+            text = _git(self.root, *words, "--numstat")
+            patch = len(_git(self.root, *words, "--patch"))
         except DemoSetupError:
             return None
         counted = [line.split("\t")[:2] for line in text.split("\n") if line]
         pairs = [(int(added), int(removed)) for added, removed in counted if added != "-"]
-        return {"added": sum(pair[0] for pair in pairs), "removed": sum(pair[1] for pair in pairs)}
+        return {"added": sum(pair[0] for pair in pairs), "removed": sum(pair[1] for pair in pairs), "bytes": patch}
 
 
 def find_repository(given: Path | None) -> Repository:

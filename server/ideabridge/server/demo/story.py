@@ -32,7 +32,7 @@ class Story:
     def opening(self, repository: Repository) -> None:
         """What this is about."""
         self._line("ideabridge demo", "bold")
-        self._line(f"repository {repository.root}, {repository.commits} commits looked at; it is only read")
+        self._line(f"repository {repository.root}, commits looked at: {repository.commits}; it is only read")
         self._line("behind one `ideabridge serve`: mcp-server-git, mcp-server-time, and the Python tools of", "dim")
         self._line("examples/git_history.py. No model is asked, and nothing leaves this machine.", "dim")
 
@@ -66,8 +66,10 @@ class Story:
 
     def spared(self, calls: int, results: int, answer: int, tokens: JSON) -> None:
         """What never passed through a model."""
-        self._line(f"The {calls} results had {results:,} bytes. {answer:,} bytes came back to the assistant; the rest")
-        self._line("never had to pass through a model. One round trip instead of one for each call.")
+        self._line(f"The {calls} results had {results:,} bytes; {answer:,} bytes came back to the assistant.")
+        if results > answer:
+            self._line(f"At least {results - answer:,} bytes of results never had to pass through a model.", "bold")
+        self._line(f"One round trip instead of {calls}.")
         self._line(f"Tokens used by ideabridge: {tokens}", "bold")
 
     def published(self, name: str, how: str, told: JSONObject) -> None:
@@ -85,7 +87,7 @@ class Story:
     def called(self, who: str, told: JSONObject, given: JSONObject) -> None:
         """It calls the new tool."""
         self._line(f"It speaks MCP {told.get('protocol')}, finds the tool among {told.get('tools')}, and calls it with")
-        self._line(f"other input: {given.get('count')} commits, {given.get('timezone')}")
+        self._line(f"other input: count={given.get('count')}, timezone={given.get('timezone')}")
 
     def recorded(self, seconds: float, refused: str) -> None:
         """A recorded answer."""
