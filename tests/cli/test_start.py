@@ -80,10 +80,18 @@ def test_usage_errors_suggest(capsys: pytest.CaptureFixture[str]) -> None:
     assert "publish" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["nowhere:x", "127.0.0.1:70000", "::1:80", "127.0.0.1:-1"])
+@pytest.mark.parametrize("text", ["nowhere:x", "127.0.0.1:70000", "::1:80"])
 def test_bad_addresses(text: str, project: object, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--http", text]) == 2
-    assert "--http" in capsys.readouterr().err
+    for words in (["serve", "--http", text], ["serve", f"--http={text}"]):
+        assert main(words) == 2
+        assert capsys.readouterr().err.startswith("ideabridge: --http: ")
+
+
+def test_the_world_needs_a_token(project: object, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--http", "0.0.0.0:0"]) == 2
+    printed = capsys.readouterr()
+    assert "IDEABRIDGE_TOKEN" in printed.err
+    assert printed.err.count("\n") == 1
 
 
 def test_addresses() -> None:

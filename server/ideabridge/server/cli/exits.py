@@ -34,7 +34,7 @@ class UsageError(IdeabridgeError):
 
 _STORE = ("StoreVersionError", "StoreFormatError", "StoreAccessError", "StoreFullError", "StoreBusyError", "StoreError")
 _FAILED = ("ModuleConnectError", "ModuleDownError", "ModuleToolError", "ModuleOutputError", "ModuleProtocolError")
-_FAILED_TOO = ("ModuleTimeoutError", "ModuleInputRequiredError", "CheckFailedError", "HTTPAddressError")
+_FAILED_TOO = ("ModuleTimeoutError", "ModuleInputRequiredError", "CheckFailedError", "InterruptedRunError")
 
 
 def exit_code(error: IdeabridgeError) -> ExitCode:
