@@ -66,10 +66,12 @@ class Story:
 
     def spared(self, calls: int, results: int, answer: int, tokens: JSON) -> None:
         """What never passed through a model."""
-        self._line(f"The {calls} results had {results:,} bytes; {answer:,} bytes came back to the assistant.")
+        came = f"The {calls} results had {results:,} bytes. {answer:,} bytes came back to the assistant"
         if results > answer:
-            self._line(f"At least {results - answer:,} bytes of results never had to pass through a model.", "bold")
-        self._line(f"One round trip instead of {calls}.")
+            self._line(f"{came}; the rest")
+            self._line("never had to pass through a model. One round trip instead of one for each call.")
+        else:
+            self._line(f"{came}. One round trip instead of one for each call.")
         self._line(f"Tokens used by ideabridge: {tokens}", "bold")
 
     def published(self, name: str, how: str, told: JSONObject) -> None:
