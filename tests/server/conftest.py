@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from mcp import Client
 
-from .serving import ERAS, configured, http_process
+from .serving import ERAS, Gate, configured, http_process
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +25,12 @@ async def client(request: pytest.FixtureRequest, shared_url: str) -> AsyncGenera
 @pytest.fixture
 def configuration(tmp_path: Path) -> Path:
     return configured(tmp_path)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Generator[Gate]:
+    gate = Gate(tmp_path)
+    yield gate
+    # Whoever still waits goes on: nothing may hang at the end.
+    gate.open()
+    gate.close()

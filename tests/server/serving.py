@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import anyio
-import anyio.to_thread
 from mcp import Client, StdioServerParameters, types
 
 HERE = Path(__file__).parent
@@ -83,16 +82,19 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> str:
 
 
 class Gate:
-    """Holds calls of the tool `hold` until it is opened: a named pipe."""
+    """Holds calls of the tool `hold` until it is opened: a named pipe, which keeps what is written."""
 
     def __init__(self, folder: Path, name: str = "gate") -> None:
         self.path = folder / name
         os.mkfifo(self.path)
+        self._descriptor = os.open(self.path, os.O_RDWR)
 
-    async def open(self) -> None:
-        """Let the one call that waits go on."""
-        with anyio.fail_after(10):
-            await anyio.to_thread.run_sync(self.path.write_text, "open", abandon_on_cancel=True)
+    def open(self) -> None:
+        """Let the call that waits, or comes, go on."""
+        os.write(self._descriptor, b"open\n")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 class Heard:

@@ -5,8 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
-from mcp.shared.exceptions import MCPDeprecationWarning
+from mcp import Client, types
 
 from .serving import ERAS, TIME, Heard, all_tools, call, configured, over_stdio
 
@@ -59,8 +58,8 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tm
             await ready.wait()
             tools, updated = "ToolsListChanged", "ResourceUpdated"
         else:
-            with pytest.warns(MCPDeprecationWarning):
-                await other.subscribe_resource("idea://sum_up")
+            request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="idea://sum_up"))
+            await other.session.send_request(request, types.EmptyResult)
             tools, updated = "notifications/tools/list_changed", "notifications/resources/updated"
         await call(one, "run_plan", **PLAN, save_as="sum_up")
         await heard.until(tools)

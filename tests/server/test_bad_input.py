@@ -91,9 +91,7 @@ async def test_a_request_that_cannot_be_done_says_why(
 async def test_a_finished_run_takes_nothing_more(client: Client) -> None:
     run = (await call(client, "run_plan", calls=[{"_tool": "add", "a": 1, "b": 2}]))["run"]
     assert "ended" in await refused(client, "submit_solution", run=run, turn=0, solution={"calls": []})
-    said = await refused(
-        client, "decide_approval", run=run, decisions=[{"approval": "x", "decision": "approve"}]
-    )
+    said = await refused(client, "decide_approval", run=run, decisions=[{"approval": "x", "decision": "approve"}])
     assert "ended" in said
 
 

@@ -1,8 +1,8 @@
 """Exposed tools: those of modules and of tool files as tools of this server."""
 
-import subprocess
 from pathlib import Path
 
+import anyio
 import pytest
 
 from .serving import BIN, ERAS, TIME, all_tools, call, configured, over_stdio, refused, text
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("mode", ERAS)
 async def test_modules_and_tool_files_are_called_directly(tmp_path: Path, mode: str) -> None:
     repository = tmp_path / "repository"
-    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    await anyio.run_process(["git", "init", "-q", str(repository)])
     git = {"command": str(BIN / "mcp-server-git"), "args": ["--repository", str(repository)]}
     configuration = configured(tmp_path, mcpServers={"git": git, "time": TIME}, expose=["modules", "tools"])
     async with over_stdio(configuration, mode) as client:

@@ -66,9 +66,7 @@ async def test_names_and_versions_are_completed(client: Client) -> None:
         found = await client.complete(reference, {"name": "name", "value": start})
         assert name in found.completion.values
     assert (await client.complete(reference, {"name": "name", "value": "zz"})).completion.values == []
-    versions = await client.complete(
-        reference, {"name": "version", "value": ""}, context_arguments={"name": name}
-    )
+    versions = await client.complete(reference, {"name": "version", "value": ""}, context_arguments={"name": name})
     assert versions.completion.values == ["1"]
 
 

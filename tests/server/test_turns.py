@@ -27,7 +27,10 @@ FIRST: dict[str, Any] = {
     ],
     "output": None,
 }
-SECOND: dict[str, Any] = {"calls": [{"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "more"}], "output": None}
+SECOND: dict[str, Any] = {
+    "calls": [{"_tool": "add", "a": "†state.sum", "b": 10, "_outputPath": "more"}],
+    "output": None,
+}
 THIRD: dict[str, Any] = {"calls": [], "output": {"total": "†state.more"}}
 MALFORMED: dict[str, Any] = {"calls": [{"_tool": "ad", "a": 1, "b": 2}], "output": None}
 
@@ -110,7 +113,9 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
 async def test_a_stored_idea_guides_a_new_run(client: Client) -> None:
     run = (await call(client, "solve", **TASK))["run"]
     await call(client, "submit_solution", run=run, turn=0, solution={**FIRST, "calls": FIRST["calls"][:1]})
-    done = await call(client, "submit_solution", run=run, turn=1, solution={"calls": [], "output": {"total": "†state.sum"}})
+    done = await call(
+        client, "submit_solution", run=run, turn=1, solution={"calls": [], "output": {"total": "†state.sum"}}
+    )
     assert done["status"] == "done"
     result = await client.call_tool("solve", {"task": "Again.", "idea": run, "tools": ["add"], "mind": "turns"})
     assert "Add the numbers" in text(result)

@@ -37,7 +37,8 @@ async def hold(gate: str) -> str:
     """Wait until somebody opens the named pipe."""
 
     def read() -> str:
-        return Path(gate).read_text()
+        with Path(gate).open() as pipe:
+            return pipe.readline().strip()
 
     return await anyio.to_thread.run_sync(read, abandon_on_cancel=True)
 
