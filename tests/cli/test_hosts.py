@@ -6,9 +6,12 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from ideabridge.server.hosts.document import read_document
 from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
@@ -364,6 +367,26 @@ def test_install_writes_and_keeps(
     assert main(["install", host, "--write"]) == 0
     assert "has it already" in capsys.readouterr().err
     assert path.read_bytes() == written
+
+
+def test_what_was_installed_starts_from_anywhere(
+    home: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "ideabridge.json").write_text('{"tools": ["own.py"], "store": "s.sqlite"}', encoding="utf-8")
+    (project / "own.py").write_text(
+        'from ideabridge.tools import tool\n\n\n@tool(read_only=True)\ndef own_tool() -> str:\n    """Ours."""\n',
+        encoding="utf-8",
+    )
+    assert main(["install", "cursor", "--write"]) == 0
+    written = json.loads((project / ".cursor" / "mcp.json").read_text(encoding="utf-8"))
+    entry = written["mcpServers"]["ideabridge"]
+    parameters = StdioServerParameters(command=entry["command"], args=entry["args"], cwd=tmp_path)
+
+    async def found() -> str:
+        async with Client(stdio_client(parameters)) as client:
+            return str((await client.call_tool("search_tools", {"words": "own_tool"})).structured_content)
+
+    assert "own_tool" in anyio.run(found)
 
 
 def test_install_for_the_user(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
