@@ -130,6 +130,7 @@ class Interpreter:
         for name in after if isinstance(after, list) else []:
             before = next(i for i, other in enumerate(self.calls) if other.get("_id") == name)
             self.work(before)
+            self.circular = self.circular or self.done[before] == "working"
             if self.done[before] == "failed":
                 self.fail(index)
                 return
