@@ -1,0 +1,79 @@
+"""The two registries."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from ideabridge.tools import Activity, ActivityContext, Tool, Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ToolDefinitionError, UnknownToolError
+
+
+async def run(_arguments: JSONObject, _context: ActivityContext) -> JSON:
+    return None
+
+
+@tool
+def greet(name: str) -> str:
+    """Greet."""
+    return f"Hello {name}"
+
+
+def test_a_decorated_function_brings_both() -> None:
+    toolbox = Toolbox(greet)
+    assert toolbox.tool("greet").description == "Greet."
+    assert toolbox.activity_for(toolbox.tool("greet")) is toolbox.activities["greet"]
+    assert list(toolbox) == [toolbox.tool("greet")]
+    assert "greet" in toolbox
+    assert len(toolbox) == 1
+
+
+def test_plain_typed_functions_are_taken() -> None:
+    def shout(name: str) -> str:
+        return name.upper()
+
+    assert Toolbox(shout).tool("shout").name == "shout"
+
+
+def test_the_last_definition_wins_in_the_place_of_the_first() -> None:
+    toolbox = Toolbox(Tool("a", "old"), Tool("b"), Tool("a", "new"))
+    assert [(item.name, item.description) for item in toolbox] == [("a", "new"), ("b", "")]
+
+
+def test_toolboxes_merge() -> None:
+    toolbox = Toolbox(Tool("a", "old"), greet)
+    toolbox.update(Toolbox(Tool("a", "new"), Activity("b", run)))
+    assert toolbox.tool("a").description == "new"
+    assert list(toolbox.activities) == ["greet", "b"]
+
+
+def test_unknown_names_are_answered_with_the_nearest() -> None:
+    toolbox = Toolbox(greet)
+    with pytest.raises(UnknownToolError, match=r"unknown tool 'great'\. Did you mean 'greet'\?"):
+        toolbox.tool("great")
+    with pytest.raises(UnknownToolError, match=r"unknown activity 'gret'\. Did you mean 'greet'\?"):
+        toolbox.activity_for(toolbox.tool("greet"), "gret")
+
+
+def test_the_activity_is_named_by_the_call_the_tool_or_the_name() -> None:
+    one, two = Activity("one", run), Activity("two", run)
+    named, same, latent = Tool("x", activity="one"), Tool("two"), Tool("y")
+    toolbox = Toolbox(one, two, named, same, latent)
+    assert toolbox.activity_for(named) is one
+    assert toolbox.activity_for(named, "two") is two
+    assert toolbox.activity_for(same) is two
+    assert toolbox.activity_for(latent) is None
+    assert toolbox.is_latent(latent)
+    assert not toolbox.is_latent(same)
+    assert toolbox.activity_for(Tool("two", module="m")) is None
+    with pytest.raises(UnknownToolError):
+        toolbox.activity_for(Tool("z", activity="three"))
+
+
+def test_other_things_are_refused() -> None:
+    with pytest.raises(ToolDefinitionError, match="found int"):
+        Toolbox(cast("Any", 5))
+    with pytest.raises(ToolDefinitionError, match="belongs to module 'm'"):
+        Toolbox(Tool("a", module="m"))
