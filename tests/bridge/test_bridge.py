@@ -28,7 +28,7 @@ from ideabridge.bridge.run import Run
 from ideabridge.tools.activity import ActivityContext
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ActivityError, ValueMismatchError
+from ideabridge.tools.errors import ActivityError, IdeabridgeError, ValueMismatchError
 from ideabridge.tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -470,7 +470,7 @@ async def test_constants_are_named_and_published_only_once_accepted() -> None:
         assert 'calls.0.b = 2; output.unit = "pieces"' in str(caught.value)
         with pytest.raises(PublicationError, match=r"calls\.0\.b = 2"):
             bridge.publish(run.id, "halve", choices={"accept": ["output.unit"]})
-        with pytest.raises(PublicationError, match="nothing constant stands at 'calls.9.x'"):
+        with pytest.raises(PublicationError, match=r"nothing constant stands at 'calls\.9\.x'"):
             bridge.publish(run.id, "halve", choices={"accept": ["calls.0", "output", "calls.9.x"]})
         assert bridge.publish(run.id, "halve", choices={"accept": ["calls.0.b", "output"]}).version == 1
         assert bridge.publish(run.id, "halve", choices={"accept": True}).version == 2
@@ -493,3 +493,94 @@ async def test_a_given_store_stays_open() -> None:
         async with Bridge(toolbox=toolbox(), store=store) as bridge:
             await plan(bridge, HALF)
         assert len(store.ideas().items) == 1
+
+
+# -- hostile input -----------------------------------------------------------------------------------------------
+
+
+def nested(depth: int) -> JSON:
+    value: JSON = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (nested(10_000), "nests deeper"),
+        ({"calls": [{"_tool": "shout", "text": "\ud800"}]}, "half a surrogate pair"),
+        ({"calls": [], "output_schema": {"type": "nonsense"}}, "nonsense"),
+        ({"calls": [{"_tool": "shout", "text": "x"}] * 1001}, "at most 1,000"),
+        ({"calls": [], "instances": {"state": {}}}, "_instance 'state'"),
+    ],
+)
+async def test_hostile_plans_are_refused_before_anything_is_kept(raw: JSON, says: str) -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        with pytest.raises(IdeabridgeError, match=says):
+            await plan(bridge, raw)
+        assert bridge.runs() == []
+
+
+async def test_a_message_that_is_none_fails_its_call_and_the_run_can_still_be_read(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    def babble(context: ActivityContext) -> str:
+        """Add nonsense."""
+        context.add_message({"role": "robot", "content": "x"})
+        return "unreachable"
+
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=Toolbox(babble), store=store) as bridge:
+        run = await plan(bridge, {"calls": [{"_tool": "babble"}]})
+        assert "role must be" in str(run.errors())
+    async with Bridge(toolbox=Toolbox(babble), store=store) as bridge:
+        assert (await bridge.run(run.id)).status == "done"
+
+
+async def test_an_invalid_output_schema_is_told_before_a_run_begins() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        with pytest.raises(IdeabridgeError, match="nonsense"):
+            await bridge.solve("x", output_schema={"type": "nonsense"})
+        assert bridge.runs() == []
+
+
+async def test_what_an_activity_does_to_its_arguments_does_not_reach_the_state() -> None:
+    @tool(read_only=True)
+    def spoil(items: list[int]) -> int:
+        """Empty the list."""
+        items.clear()
+        return 0
+
+    async with Bridge(toolbox=Toolbox(spoil)) as bridge:
+        call: JSON = {"_tool": "spoil", "items": "†input.l"}
+        run = await plan(bridge, {"input": {"l": [1, 2]}, "calls": [call, call]})
+        assert run.value("†input.l") == [1, 2]
+
+
+async def test_a_process_that_only_looks_sees_what_another_does(tmp_path: Path) -> None:
+    started, log = anyio.Event(), list[str]()
+    store = tmp_path / "ideas.sqlite"
+    box = blocking(started, log, read_only=True)
+    async with Bridge(toolbox=box, store=store) as one, Bridge(toolbox=box, store=store) as two:
+        run = await one.run_plan(read_plan(CHAIN))
+        await started.wait()
+        seen = await two.run(run.id)
+        assert seen.status == "running"
+        assert seen.answer()["state"] == {"a": "one"}
+        run.cancel()
+        assert (await two.run(run.id)).status == "cancelled"
+
+
+async def test_an_error_of_the_caller_leaves_the_bridge_as_it_is() -> None:
+    with pytest.raises(PlanError):
+        async with Bridge(toolbox=toolbox()) as bridge:
+            await plan(bridge, {"calls": [{"_tool": "nope"}]})
+
+
+async def test_a_cancelled_run_says_so_in_its_idea() -> None:
+    started, log = anyio.Event(), list[str]()
+    async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+        run.cancel()
+        assert bridge.store.idea(run.id).meta.outcome == "cancelled"

@@ -34,7 +34,7 @@ from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, re
 from ideabridge.bridge.run import Run, rejection
 from ideabridge.bridge.runs import Runs
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
@@ -107,6 +107,10 @@ class Bridge:
             self._group.cancel_scope.cancel()
         if self._open is not None:
             self._open.release()
+        if isinstance(error, Exception):
+            # Told to the task group, an error of the caller's own would come back wrapped in an ExceptionGroup.
+            await self._stack.__aexit__(None, None, None)
+            return False
         return await self._stack.__aexit__(kind, error, trace)
 
     @property
@@ -277,6 +281,7 @@ class Bridge:
         messages: list[JSON] = [*(context or []), {"role": "user", "content": task}]
         if input is not None:
             messages.append({"type": "input", "input": input})
+        messages = [normalise(message, what="the context") for message in messages]
         read_context(messages)
         machine = Machine(catalogue)
         start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Sequence
@@ -29,18 +30,18 @@ def _started(pid: int) -> str | None:
 
 
 def own_name() -> str:
-    """The name of this process as a driver: host, process id, and when it started."""
+    """A new driver's name: host, process id, when the process started, and a part of its own."""
     pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_started(pid) or ''}"
+    return f"{socket.gethostname()}:{pid}:{_started(pid) or ''}:{secrets.token_hex(4)}"
 
 
 def is_gone(driver: str) -> bool:
     """Whether a driver surely is a process of this host that is no more: its lease need not be waited out."""
-    host, _, rest = driver.rpartition(":")[0].rpartition(":")
-    started = driver.rpartition(":")[2]
-    if host != socket.gethostname() or not rest.isdecimal() or not started or not Path("/proc/self/stat").exists():
+    parts = driver.rsplit(":", 3)
+    if len(parts) != 4 or parts[0] != socket.gethostname() or not Path("/proc/self/stat").exists():
         return False
-    return _started(int(rest)) != started
+    _, pid, started, _ = parts
+    return pid.isdecimal() and started != "" and _started(int(pid)) != started
 
 
 class Driver:
@@ -54,21 +55,21 @@ class Driver:
         self._store = store
         self._run = run_id
         self._name = name
-        self._last = 0
+        self._seen = 0
 
-    def is_current(self, epoch: int) -> bool:
-        """Whether `epoch`, the store's, is the last this driver had a hand in."""
-        return epoch == (self._last if self.epoch is None else self.epoch)
+    def is_current(self, last_event: int) -> bool:
+        """Whether this process has seen every event the store holds, `last_event` being the last."""
+        return last_event == self._seen
 
-    def note(self, epoch: int) -> None:
-        """What the store holds was read at `epoch`."""
-        self._last = epoch
+    def note(self, last_event: int) -> None:
+        """The journal was read up to `last_event`."""
+        self._seen = last_event
 
     def take(self) -> bool:
         """Take the lease, if it is not held.
 
         Returns:
-            Whether nobody else drove the run since this driver last held it.
+            Whether nobody else has added events since this process last looked.
 
         Raises:
             InterruptedRunError: another process drives the run.
@@ -84,15 +85,15 @@ class Driver:
             epoch = self._store.acquire(self._run, self._name, LEASE_SECONDS, now + 10 * LEASE_SECONDS)
             if epoch is None:
                 raise InterruptedRunError(f"run {self._run} is driven by another process right now")
-        untouched = self._last == epoch - 1
         self.epoch = epoch
-        return untouched
+        record = self._store.run(self._run)
+        return record is not None and self.is_current(record.last_event)
 
     def release(self) -> None:
         """Give the lease back: the run waits for somebody, or has ended."""
         if self.epoch is not None:
             self._store.release(self._run, self.epoch)
-            self._last, self.epoch = self.epoch, None
+            self.epoch = None
 
     def renew(self) -> bool:
         """Prolong the lease; False where it was lost."""
@@ -106,7 +107,7 @@ class Driver:
         """
         if self.epoch is None:
             raise StaleDriverError(f"run {self._run} is not driven by this process")
-        self._store.append(self._run, self.epoch, [event.to_json() for event in events])
+        self._seen = self._store.append(self._run, self.epoch, [event.to_json() for event in events])
 
     def set_status(self, status: str, summary: JSONObject | None = None) -> None:
         """Note how the run stands in the table of runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import PlanError
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
@@ -86,7 +86,9 @@ def read_plan(raw: JSON) -> Plan:
 
     Raises:
         PlanError: the shape is wrong; the message says where, what was found and what was expected.
+        InvalidJSONError, LimitExceededError: it is not JSON, or nests too deep.
     """
+    raw = normalise(raw, what="the plan")
     if isinstance(raw, list):
         raw = {"calls": raw}
     if not isinstance(raw, dict):

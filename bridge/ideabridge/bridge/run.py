@@ -27,7 +27,7 @@ from ideabridge.bridge.loop.readiness import edit_problem
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.turns import INSTRUCTIONS
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.reading import read_solution
 
 RunStatus: TypeAlias = Literal[
@@ -60,14 +60,6 @@ class Run:
         self.active_seconds = 0.0
         self._driver = driver
         self._settled: dict[int, str] = {}
-
-    def is_current(self, epoch: int) -> bool:
-        """Whether nobody else has driven the run since this process last did."""
-        return self._driver.is_current(epoch)
-
-    def note_epoch(self, epoch: int) -> None:
-        """The journal was read at this epoch."""
-        self._driver.note(epoch)
 
     def settle_from(self, events: Iterable[Event]) -> None:
         """Note the settled turns of a journal."""
@@ -122,7 +114,7 @@ class Run:
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        solution, notes = read_solution(raw)
+        solution, notes = read_solution(normalise(raw, what="the solution"))
         calls, output = solution["calls"], solution["output"]
         if not isinstance(calls, list):
             raise RejectedSolutionError("calls: expected an array")

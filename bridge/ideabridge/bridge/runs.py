@@ -70,7 +70,7 @@ class Runs:
             known = [one.id for one in self._store.runs(caller=caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
         run = self._runs.get(run_id)
-        if run is not None and run.is_current(record.epoch):
+        if run is not None and self._drivers[run_id].is_current(record.last_event):
             return run
         return self._load(run_id, caller, record.fingerprint)
 
@@ -123,7 +123,7 @@ class Runs:
             executor=self._executor,
             composer=Composer(self._handlers, self._schemas),
             group=self._group,
-            close_step=lambda machine, request: self._save(run, machine, request),
+            close_step=lambda machine, request, outcome: self._save(run, machine, request, outcome),
             rest=lambda: run.rest(),
         )
         run = Run(run_id, caller, runner, driver)
@@ -148,7 +148,7 @@ class Runs:
         run.runner.fold(events)
         run.settle_from(events)
         if record is not None:
-            run.note_epoch(record.epoch)
+            self._drivers[run_id].note(record.last_event)
             idea = (record.summary or {}).get("idea")
             run.idea = idea if isinstance(idea, str) else None
         if run.machine.phase == "ended" or not events:
@@ -175,7 +175,7 @@ class Runs:
             driver.set_status(event.status, summary)
             driver.release()
 
-    def _save(self, run: Run, machine: Machine, request: Request) -> None:
+    def _save(self, run: Run, machine: Machine, request: Request, outcome: str) -> None:
         """Save the Request that was just answered as an idea; every Request becomes one (DESIGN 4.11)."""
         calls, output, extra = machine.solution
         idea = Idea(request.context, request.schema, {**extra, "calls": calls, "output": output})
@@ -189,7 +189,7 @@ class Runs:
             fingerprint=self._fingerprint,
             title=_title(machine.messages),
             tools=tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict))),
-            outcome=machine.ending or "open",
+            outcome=outcome,
         )
         run.idea = self._store.save_idea(idea, meta)
 

@@ -48,10 +48,20 @@ def encode(value: JSON) -> bytes:
     except orjson.JSONEncodeError:
         pass
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return text.encode("utf-8")
+        # orjson refuses integers past 64 bits: they are put in as text, so that everything else keeps one form.
+        return orjson.dumps(_with_big_integers(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidJSONError(f"not a JSON value: {error}") from None
+
+
+def _with_big_integers(value: Any) -> Any:
+    if isinstance(value, int) and not _INT64_MIN <= value <= _UINT64_MAX:
+        return orjson.Fragment(str(value))
+    if isinstance(value, list):
+        return [_with_big_integers(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _with_big_integers(item) for key, item in cast("dict[str, Any]", value).items()}
+    return value
 
 
 def encode_text(value: JSON) -> str:

@@ -19,6 +19,9 @@ class StateSchema:
 
     A schema that declares properties closes the paths that may be written, checked before anything runs. Values
     are checked on every write but for `required`, and the whole with `required` when the run ends.
+
+    Raises:
+        SchemaError: the schema is invalid.
     """
 
     def __init__(self, schema: JSONObject) -> None:
@@ -26,6 +29,9 @@ class StateSchema:
         self._whole = Validator(schema, what="the state")
         relaxed = _without_required(schema)
         self._growing = Validator(relaxed if isinstance(relaxed, dict) else {}, what="the state")
+        # Compiled now: an invalid schema must be told before a run begins, not while one is under way.
+        self._whole.is_valid({})
+        self._growing.is_valid({})
 
     def allow(self, path: Path) -> None:
         """Check that `path` (below `†state`) may be written.

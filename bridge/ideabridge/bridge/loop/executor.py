@@ -99,10 +99,9 @@ class Executor:
         if tool.module is not None:
             if self._modules is None:
                 raise UnknownToolError(f"module {tool.module!r} is not configured here")
-            arguments = {tool.renamed.get(name, name): value for name, value in effect.parameters.items()}
-            value = await self._modules.call(
-                tool.module, tool.remote_name or tool.name, arguments, progress=on_progress
-            )
+            # The module puts its own names back where a parameter was renamed.
+            name = tool.remote_name or tool.name
+            value = await self._modules.call(tool.module, name, effect.parameters, progress=on_progress)
         else:
             activity = self._toolbox.activity_for(tool, effect.call.activity)
             if activity is None:

@@ -6,7 +6,7 @@ events gives the same machine again, with the effects nobody has acknowledged ye
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Literal
 
 from ideabridge.bridge.context.message import Message, read_context, read_message
@@ -67,6 +67,7 @@ class Machine:
         self.mode: Literal["plan", "solve"] = "solve"
         self.step = -1
         self.settings = Settings()
+        self._output = OutputSchema(None, mode="plan", by_instance=False)
         self._given = catalogue
         self.catalogue = catalogue or Catalogue(())
         self.messages: list[Message] = []
@@ -86,7 +87,6 @@ class Machine:
         self._finish: Finish | None = None
         self._mind_due = False
         self._idle = 0
-        self._next_index = 0
         self._ids: set[str] = set()
         self._checked: tuple[list[JSON], JSON, Graph] | None = None
 
@@ -102,11 +102,6 @@ class Machine:
         return effects
 
     @property
-    def ending(self) -> EndStatus | None:
-        """How the run is about to end; None while it goes on."""
-        return self._finish.status if self._finish is not None else None
-
-    @property
     def awaits_solution(self) -> bool:
         """Whether a Request is out and nothing moves until it is answered."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
@@ -119,9 +114,7 @@ class Machine:
     @property
     def state(self) -> JSONObject:
         """The state: of the run, or a map by instance where there are instances."""
-        if self.opening.instances:
-            return {instance: self.memory.state(instance) for instance in self.opening.instances}
-        return self.memory.state()
+        return {one: self.memory.state(one) for one in self.opening.instances} or self.memory.state()
 
     # -- in ----------------------------------------------------------------------------------------------------
 
@@ -191,6 +184,7 @@ class Machine:
             self.catalogue = Catalogue.from_json(event.tools, event.latent)
         self.messages = read_context(event.context)
         self.output_schema = event.output_schema
+        self._output = OutputSchema(event.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
         self.opening = open_context(self.messages)
         self.memory = Memory(self.opening.documents)
         self.phase = "asking"
@@ -210,7 +204,7 @@ class Machine:
         return Graph(
             self.catalogue,
             self.memory.documents,
-            first=self._next_index,
+            first=len(self.history),
             instances=self.opening.instances,
             order=self.settings.order,
             known=self._ids,
@@ -239,7 +233,7 @@ class Machine:
         Returns:
             `{"call", "place", "error"}` of every problem; empty: `SolutionProposed` may follow.
         """
-        if self._next_index + len(calls) > self.settings.calls:
+        if len(self.history) + len(calls) > self.settings.calls:
             text = f"{len(calls):,} more calls; a run may list at most {self.settings.calls:,} in all"
             return [{"call": None, "error": {"kind": "structural", "message": text}}]
         graph = self._graph()
@@ -272,18 +266,15 @@ class Machine:
 
     def _propose(self, event: CallProposed) -> None:
         tick = self._streaming()
-        if self._next_index >= self.settings.calls:
+        if len(self.history) >= self.settings.calls:
             raise JournalError(f"a run may list at most {self.settings.calls:,} calls")
         tick.propose(event.call, event.place)
         self.solution[0].append(event.call)
-        self._note([tick.progress[self._next_index]])
+        self._note([tick.progress[len(self.history)]])
 
-    def _note(self, listed: Iterable[Progress]) -> None:
-        for progress in listed:
-            self.history.append(progress)
-            self._next_index += 1
-            if progress.call.id is not None:
-                self._ids.add(progress.call.id)
+    def _note(self, listed: Collection[Progress]) -> None:
+        self.history.extend(listed)
+        self._ids.update(one.call.id for one in listed if one.call.id is not None)
 
     def _close(self, event: SolutionClosed) -> None:
         tick = self._streaming()
@@ -310,8 +301,7 @@ class Machine:
         if output is not None:
             value, faults = tick.resolve_output()
             if not faults:
-                schema = OutputSchema(self.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
-                value, faults = schema.settle(value)
+                value, faults = self._output.settle(value)
             if not faults:
                 self.output, self.has_output = value, True
                 self._finish_with("done", None)

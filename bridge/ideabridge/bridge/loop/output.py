@@ -20,6 +20,9 @@ class OutputSchema:
         schema: the user's; None: text for a mind, anything for a plan.
         mode: a mind writes null for "not yet", so an output that may be null comes wrapped in `{"value": ...}`.
         by_instance: the output is a map by instance, each of which satisfies the schema.
+
+    Raises:
+        SchemaError: the schema is invalid.
     """
 
     def __init__(self, schema: JSONObject | None, *, mode: Literal["plan", "solve"], by_instance: bool) -> None:
@@ -28,6 +31,9 @@ class OutputSchema:
         self._by_instance = by_instance
         if mode == "solve":
             self._schema, self._wrapped = wrap_output(schema)
+        if self._schema is not None:
+            # Compiled now: an invalid schema must be told before a run begins.
+            Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, value: JSON) -> tuple[JSON, list[str]]:
         """The output without its wrapping, and what is wrong with it."""

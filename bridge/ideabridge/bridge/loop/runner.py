@@ -1,4 +1,4 @@
-"""Runner: performs the machine's effects with anyio, and journals every event before acting on it (DESIGN 3, 7)."""
+"""Runner: performs the machine's effects with anyio, each after the event that says so was journaled (DESIGN 3, 7)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
@@ -23,7 +24,7 @@ from ideabridge.bridge.loop.executor import CallContext, Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
 """Stores events durably before it returns; raises `StaleDriverError` where another process drives the run."""
@@ -44,7 +45,8 @@ class Runner:
         executor: runs the calls.
         composer: composes the Requests.
         group: task group the calls run in; it outlives the run.
-        close_step: called when a Solution has run, before the step that follows is journaled.
+        close_step: called when a Solution has run, before the step that follows is journaled: with the machine, the
+            Request, and how it ended (`open` where another Request follows).
         rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
     """
 
@@ -56,7 +58,7 @@ class Runner:
         executor: Executor,
         composer: Composer,
         group: TaskGroup,
-        close_step: Callable[[Machine, Request], None],
+        close_step: Callable[[Machine, Request, str], None],
         rest: Callable[[], None],
     ) -> None:
         self.machine = machine
@@ -90,9 +92,10 @@ class Runner:
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        self._journal(events)
+        # The machine first: what it refuses must not stand in the journal. Nothing is done before both have it.
         for event in events:
             self.machine.receive(event)
+        self._journal(events)
         self._notify(events)
 
     def _notify(self, events: Sequence[Event]) -> None:
@@ -108,9 +111,9 @@ class Runner:
 
     def begin(self, *events: Event) -> None:
         """Journal the first events of a run whose machine has taken the first already, and perform what follows."""
-        self._journal(events)
         for event in events[1:]:
             self.machine.receive(event)
+        self._journal(events)
         self._notify(events)
         self.perform()
 
@@ -135,19 +138,19 @@ class Runner:
             case AskApproval():
                 return ApprovalAsked(effect.call.index, effect.approval, effect.digest)
             case AskMind():
-                self._finish_step()
+                self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
                 return RequestMade(effect.step, self.request.id)
             case Finish():
-                self._finish_step()
+                self._finish_step(effect.status)
                 return RunEnded(effect.status, effect.reason)
 
-    def _finish_step(self) -> None:
+    def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
             # A plan's author was never asked: its Request is what a mind would have been.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
-            self._close_step(self.machine, self.request)
+            self._close_step(self.machine, self.request, outcome)
 
     async def _run(self, effect: Execute) -> None:
         with anyio.CancelScope() as scope:
@@ -169,7 +172,10 @@ class Runner:
                 watcher(index, progress, total, message)
 
         def on_message(message: JSONObject) -> None:
-            self.post(MessageAdded(index, message))
+            copied = normalise(message, what="the message")
+            # Read here, so that a message that is none fails its call and never reaches the journal.
+            read_message(copied)
+            self.post(MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}))
 
         context = CallContext(effect, on_progress, on_message)
         try:
@@ -185,20 +191,20 @@ class Runner:
         if self.machine.phase == "ended":
             return
         if self.machine.phase != "ending":
-            self._finish_partly()
+            self._finish_partly("cancelled")
         self.post(RunEnded("cancelled", reason))
         self._stop()
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit the machine cannot see (wall time), with everything done so far."""
         if self.machine.phase not in ("ended", "ending"):
-            self._finish_partly()
+            self._finish_partly("limit")
             self.post(RunEnded("limit", reason))
             self._stop()
 
-    def _finish_partly(self) -> None:
+    def _finish_partly(self, outcome: str) -> None:
         if self.machine.phase == "solving":
-            self._finish_step()
+            self._finish_step(outcome)
 
     def abandon(self, why: str) -> None:
         """Stop driving without a word in the journal: another process has the run."""
