@@ -34,7 +34,7 @@ class Draft:
     model: JSONObject = field(default_factory=dict[str, JSON])
 
     def say(self, role: str, text: str) -> None:
-        """Add a text; it joins the one before where the role is the same and both are typed messages' texts."""
+        """Add a text."""
         self.texts.append({"role": role, "content": text})
 
 
@@ -94,16 +94,21 @@ def handle_correction(message: Message, draft: Draft) -> None:
     draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
 
 
-def handle_calls(message: Message, draft: Draft) -> None:
-    """The calls made so far, a line each: place, tool, how it ended, and where its value is read."""
-    lines: list[str] = []
-    for entry in message.value if isinstance(message.value, list) else []:
-        if isinstance(entry, dict):
-            where = f" of {entry['instance']}" if "instance" in entry else ""
-            value = f", {entry['value']}" if "value" in entry else ""
-            preview = f" = {json.dumps(entry['preview'], ensure_ascii=False)}" if "preview" in entry else ""
-            lines.append(f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}")
-    draft.say(message.role, "\n".join([_title("Calls", message), *lines]))
+_CALLS = "Calls made lately; values are read at the references:"
+
+
+def handle_call(message: Message, draft: Draft) -> None:
+    """A call made: place, tool, how it ended, and where its value is read. Calls in a row are lines of one text."""
+    entry = message.value if isinstance(message.value, dict) else {}
+    where = f" of {entry['instance']}" if "instance" in entry else ""
+    value = f", {entry['value']}" if "value" in entry else ""
+    preview = f" = {json.dumps(entry['preview'], ensure_ascii=False)}" if "preview" in entry else ""
+    line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}"
+    last = draft.texts[-1]["content"] if draft.texts else None
+    if isinstance(last, str) and last.startswith(_CALLS):
+        draft.texts[-1]["content"] = f"{last}\n{line}"
+    else:
+        draft.say(message.role, f"{_CALLS}\n{line}")
 
 
 BUILT_IN: dict[str, Handler] = {
@@ -115,7 +120,7 @@ BUILT_IN: dict[str, Handler] = {
     "plan": handle_plan,
     "error": handle_error,
     "correction": handle_correction,
-    "calls": handle_calls,
+    "call": handle_call,
 }
 
 

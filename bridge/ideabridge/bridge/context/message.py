@@ -17,7 +17,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "tool": "system", "plan": "system"}
 """The role a typed message has where none is written; every other type is `user`."""
 
-_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction")
+_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class Message:
 
     Attributes:
         role: `system`, `user` or `assistant`.
-        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error` or `correction`.
+        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
+            or `call`: one that was made, as a later Request is told of it.
         value: the text, or the typed value.
         kind: for `data`: the kind, which is also the name of a registered type; else the type.
         instance: `_instance`, "" where none is named.

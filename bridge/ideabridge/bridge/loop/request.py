@@ -132,14 +132,8 @@ def context_of(machine: Machine) -> list[Message]:
             messages.append(message)
     if not told and machine.memory.state():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
-    done = [one for one in machine.history if one.settled]
-    if done:
-        shown: list[JSON] = [_told(one) for one in done[-_SHOWN_CALLS:]]
-        earlier = len(done) - len(shown)
-        text = "calls made so far; their values are read at the references" + (
-            f"; {earlier} earlier" if earlier else ""
-        )
-        messages.append(Message("user", "data", shown, "calls", description=text))
+    # Between Requests every call has settled. Each is a message of its own, stored once however often it is told.
+    messages.extend(Message("user", "call", _told(one), "call") for one in machine.history[-_SHOWN_CALLS:])
     messages.extend(machine.added)
     messages.extend(Message("user", "correction", dict(one), "correction") for one in machine.corrections)
     messages.extend(
