@@ -335,6 +335,18 @@ def test_hostile_schemas_are_bounded() -> None:
         admit_references(deep)
 
 
+def test_long_chains_of_references_compose() -> None:
+    definitions: JSONObject = {f"a{n}": {"items": {"$ref": f"#/$defs/a{n + 1}"}} for n in range(100)}
+    definitions["a100"] = {"type": "integer"}
+    schema: JSONObject = {"$defs": definitions, "properties": {"a": {"$ref": "#/$defs/a0"}}}
+    admitted = Validator(admit_references(schema), what="W")
+    assert admitted.is_valid({"a": [["†state.x"]]})
+    top: JSONObject = {f"a{n}": {"$ref": f"#/$defs/a{n + 1}"} for n in range(2000)}
+    top["a2000"] = {"properties": {"_id": {}}}
+    with pytest.raises(LimitExceededError):
+        rename_meta_parameters({"$defs": top, "$ref": "#/$defs/a0"})
+
+
 def test_a_thousand_tools_compose_in_time_and_are_told_apart() -> None:
     tools = [Tool(f"tool_{number}", "Does.", LOG.parameters) for number in range(1000)]
     solution = Validator(solution_schema(tools, None), what="W")

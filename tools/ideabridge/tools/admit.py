@@ -9,6 +9,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.explain import REFERENCE_PATTERN
 from ideabridge.tools.keywords import REFERRING, check_size, children, resolve
 from ideabridge.tools.names import safe_name
+from ideabridge.tools.rename import matches_meta, room_for_meta
 from ideabridge.tools.tool import META_PROPERTIES
 
 REFERENCE: Final = "reference"
@@ -84,15 +85,18 @@ class Admitter:
 
     def admit(self, schema: JSONObject, label: str = "") -> JSON:
         """`schema` or a reference in its place."""
-        return _Admission(self, schema, label).admit(schema, schema, 0)
+        admission = _Admission(self, schema, label)
+        return admission.finished(admission.admit(schema, schema, 0))
 
     def within(self, schema: JSONObject, label: str = "") -> JSON:
         """`schema` with references admitted below the top."""
-        return _Admission(self, schema, label).within(schema, schema, 0)
+        admission = _Admission(self, schema, label)
+        return admission.finished(admission.within(schema, schema, 0))
 
     def parameters(self, schema: JSONObject, label: str) -> JSONObject:
         """As `within`, for an object that will hold the meta-properties of a call too."""
-        result = _Admission(self, schema, label).within(schema, schema, 0, top=True)
+        admission = _Admission(self, schema, label)
+        result = admission.finished(admission.within(schema, schema, 0, top=True))
         return result if isinstance(result, dict) else {}
 
     def finish(self, schema: JSONObject) -> JSONObject:
@@ -121,6 +125,7 @@ class _Admission:
         self._label = label
         self._inlined: set[int] = set()
         self._copies = 0
+        self._pending: list[tuple[str, JSONObject, JSONObject]] = []
         self._named: dict[str, JSONObject] = {}
         self._unevaluated = False
         declared = root.get("$schema")
@@ -141,6 +146,13 @@ class _Admission:
         if isinstance(identity, str):
             self._named.setdefault(identity.rstrip("#"), schema)
         self._unevaluated |= "unevaluatedProperties" in schema or "unevaluatedItems" in schema
+
+    def finished(self, result: JSON) -> JSON:
+        """`result`, once the definitions it refers to are made, one after the other: chains of them can be long."""
+        while self._pending:
+            name, target, root = self._pending.pop()
+            self._admitter.defs[name] = self.within(target, root, 0)
+        return result
 
     def admit(self, schema: JSON, root: JSONObject, depth: int) -> JSON:
         """`schema` or a reference; its annotations stay outside the alternatives."""
@@ -173,7 +185,7 @@ class _Admission:
         if parts:
             before = out.get("allOf")
             out["allOf"] = [*(before if isinstance(before, list) else []), *parts]
-        return _room_for_meta(out) if top else out
+        return room_for_meta(out) if top else out
 
     def _reference(
         self, value: JSON, root: JSONObject, depth: int, out: JSONObject, parts: list[JSON], *, top: bool
@@ -211,7 +223,7 @@ class _Admission:
         wanted = f"{self._label}_{name.lstrip('#')}" if self._label else name.lstrip("#") or "root"
         found, new = self._admitter.hoist(target, root, wanted)
         if new:
-            self._admitter.defs[found] = self.within(target, root, 0)
+            self._pending.append((found, target, root))
         return {"$ref": f"#/$defs/{found}"}
 
     def _keyword(
@@ -232,7 +244,7 @@ class _Admission:
                 out[keyword] = {name: self.admit(item, root, below) for name, item in value.items()}
             case "patternProperties", dict():
                 out[keyword] = {
-                    name: True if top and _matches_meta(name) else self.admit(item, root, below)
+                    name: True if top and matches_meta(name) else self.admit(item, root, below)
                     for name, item in value.items()
                 }
             case ("items", list()) | ("prefixItems", list()):
@@ -325,21 +337,3 @@ def _takes_references(schema: JSONObject) -> bool:
     kind = schema.get("type")
     text = kind == "string" or (isinstance(kind, list) and "string" in kind)
     return text and not schema.keys() - _BESIDE_TEXT and schema.get("minLength", 0) in (0, 1)
-
-
-def _matches_meta(pattern: str) -> bool:
-    # The names are short and ours: a pattern cannot be made to run away on them.
-    try:
-        return any(re.search(pattern, name) for name in META_PROPERTIES)
-    except re.error:
-        return True
-
-
-def _room_for_meta(schema: JSONObject) -> JSONObject:
-    """Let a closed object that will be a call also hold the meta-properties."""
-    closed = any(schema.get(word, True) is not True for word in ("additionalProperties", "unevaluatedProperties"))
-    if closed:
-        properties = schema.get("properties")
-        names: JSONObject = dict.fromkeys(META_PROPERTIES, True)
-        schema["properties"] = {**(properties if isinstance(properties, dict) else {}), **names}
-    return schema

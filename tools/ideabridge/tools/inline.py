@@ -29,7 +29,10 @@ def inline_refs(schema: JSONObject) -> JSONObject:
     if not _has_refs(schema):
         return schema
     inliner = _Inliner(schema)
-    result = inliner.write(schema, (), 0)
+    try:
+        result = inliner.write(schema, (), 0)
+    except RecursionError:
+        raise LimitExceededError("the schema nests too deep to write its references out") from None
     assert isinstance(result, dict)
     if inliner.kept:
         for keyword in DEFINITIONS & schema.keys():

@@ -1,8 +1,11 @@
-"""Parameters of remote tools that have the name of a meta-property (DESIGN 4.2)."""
+"""Parameters and meta-properties share one object: names that collide, and room for both (DESIGN 4.2)."""
 
 from __future__ import annotations
 
+import re
+
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.keywords import children, resolve
 from ideabridge.tools.tool import META_PROPERTIES
 
@@ -14,6 +17,9 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
 
     Args:
         schema: the parameters of a remote tool.
+
+    Raises:
+        LimitExceededError: the schema nests or refers too deep.
 
     Returns:
         (the schema by our names, our name -> the module's name); the schema itself and {} where nothing was taken.
@@ -33,7 +39,10 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
             candidate = f"{wanted}{number}"
         taken.add(candidate)
         ours[name] = candidate
-    renamed = _rename(schema, schema, ours, frozenset())
+    try:
+        renamed = _rename(schema, schema, ours, frozenset())
+    except RecursionError:
+        raise LimitExceededError("the parameters refer from one definition to the next too often") from None
     assert isinstance(renamed, dict)
     return renamed, {mine: name for name, mine in ours.items()}
 
@@ -98,3 +107,22 @@ def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], open_now: froz
 
 def _renamed_list(names: list[JSON], ours: dict[str, str]) -> list[JSON]:
     return [ours.get(name, name) if isinstance(name, str) else name for name in names]
+
+
+def matches_meta(pattern: str) -> bool:
+    """Whether a `patternProperties` pattern may match the name of a meta-property."""
+    # The names are short and ours: a pattern cannot be made to run away on them.
+    try:
+        return any(re.search(pattern, name) for name in META_PROPERTIES)
+    except re.error:
+        return True
+
+
+def room_for_meta(schema: JSONObject) -> JSONObject:
+    """Let a closed object that will be a call also hold the meta-properties."""
+    closed = any(schema.get(word, True) is not True for word in ("additionalProperties", "unevaluatedProperties"))
+    if closed:
+        properties = schema.get("properties")
+        names: JSONObject = dict.fromkeys(META_PROPERTIES, True)
+        schema["properties"] = {**(properties if isinstance(properties, dict) else {}), **names}
+    return schema

@@ -13,12 +13,15 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.explain import Problem, explain
 from ideabridge.tools.inline import inline_refs
-from ideabridge.tools.keywords import REFERRING, check_size, children, resolve, show, show_path
+from ideabridge.tools.keywords import DEFINITIONS, REFERRING, check_size, children, resolve, show, show_path
 
 __all__ = ["Problem", "Validator", "check_schema", "inline_refs"]
 
 MAX_EXPANSION: Final = 5_000_000
 """How many schemas one value may be held against at worst: `$ref`s to `$ref`s can multiply without end."""
+
+MAX_CHAIN: Final = 500
+"""How many schemas may lead one to the next by nesting and references: validators walk them on the machine's stack."""
 
 _EXPLAINED: Final = 5
 _EXPLAINED_NODES: Final = 20_000
@@ -217,6 +220,7 @@ def _check_expansion(schema: JSONObject, what: str) -> None:
     Python's stack is spared: a chain of references can be longer than it is deep.
     """
     sizes: dict[int, int] = {}
+    depths: dict[int, int] = {}
     open_now: set[int] = set()
     stack: list[tuple[JSONObject, list[JSONObject] | None]] = [(schema, None)]
     while stack:
@@ -227,7 +231,9 @@ def _check_expansion(schema: JSONObject, what: str) -> None:
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)
-            parts = [child for _, child in children(item) if isinstance(child, dict)]
+            # Definitions count where they are referred to.
+            inside = ((place, child) for place, child in children(item) if place[0] not in DEFINITIONS)
+            parts = [child for _, child in inside if isinstance(child, dict)]
             pointer = item.get("$ref")
             target = resolve(schema, pointer) if isinstance(pointer, str) else None
             if isinstance(target, dict):
@@ -237,6 +243,9 @@ def _check_expansion(schema: JSONObject, what: str) -> None:
         else:
             open_now.discard(mark)
             sizes[mark] = 1 + sum(sizes.get(id(part), 1) for part in parts)
+            depths[mark] = 1 + max((depths.get(id(part), 1) for part in parts), default=0)
+            if depths[mark] > MAX_CHAIN:
+                raise LimitExceededError(f"{what}: the schema refers on and on, through more than {MAX_CHAIN} parts")
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
                     f"{what}: the schema with its references written out has more than {MAX_EXPANSION:,} parts"
