@@ -188,7 +188,7 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy / name)
-    for part in PARTS:
+    for part in (*PARTS, "examples"):
         shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
     built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
@@ -203,6 +203,8 @@ def test_the_wheel_holds_the_three_packages(tmp_path: Path) -> None:
         for path in (ROOT / part / "ideabridge").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
+    wheel_options = project()["tool"]["hatch"]["build"]["targets"]["wheel"]
+    here.update(wheel_options.get("force-include", {}).values())
     shipped = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
-    assert shipped == here
+    assert sorted(shipped) == sorted(here)
     assert "ideabridge = ideabridge.server.main:main" in entry_points
