@@ -181,14 +181,15 @@ class Runs:
         idea = Idea(request.context, request.schema, {**extra, "calls": calls, "output": output})
         # Once the next Request is due, the step has been counted on already.
         place = machine.step if machine.phase == "asking" else machine.step + 1
+        tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict)))
         meta = IdeaMeta(
             run=run.id,
             step=place,
             parent=run.idea,
             mind="turns" if machine.mode == "solve" else "",
             fingerprint=self._fingerprint,
-            title=_title(machine.messages),
-            tools=tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict))),
+            title=_title(machine.messages) or ", ".join(tools)[:200],
+            tools=tools,
             outcome=outcome,
         )
         run.idea = self._store.save_idea(idea, meta)
