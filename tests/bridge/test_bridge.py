@@ -584,3 +584,12 @@ async def test_a_cancelled_run_says_so_in_its_idea() -> None:
         await started.wait()
         run.cancel()
         assert bridge.store.idea(run.id).meta.outcome == "cancelled"
+
+
+async def test_what_a_named_caller_publishes_is_published_to_it_alone() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(bridge, HALF, caller="ann")
+        bridge.publish(run.id, "halve", caller="ann")
+        assert (await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ann")).answer == "plan"
+        with pytest.raises(IdeabridgeError, match="nothing is published to you"):
+            await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ben")

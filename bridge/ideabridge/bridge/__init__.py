@@ -1,1 +1,70 @@
-"""The client bridge: contexts, ideas, minds, modules, the loop and replay (DESIGN 3)."""
+"""The client bridge: contexts, ideas, minds, modules, the loop and replay (DESIGN 3).
+
+    from ideabridge.bridge import Bridge, read_plan
+
+Names are imported when they are first used: importing one small part does not load the MCP SDK.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.configuration import Configuration, Limits, load_configuration
+    from ideabridge.bridge.context.handlers import Draft, Handlers
+    from ideabridge.bridge.context.message import Message
+    from ideabridge.bridge.errors import PlanError, PublicationError, RejectedSolutionError, UnknownRunError
+    from ideabridge.bridge.ideas.idea import Idea
+    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.plan import Plan, read_plan
+    from ideabridge.bridge.replay.replay import Replay
+    from ideabridge.bridge.run import Run
+
+_WHERE = {
+    "Bridge": "bridge",
+    "Configuration": "configuration",
+    "Draft": "context.handlers",
+    "Handlers": "context.handlers",
+    "Idea": "ideas.idea",
+    "Limits": "configuration",
+    "Message": "context.message",
+    "Plan": "plan",
+    "PlanError": "errors",
+    "PublicationError": "errors",
+    "RejectedSolutionError": "errors",
+    "Replay": "replay.replay",
+    "Run": "run",
+    "Store": "ideas.store",
+    "UnknownRunError": "errors",
+    "load_configuration": "configuration",
+    "read_plan": "plan",
+}
+
+__all__ = [
+    "Bridge",
+    "Configuration",
+    "Draft",
+    "Handlers",
+    "Idea",
+    "Limits",
+    "Message",
+    "Plan",
+    "PlanError",
+    "PublicationError",
+    "RejectedSolutionError",
+    "Replay",
+    "Run",
+    "Store",
+    "UnknownRunError",
+    "load_configuration",
+    "read_plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    where = _WHERE.get(name)
+    if where is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{where}"), name)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,6 +17,7 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.errors import PlanError, UnknownRunError
+from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -39,6 +40,9 @@ from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
+
+LOCAL: Final = "local"
+"""The caller on this machine: what it publishes is for everybody; other callers publish for themselves."""
 
 
 class Bridge:
@@ -164,7 +168,7 @@ class Bridge:
             approval=self.configuration.approval,
         )
 
-    async def run_plan(self, plan: Plan, *, caller: str = "local", title: str = "") -> Run:
+    async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "") -> Run:
         """Start a plan; nothing of it runs if it is malformed.
 
         Raises:
@@ -211,7 +215,7 @@ class Bridge:
         description: str | None = None,
         answer: str = "auto",
         choices: JSONObject | None = None,
-        caller: str = "local",
+        caller: str = LOCAL,
     ) -> Publication:
         """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
 
@@ -224,11 +228,18 @@ class Bridge:
             raise UnknownRunError(f"unknown run {ref!r}")
         catalogue = self.offer.catalogue
         return publish(
-            self.store, catalogue, ref, name, description=description, answer=answer, choices=choices, owner=None
+            self.store,
+            catalogue,
+            ref,
+            name,
+            description=description,
+            answer=answer,
+            choices=choices,
+            owner=None if caller == LOCAL else caller,
         )
 
     async def call_idea(
-        self, name: str, arguments: JSONObject, *, caller: str = "local", version: int | None = None
+        self, name: str, arguments: JSONObject, *, caller: str = LOCAL, version: int | None = None
     ) -> Replay:
         """Answer a call of a published idea: with the recorded output, or by a run of its plan, started here.
 
@@ -239,6 +250,8 @@ class Bridge:
             UnknownIdeaError: nothing is published under that name.
         """
         publication = self.store.publication(name, version)
+        if publication.owner not in (None, caller):
+            raise UnknownIdeaError(f"nothing is published to you under the name {name!r}")
         check_arguments(publication, arguments)
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
@@ -256,7 +269,7 @@ class Bridge:
         tools: Iterable[str] | None = None,
         context: list[JSON] | None = None,
         limits: JSONObject | None = None,
-        caller: str = "local",
+        caller: str = LOCAL,
     ) -> Run:
         """Start the agent loop on a task; by turns, the caller is asked for the first solution.
 
@@ -299,7 +312,7 @@ class Bridge:
             "plan" if mode == "plan" else "solve", context, tools, latent, settings.to_json(), output_schema
         )
 
-    async def run(self, run_id: str, *, caller: str = "local") -> Run:
+    async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.
 
         Raises:
@@ -307,7 +320,7 @@ class Bridge:
         """
         return self._open_runs.get(run_id, caller)
 
-    def runs(self, *, caller: str = "local", limit: int = 20) -> list[JSONObject]:
+    def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
         return self._open_runs.latest(caller, limit)
 

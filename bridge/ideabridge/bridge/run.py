@@ -201,7 +201,11 @@ class Run:
         self._drive(event)
 
     def cancel(self, reason: str | None = None) -> None:
-        """End the run and its calls; what was done stays."""
+        """End the run and its calls; what was done stays.
+
+        Raises:
+            InterruptedRunError: another process drives the run.
+        """
         if self.machine.phase != "ended" and self.runner.lost is None:
             self._driver.take()
             self.runner.cancel(reason)
