@@ -28,7 +28,6 @@ class Running:
     Args:
         bridge: runs them.
         group: task group that outlives the requests.
-        check_name: raises where an idea may not be published under a name.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup) -> None:

@@ -151,6 +151,10 @@ async def _until_signalled(
     async with anyio.create_task_group() as group:
 
         async def watch(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+            if sys.platform == "win32":
+                # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
+                task_status.started()
+                return
             with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 task_status.started()
                 async for _ in signals:

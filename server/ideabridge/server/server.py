@@ -14,8 +14,10 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.ideas.errors import CursorError
 from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
 from ideabridge.server.callers import Asked, caller_of
@@ -102,11 +104,33 @@ class Front:
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
-        server.middleware.append(_explain_arguments)
+        server.middleware.append(self._guard)
         return server
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
         return self.catalogue.input_schema(name)
+
+    async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: what goes wrong outside tool calls is told without internals, which the SDK does not see to in
+        the handshake era; and arguments that are no object get an error that says so.
+        """
+        if ctx.method == "tools/call" and ctx.params is not None:
+            arguments = ctx.params.get("arguments")
+            if arguments is not None and not isinstance(arguments, dict):
+                return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
+        try:
+            return await call_next(ctx)
+        except (MCPError, ValidationError):
+            raise
+        except IdeabridgeError as error:
+            raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
+        except Exception as error:  # noqa: BLE001 - our own mistake must not be told outside
+            self._log(ctx.method, error)
+            raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself") from None
+
+    def _log(self, what: str, error: Exception) -> None:
+        told = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
+        sys.stderr.write(f"ideabridge: error in {what[:64]}: {told}\n")
 
     # -- tools -------------------------------------------------------------------------------------------------
 
@@ -114,14 +138,12 @@ class Front:
         """One page of tools.
 
         Raises:
-            MCPError: not a cursor of this list, or the store cannot be read.
+            MCPError: not a cursor of this list.
         """
         try:
             tools, following = self.catalogue.page(params.cursor if params else None, caller_of(context))
-        except CursorSyntaxError as error:
+        except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
-        except IdeabridgeError as error:
-            raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
         told: dict[str, Any] = {"tools": tools, "resultType": "complete"}
         if following is not None:
             told["nextCursor"] = following
@@ -134,8 +156,7 @@ class Front:
         except IdeabridgeError as error:
             return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without saying why")
         except Exception as error:  # noqa: BLE001 - our own mistake must not end the connection, nor be told outside
-            told = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
-            sys.stderr.write(f"ideabridge: error in {params.name[:64]}: {told}\n")
+            self._log(params.name, error)
             return refusal(f"{params.name[:64]} failed by an error of ideabridge itself; its log on stderr has it")
 
     async def _called(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
@@ -149,12 +170,3 @@ class Front:
         if name in OWN_NAMES:
             return await self._own.call(name, arguments, asked)
         return await self.catalogue.find(name, asked.caller).call(arguments, asked)
-
-
-async def _explain_arguments(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Middleware: arguments that are no object get an error that says so, which the SDK's does not."""
-    if ctx.method == "tools/call" and ctx.params is not None:
-        arguments = ctx.params.get("arguments")
-        if arguments is not None and not isinstance(arguments, dict):
-            return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
-    return await call_next(ctx)
