@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,38 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
-def test_http_ends_at_a_signal(tmp_path: Path) -> None:
+LISTEN = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "subscriptions/listen",
+    "params": {
+        "notifications": {"toolsListChanged": True},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+
+
+def test_http_ends_at_a_signal_with_a_client_still_listening(tmp_path: Path) -> None:
     with subprocess.Popen(command(configured(tmp_path), "0"), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        assert "serving on" in process.stderr.readline()
-        started = time.monotonic()
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=5)
+        url = process.stderr.readline().split()[-1]
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": "2026-07-28",
+            "mcp-method": "subscriptions/listen",
+        }
+        request = urllib.request.Request(url, json.dumps(LISTEN).encode(), headers)
+        with urllib.request.urlopen(request, timeout=10) as listening:
+            assert listening.readline() == b"event: message\r\n"
+            started = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            # The stream is ended with an answer, not cut off.
+            assert b'"result"' in listening.read()
+            process.wait(timeout=5)
         assert time.monotonic() - started < 2.2
         assert process.returncode == 0
         assert "Traceback" not in process.stderr.read()

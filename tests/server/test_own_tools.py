@@ -244,3 +244,4 @@ async def test_cancelling_the_request_cancels_the_run(tmp_path: Path, mode: str,
             latest = await call(client, "check_run")
             ended = await call(client, "check_run", run=latest["runs"][0]["run"], wait_s=10)
             assert ended["status"] == "cancelled"
+            gate.open()

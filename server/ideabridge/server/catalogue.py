@@ -37,7 +37,7 @@ class ToolCatalogue:
     """
 
     def __init__(self, bridge: Bridge, running: Running) -> None:
-        self._bridge = bridge
+        self.bridge = bridge
         self._running = running
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
         self._expose_modules = "modules" in expose
@@ -63,8 +63,8 @@ class ToolCatalogue:
 
     def refresh(self) -> None:
         """Take up what has changed: other tools at the modules, other names published."""
-        version = self._bridge.store.catalogue_version()
-        tools = self._bridge.tools() if self._expose_modules or self._expose_tools else []
+        version = self.bridge.store.catalogue_version()
+        tools = self.bridge.tools() if self._expose_modules or self._expose_tools else []
         if version != self._version:
             self._published.clear()
         elif self._seen is tools or not (tools or self._exposed):
@@ -76,13 +76,13 @@ class ToolCatalogue:
         exposed: dict[str, ServedTool] = {}
         for tool in tools:
             if tool.module is None:
-                activity = self._bridge.toolbox.activity_for(tool)
+                activity = self.bridge.toolbox.activity_for(tool)
                 if self._expose_tools and activity is not None and tool not in self._built_in:
                     name = self._free_name(tool, exposed)
                     exposed[name] = self._kept(name, tool) or LocalTool(name, tool, activity.run)
             elif self._expose_modules:
                 name = self._free_name(tool, exposed)
-                exposed[name] = self._kept(name, tool) or ModuleTool(name, tool, self._bridge)
+                exposed[name] = self._kept(name, tool) or ModuleTool(name, tool, self.bridge)
         self._exposed = exposed
         self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
 
@@ -107,7 +107,7 @@ class ToolCatalogue:
 
     def _is_published(self, name: str) -> bool:
         try:
-            return self._bridge.store.publication(name).live
+            return self.bridge.store.publication(name).live
         except UnknownPublicationError:
             return False
 
@@ -136,16 +136,16 @@ class ToolCatalogue:
 
     def _where(self, name: str) -> str:
         """Where a tool is that cannot be called directly."""
-        if any(name in (tool.name, tool.remote_name) for tool in self._bridge.tools()):
+        if any(name in (tool.name, tool.remote_name) for tool in self.bridge.tools()):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         return " search_tools finds the tools of all servers; run_plan calls them."
 
     def _names(self, caller: str) -> list[str]:
-        page = self._bridge.store.publications(_NAMED // 10, caller=caller)
+        page = self.bridge.store.publications(_NAMED // 10, caller=caller)
         return [*OWN_NAMES, *self._exposed, *(one.name for one in page.items)]
 
     def _publication(self, name: str) -> PublishedTool | None:
-        version = self._bridge.store.catalogue_version()
+        version = self.bridge.store.catalogue_version()
         if version != self._version:
             self.refresh()
         found = self._published.get(name)
@@ -153,12 +153,12 @@ class ToolCatalogue:
             self._published.move_to_end(name)
             return found
         try:
-            publication = self._bridge.store.publication(name)
+            publication = self.bridge.store.publication(name)
         except UnknownPublicationError:
             return None
         if not publication.live or name in OWN_NAMES:
             return None
-        found = self._published[name] = PublishedTool(name, publication, self._bridge, self._running)
+        found = self._published[name] = PublishedTool(name, publication, self.bridge, self._running)
         if len(self._published) > _CACHED:
             self._published.popitem(last=False)
         return found
@@ -189,21 +189,21 @@ class ToolCatalogue:
             if start + PAGE < len(self._fixed):
                 return tools, f"fixed:{start + PAGE}"
             if len(tools) == PAGE:
-                return tools, "ideas:" if self._bridge.store.publication_count(caller=caller) else None
+                return tools, "ideas:" if self.bridge.store.publication_count(caller=caller) else None
         elif kind == "ideas":
             after = place or None
         else:
             raise CursorSyntaxError(
                 f"not a cursor of this list: {str(cursor)[:60]!r}; hand back next_cursor as it came"
             )
-        page = self._bridge.store.publications(PAGE - len(tools), after, caller=caller)
+        page = self.bridge.store.publications(PAGE - len(tools), after, caller=caller)
         tools = [*tools, *(self._definition(one) for one in page.items if one.name not in OWN_NAMES)]
         return tools, f"ideas:{page.next}" if page.next is not None else None
 
     def _definition(self, publication: Publication) -> dict[str, Any]:
         known = self._published.get(publication.name)
         if known is None or known.publication.version != publication.version:
-            known = PublishedTool(publication.name, publication, self._bridge, self._running)
+            known = PublishedTool(publication.name, publication, self.bridge, self._running)
             if len(self._published) < _CACHED:
                 self._published[publication.name] = known
         return known.definition

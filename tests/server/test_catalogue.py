@@ -1,0 +1,102 @@
+"""The catalogue: pages, names that collide, and tools too many for one answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.server import Front
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.tool import Annotations, Tool
+from ideabridge.tools.toolbox import Toolbox
+
+from .serving import ERAS, all_tools, call, refused, structured
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def fronted(toolbox: Toolbox | None = None, **keys: Any) -> AsyncGenerator[Front]:
+    async with (
+        Bridge(Configuration(**keys), toolbox=toolbox, store=":memory:") as bridge,
+        anyio.create_task_group() as group,
+    ):
+        yield Front(bridge, group, "0")
+        group.cancel_scope.cancel()
+
+
+def publish(front: Front, name: str, owner: str | None = None, output: JSONObject | None = None) -> None:
+    store = front.catalogue.bridge.store
+    idea = store.save_idea(Idea(["x"], {}, {"calls": [], "output": 1}), IdeaMeta())
+    store.publish(
+        name,
+        idea,
+        description="Gives one.",
+        answer="recorded",
+        input_schema={
+            "type": "object",
+            "properties": {"x": {"$ref": "#/$defs/x"}},
+            "$defs": {"x": {"type": "integer"}},
+        },
+        output_schema=output,
+        annotations={"readOnlyHint": True},
+        recorded={"input": {}, "output": 1},
+        owner=owner,
+    )
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_long_lists_come_in_pages(mode: str) -> None:
+    async with fronted() as front:
+        for number in range(250):
+            publish(front, f"idea_{number:03}")
+        publish(front, "solve")
+        publish(front, "of_another", owner="somebody")
+        async with Client(front.server, mode=mode) as client:
+            first = await client.list_tools()
+            assert len(first.tools) == 100
+            tools = await all_tools(client)
+            assert tools.keys() == {*OWN_NAMES, *(f"idea_{number:03}" for number in range(250))}
+            assert "$ref" not in tools["idea_007"].model_dump_json()
+            assert "task" in tools["solve"].input_schema["properties"]
+            assert await call(client, "idea_249") == {"result": 1}
+            assert "unknown tool" in await refused(client, "of_another")
+            publish(front, "idea_000", output={"type": "integer"})
+            assert (await all_tools(client))["idea_000"].output_schema == {
+                "type": "object",
+                "properties": {"result": {"type": "integer"}},
+                "required": ["result"],
+                "additionalProperties": False,
+            }
+            assert await call(client, "idea_000") == {"result": 1}
+            publish(front, "idea_000", output={"type": "string"})
+            assert "output of idea_000" in await refused(client, "idea_000")
+
+
+async def test_a_schema_too_large_for_one_answer_is_refused_with_advice() -> None:
+    properties: JSONObject = {
+        f"parameter_{number}": {"type": "string", "description": "x" * 500} for number in range(40)
+    }
+    parameters: JSONObject = {"type": "object", "properties": properties}
+    toolbox = Toolbox(
+        *(
+            Tool(f"large_{number}", "Large.", parameters, annotations=Annotations(read_only=True))
+            for number in range(60)
+        )
+    )
+    async with fronted(toolbox) as front, Client(front.server) as client:
+        result = await client.call_tool("solve", {"task": "Do it."})
+        assert result.is_error
+        assert "`tools`" in str(result.content)
+        assert (await call(client, "check_run", run=structured(result)["run"]))["status"] == "cancelled"
+        told = await call(client, "solve", task="Do it.", tools=["large_1"])
+        assert told["status"] == "needs_solution"
