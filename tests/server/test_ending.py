@@ -67,7 +67,7 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
         assert b"Traceback" not in process.stderr.read()
 
 
-LISTEN = {
+LISTEN: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "subscriptions/listen",
