@@ -593,3 +593,20 @@ async def test_what_a_named_caller_publishes_is_published_to_it_alone() -> None:
         assert (await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ann")).answer == "plan"
         with pytest.raises(IdeabridgeError, match="nothing is published to you"):
             await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ben")
+
+
+async def test_the_list_of_runs_tells_what_waits_also_after_a_restart(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        await bridge.solve("x")
+        await plan(bridge, SENDING)
+    async with Bridge(toolbox=toolbox(), store=store) as bridge:
+        assert [run["status"] for run in bridge.runs()] == ["needs_approval", "needs_solution"]
+
+
+async def test_a_plan_without_output_or_paths_gives_its_results() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "a"}]})
+        assert run.given() == {"results": {"0": "A"}}
+        bridge.publish(run.id, "loud", answer="recorded")
+        assert (await bridge.call_idea("loud", {})).output == {"results": {"0": "A"}}

@@ -149,6 +149,7 @@ class Run:
     def rest(self) -> None:
         """Give the lease back while the run waits for somebody: any process may take it up then."""
         if self.status in ("needs_solution", "needs_approval"):
+            self._driver.set_status(self.status)
             self._driver.release()
 
     def _turn_now(self) -> str:
@@ -285,6 +286,14 @@ class Run:
                 key = f"{instance}.{path[1]}" if instance else path[1]
                 found[key] = progress.value if whole else shorten(progress.value, path, instance=instance, small=INLINE)
         return found
+
+    def given(self) -> JSON:
+        """What the run gives as a function: its output; where none was asked for its state, or else the results."""
+        machine = self.machine
+        if machine.has_output:
+            return machine.output
+        results = {} if machine.state else self._results(whole=True)
+        return {"results": results} if results else machine.state
 
     def value(self, text: str) -> JSON:
         """The value at a reference as it stands: `†state.log`, `†results.3`, `†①.state.x`, `†output`.

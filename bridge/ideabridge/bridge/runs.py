@@ -170,8 +170,12 @@ class Runs:
     def _watch(self, run: Run, driver: Driver, event: Event) -> None:
         if isinstance(event, RunEnded):
             machine = run.machine
-            given: JSONObject = {"output": machine.output} if machine.has_output else {"state": machine.state}
-            summary: JSONObject = {**given, "errors": len(machine.errors), "idea": run.idea, "reason": event.reason}
+            summary: JSONObject = {
+                "output" if machine.has_output else "state": run.given(),
+                "errors": len(machine.errors),
+                "idea": run.idea,
+                "reason": event.reason,
+            }
             driver.set_status(event.status, summary)
             driver.release()
 

@@ -66,7 +66,7 @@ class PublishedTool:
             status = await self._running.wait(run, _WAIT_S, asked)
         machine = run.machine
         if status == "done":
-            result = self._value(machine.output if machine.has_output else _state(run))
+            result = self._value(run.given())
             if run.errors() and not result.get("isError"):
                 told = "\n".join(f"- {error_line(error)}" for error in run.errors()[:20])
                 result["content"].append({"type": "text", "text": f"errors:\n{told}"})
@@ -86,15 +86,6 @@ class PublishedTool:
         if self._output is not None and not self._output.is_valid(value):
             self._output.check(value)
         return value_answer(value, wrapped=self._wrapped)
-
-
-def _state(run: Run) -> JSON:
-    """What a plan without an output gives: its state, else the results of its calls."""
-    state = run.machine.state
-    results = run.answer(whole=True).get("results")
-    if not state and isinstance(results, dict):
-        return {"results": results}
-    return state
 
 
 def is_visible(publication: Publication, caller: str) -> bool:

@@ -1,0 +1,260 @@
+"""Answer: reads a Solution while it streams in, and gives each call the moment its object closes (DESIGN 4.4.1).
+
+Pieces may be of any size and cut anywhere. The scanner only finds where values end, one token at a time; each value
+is then decoded by itself, exactly. So the cost is linear in the length of the answer, integers may be of any size,
+and a Markdown fence or prose around the object does no harm.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, TypeAlias
+
+from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A call whose JSON value has closed."""
+
+    call: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPiece:
+    """The output, closed, and not null."""
+
+    output: JSON
+
+
+@dataclass(frozen=True, slots=True)
+class EndPiece:
+    """Nothing more comes. `broken` says why where the answer broke off or turned out invalid; `extra` is what stood
+    beside `calls` and `output`.
+    """
+
+    broken: str | None
+    extra: JSONObject
+
+
+Piece: TypeAlias = CallPiece | OutputPiece | EndPiece
+
+
+class _Place(Enum):
+    """Where the scanner stands in `{"calls": [...], "output": ...}`."""
+
+    BEFORE = "before the object"
+    OPENED = "after a brace that may open the object"
+    KEY = "before a key"
+    COLON = "before a colon"
+    VALUE = "before a value"
+    INSIDE = "inside a value"
+    COMMA = "after a member"
+    ITEM = "before a call"
+    ITEM_COMMA = "after a call"
+    DONE = "after the object"
+
+
+_SPACE: Final = re.compile(r"\s*")
+_OUTSIDE: Final = re.compile(r'["{}\[\]]')
+_STRING: Final = re.compile(r'["\\]')
+_SCALAR_END: Final = re.compile(r"[\s,}\]]")
+
+
+class Answer:
+    """Reads one streamed answer."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._place = _Place.BEFORE
+        self._pieces: list[Piece] = []
+        self._extra: JSONObject = {}
+        self._seen: set[str] = set()
+        self._key = ""
+        self._in_calls = False
+        self._length = 0
+        self._ended = False
+        # Of the value being read: its text so far, brackets open, and whether a string or an escape is open.
+        self._captured: list[str] = []
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False
+        self._scalar = False
+        self._is_key = False
+
+    def feed(self, piece: str | bytes) -> list[Piece]:
+        """Take the next piece of the answer; give what it completed. After an `EndPiece` nothing is read any more."""
+        if self._ended:
+            return []
+        self._pieces = []
+        try:
+            text = self._decoder.decode(piece) if isinstance(piece, bytes) else piece
+            self._length += len(text)
+            if self._length > MAX_BYTES:
+                raise LimitExceededError(f"the answer has more than {MAX_BYTES:,} characters")
+            position = 0
+            while position < len(text):
+                position = self._step(text, position)
+        except UnicodeDecodeError:
+            self._end("it is not UTF-8")
+        except IdeabridgeError as error:
+            self._end(str(error))
+        return self._pieces
+
+    def close(self) -> list[Piece]:
+        """The answer has ended; give what that completes."""
+        if self._ended:
+            return []
+        self._pieces = []
+        if self._place is _Place.DONE:
+            self._end(None)
+        elif self._place in (_Place.BEFORE, _Place.OPENED):
+            self._end("it holds no JSON object")
+        else:
+            self._end(f"it ended {self._place.value}{f' of {self._key!r}' if self._key else ''}")
+        return self._pieces
+
+    def _end(self, broken: str | None) -> None:
+        if broken is None and "_tool" in self._extra and not self._seen & {"calls", "output"}:
+            # A single call in place of a Solution: what models write now and then (DESIGN 4.2).
+            self._pieces.append(CallPiece(self._extra))
+            self._extra = {}
+        self._ended = True
+        self._pieces.append(EndPiece(broken, self._extra))
+
+    # -- one token ---------------------------------------------------------------------------------------------
+
+    def _step(self, text: str, position: int) -> int:
+        if self._place is _Place.INSIDE:
+            return self._inside(text, position)
+        if self._place is _Place.DONE:
+            return len(text)
+        if self._place is _Place.BEFORE:
+            found = text.find("{", position)
+            if found < 0:
+                return len(text)
+            self._place = _Place.OPENED
+            return found + 1
+        match = _SPACE.match(text, position)
+        position = match.end() if match else position
+        if position == len(text):
+            return position
+        return self._token(text, position, text[position])
+
+    def _token(self, text: str, position: int, char: str) -> int:
+        match self._place:
+            case _Place.OPENED:
+                # Prose may hold braces: only `{"` and `{}` open an object.
+                if char not in '"}':
+                    self._place = _Place.BEFORE
+                    return position
+                self._place = _Place.KEY
+                return position
+            case _Place.KEY if char == '"':
+                self._is_key = True
+                return self._begin(position)
+            case _Place.COLON if char == ":":
+                self._place = _Place.VALUE
+            case _Place.VALUE if char == "[" and self._key == "calls":
+                self._in_calls = True
+                self._place = _Place.ITEM
+            case _Place.ITEM | _Place.ITEM_COMMA if char == "]":
+                self._in_calls = False
+                self._place = _Place.COMMA
+            case _Place.VALUE | _Place.ITEM if char not in ",:}]":
+                return self._begin(position)
+            case _Place.ITEM_COMMA if char == ",":
+                self._place = _Place.ITEM
+            case _Place.COMMA if char == ",":
+                self._place = _Place.KEY
+            case _Place.COMMA | _Place.KEY if char == "}":
+                self._place = _Place.DONE
+                self._key = ""
+            case _:
+                raise InvalidJSONError(f"it is not JSON: {char!r} {self._place.value}")
+        return position + 1
+
+    def _begin(self, position: int) -> int:
+        self._place = _Place.INSIDE
+        self._captured = []
+        self._depth = 0
+        self._in_string = self._escaped = self._scalar = False
+        return position
+
+    def _inside(self, text: str, position: int) -> int:
+        start = position
+        if not self._captured and not self._depth and not self._in_string:
+            self._scalar = text[position] not in '"{['
+        while position < len(text):
+            if self._escaped:
+                self._escaped = False
+                position += 1
+                continue
+            if self._scalar:
+                end = _SCALAR_END.search(text, position)
+                position = end.start() if end else len(text)
+                if end:
+                    return self._finish(text[start:position], position)
+                break
+            token = (_STRING if self._in_string else _OUTSIDE).search(text, position)
+            if token is None:
+                position = len(text)
+                break
+            position = token.end()
+            char = token.group()
+            if char == "\\":
+                self._escaped = True
+            elif char == '"':
+                self._in_string = not self._in_string
+            elif char in "{[":
+                self._depth += 1
+                if self._depth > MAX_DEPTH:
+                    raise LimitExceededError(f"it nests deeper than {MAX_DEPTH} levels")
+            else:
+                self._depth -= 1
+            if not self._depth and not self._in_string and not self._escaped:
+                return self._finish(text[start:position], position)
+        self._captured.append(text[start:position])
+        return position
+
+    def _finish(self, rest: str, position: int) -> int:
+        self._captured.append(rest)
+        text = "".join(self._captured)
+        self._captured = []
+        if self._is_key:
+            self._is_key = False
+            self._name(decode(text, what="a key"))
+            return position
+        where = "a call" if self._in_calls else repr(self._key)
+        value = decode(text, what=where)
+        if self._in_calls:
+            self._place = _Place.ITEM_COMMA
+            self._pieces.append(CallPiece(value))
+            return position
+        self._place = _Place.COMMA
+        if self._key == "calls":
+            self._calls_at_once(value)
+        elif self._key == "output":
+            if value is not None:
+                self._pieces.append(OutputPiece(value))
+        else:
+            self._extra[self._key] = value
+        return position
+
+    def _name(self, key: JSON) -> None:
+        self._key = str(key)
+        if self._key in self._seen:
+            raise InvalidJSONError(f"the key {self._key!r} stands twice")
+        self._seen.add(self._key)
+        self._place = _Place.COLON
+
+    def _calls_at_once(self, value: JSON) -> None:
+        """`calls` that is no array: JSON text of one, a single call, or null."""
+        if isinstance(value, str) and value.strip():
+            value = decode(value, what="calls")
+        calls = value if isinstance(value, list) else [] if value is None or value == "" else [value]
+        self._pieces.extend(CallPiece(call) for call in calls)
