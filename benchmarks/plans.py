@@ -55,13 +55,14 @@ def shapes() -> dict[str, tuple[list[JSON], int]]:
     chain = [call("c0"), *(call(f"c{n}", f"c{n - 1}") for n in range(1, 10))]
     chain_first = [*chain, *(call(f"i{n}") for n in range(10))]
     chain_last = [*(call(f"i{n}") for n in range(10)), *chain]
-    uneven = [call("root"), *(call(f"leaf{n}", "root") for n in range(18)), call("end", *(f"leaf{n}" for n in range(18)))]
+    leaves = [f"leaf{n}" for n in range(18)]
+    fan = [call("root"), *(call(leaf, "root") for leaf in leaves), call("end", *leaves)]
     return {
         "20 independent calls": (independent, 1),
         "3 layers": (layers, 3),
         "chain of 10 first, 10 beside": (chain_first, 10),
         "chain of 10 last, 10 beside": (chain_last, 10),
-        "fan-out and fan-in": (uneven, 3),
+        "fan-out and fan-in": (fan, 3),
     }
 
 
