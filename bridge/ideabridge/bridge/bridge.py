@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -26,6 +26,7 @@ from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer
@@ -53,6 +54,7 @@ class Bridge:
         toolbox: tools of the caller's own, besides the built-in ones and the configured tool files.
         store: a path, or an open store (which then stays open); None: the configured one, else one in memory.
         handlers: handlers of message types of the caller's own.
+        mind: answers the Requests of `solve`; None: solutions are handed in, by turns.
     """
 
     def __init__(
@@ -62,10 +64,12 @@ class Bridge:
         toolbox: Toolbox | None = None,
         store: Store | Path | str | None = None,
         handlers: Handlers | None = None,
+        mind: Mind | None = None,
         on_tools_changed: Callable[[], None] | None = None,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
+        self.mind = mind
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:
             self.toolbox.update(load_tool_file(Path(file)))
@@ -99,7 +103,7 @@ class Bridge:
             mask=self.secrets.mask,
             result_bytes=self.configuration.limits.result_bytes,
         )
-        self._open = Runs(self._store, self._group, executor, self.handlers, self.fingerprint)
+        self._open = Runs(self._store, self._group, executor, self.handlers, self.fingerprint, self.mind)
         self._group.start_soon(self._open.heartbeat)
         return self
 
@@ -269,6 +273,7 @@ class Bridge:
         tools: Iterable[str] | None = None,
         context: list[JSON] | None = None,
         limits: JSONObject | None = None,
+        by_turns: bool = False,
         caller: str = LOCAL,
     ) -> Run:
         """Start the agent loop on a task; by turns, the caller is asked for the first solution.
@@ -280,6 +285,7 @@ class Bridge:
             tools: names or patterns of the tools to offer; None: all.
             context: more context messages, before the task.
             limits: lower limits than the configured ones.
+            by_turns: the caller answers, though the bridge has a mind.
             caller: who asks; others do not see the run.
 
         Raises:
@@ -297,20 +303,26 @@ class Bridge:
         messages = [normalise(message, what="the context") for message in messages]
         read_context(messages)
         machine = Machine(catalogue)
-        start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema)
+        mind = None if by_turns else self.mind
+        settings = self.settings(limits=limits)
+        start = self._started("solve", messages, catalogue, settings, output_schema, mind)
         machine.receive(start)
-        run = self._open_runs.create(machine, "solve", caller, task)
+        run = self._open_runs.create(machine, "solve", caller, task, mind)
         run.runner.begin(start)
         return run
 
     @staticmethod
     def _started(
-        mode: str, context: list[JSON], catalogue: Catalogue, settings: Settings, output_schema: JSONObject | None
+        mode: Literal["plan", "solve"],
+        context: list[JSON],
+        catalogue: Catalogue,
+        settings: Settings,
+        output_schema: JSONObject | None,
+        mind: Mind | None = None,
     ) -> RunStarted:
         tools, latent = catalogue.to_json()
-        return RunStarted(
-            "plan" if mode == "plan" else "solve", context, tools, latent, settings.to_json(), output_schema
-        )
+        name = mind.name if mind is not None else None
+        return RunStarted(mode, context, tools, latent, settings.to_json(), output_schema, name)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.

@@ -14,11 +14,12 @@ from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
 from ideabridge.bridge.errors import InterruptedRunError, UnknownRunError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.event import Event, RunEnded, event_from_json
+from ideabridge.bridge.loop.event import Event, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
+from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
@@ -34,13 +35,21 @@ class Runs:
         store: holds their journals and their ideas.
         group: task group their calls run in.
         executor: runs the calls of all of them.
+        mind: answers the Requests of runs made for it.
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run goes on only under the one it was made under.
     """
 
     def __init__(
-        self, store: Store, group: TaskGroup, executor: Executor, handlers: Handlers, fingerprint: str
+        self,
+        store: Store,
+        group: TaskGroup,
+        executor: Executor,
+        handlers: Handlers,
+        fingerprint: str,
+        mind: Mind | None = None,
     ) -> None:
+        self._mind = mind
         self._store = store
         self._group = group
         self._executor = executor
@@ -51,11 +60,11 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._drivers: dict[str, Driver] = {}
 
-    def create(self, machine: Machine, kind: str, caller: str, title: str) -> Run:
+    def create(self, machine: Machine, kind: str, caller: str, title: str, mind: Mind | None = None) -> Run:
         """A new run of `machine`, driven here."""
         run_id = f"run_{secrets.token_hex(8)}"
         self._store.create_run(run_id, kind=kind, caller=caller, title=title[:200], fingerprint=self._fingerprint)
-        run = self._attach(run_id, caller, machine)
+        run = self._attach(run_id, caller, machine, mind)
         self._drivers[run_id].take()
         return run
 
@@ -115,16 +124,21 @@ class Runs:
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
-    def _attach(self, run_id: str, caller: str, machine: Machine) -> Run:
+    def _attach(self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None) -> Run:
         driver = Driver(self._store, run_id, self._name)
+
+        def close_step(machine: Machine, request: Request, outcome: str) -> None:
+            self._save(run, machine, request, outcome)
+
         runner = Runner(
             machine,
             journal=driver.journal,
             executor=self._executor,
             composer=Composer(self._handlers, self._schemas),
             group=self._group,
-            close_step=lambda machine, request, outcome: self._save(run, machine, request, outcome),
+            close_step=close_step,
             rest=lambda: run.rest(),
+            mind=mind,
         )
         run = Run(run_id, caller, runner, driver)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
@@ -144,7 +158,10 @@ class Runs:
     def _load(self, run_id: str, caller: str, made_under: str) -> Run:
         record = self._store.run(run_id)
         events: Sequence[Event] = [event_from_json(event) for _, event in self._store.events(run_id)]
-        run = self._attach(run_id, caller, Machine())
+        first = events[0] if events else None
+        named = first.mind if isinstance(first, RunStarted) else None
+        mind = self._mind if self._mind is not None and self._mind.name == named else None
+        run = self._attach(run_id, caller, Machine(), mind)
         run.runner.fold(events)
         run.settle_from(events)
         if record is not None:
@@ -190,13 +207,19 @@ class Runs:
             run=run.id,
             step=place,
             parent=run.idea,
-            mind="turns" if machine.mode == "solve" else "",
+            mind=_mind_of(run),
             fingerprint=self._fingerprint,
             title=_title(machine.messages) or ", ".join(tools)[:200],
             tools=tools,
             outcome=outcome,
         )
         run.idea = self._store.save_idea(idea, meta)
+
+
+def _mind_of(run: Run) -> str:
+    if run.machine.mode == "plan":
+        return ""
+    return run.runner.mind.name if run.runner.mind is not None else "turns"
 
 
 def _title(messages: Sequence[Message]) -> str:

@@ -36,7 +36,9 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(_Event):
-    """A run begins. `tools` are full definitions: a journal can be folded while modules are down."""
+    """A run begins. `tools` are full definitions: a journal can be folded while modules are down. `mind` names the
+    mind that answers by itself; None: by turns.
+    """
 
     name: ClassVar[str] = "run_started"
     mode: Literal["plan", "solve"]
@@ -45,6 +47,7 @@ class RunStarted(_Event):
     latent: list[JSON]
     settings: JSONObject
     output_schema: JSONObject | None = None
+    mind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,7 @@ class Machine:
         errors: errors of the last Solution: `{"call", "place", "error"}` (DESIGN 4.5).
         corrections: what people changed or denied since the last Request.
         output: the output, once there is one; `has_output` tells null from none.
+        has_mind: a mind answers by itself; else Solutions are handed in.
         status, reason: how the run ended.
     """
 
@@ -80,6 +81,7 @@ class Machine:
         self.output_schema: JSONObject | None = None
         self.opening = Opening()
         self.memory = Memory({})
+        self.has_mind = False
         self.status: str | None = None
         self.reason: str | None = None
         self.solution: tuple[list[JSON], JSON, JSONObject] = ([], None, {})
@@ -89,8 +91,6 @@ class Machine:
         self._idle = 0
         self._ids: set[str] = set()
         self._checked: tuple[list[JSON], JSON, Graph] | None = None
-
-    # -- out ---------------------------------------------------------------------------------------------------
 
     def due(self) -> list[Effect]:
         """The effects nobody has acknowledged yet, oldest first."""
@@ -102,9 +102,24 @@ class Machine:
         return effects
 
     @property
-    def awaits_solution(self) -> bool:
-        """Whether a Request is out and nothing moves until it is answered."""
+    def awaits_mind(self) -> bool:
+        """Whether a Request is out and nothing of its answer has come."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
+
+    @property
+    def awaits_solution(self) -> bool:
+        """Whether a Request is out and somebody must hand its Solution in."""
+        return self.awaits_mind and not self.has_mind
+
+    @property
+    def streams(self) -> bool:
+        """Whether part of an answer is here and its end is not."""
+        return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
+
+    @property
+    def room(self) -> bool:
+        """Whether the run may list one more call."""
+        return len(self.history) < self.settings.calls
 
     @property
     def waits_for_people(self) -> bool:
@@ -115,8 +130,6 @@ class Machine:
     def state(self) -> JSONObject:
         """The state: of the run, or a map by instance where there are instances."""
         return {one: self.memory.state(one) for one in self.opening.instances} or self.memory.state()
-
-    # -- in ----------------------------------------------------------------------------------------------------
 
     def receive(self, event: Event) -> None:
         """Take one event.
@@ -193,23 +206,21 @@ class Machine:
         self._mind_due = event.mode == "solve"
 
     def _request(self, event: RequestMade) -> None:
-        self._expect("asking")
         if event.step != self.step or not self._mind_due:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
         self._mind_due = False
 
-    # -- a Solution --------------------------------------------------------------------------------------------
-
     def _graph(self) -> Graph:
+        opening, settings = self.opening, self.settings
         return Graph(
             self.catalogue,
             self.memory.documents,
             first=len(self.history),
-            instances=self.opening.instances,
-            order=self.settings.order,
+            instances=opening.instances,
+            order=settings.order,
             known=self._ids,
-            schemas=self.opening.schemas,
-            output_by_instance=self.settings.output_by_instance,
+            schemas=opening.schemas,
+            output_by_instance=settings.output_by_instance,
         )
 
     def _begin(self, graph: Graph) -> None:
@@ -224,11 +235,6 @@ class Machine:
 
     def check(self, calls: list[JSON], output: JSON, places: list[JSON] | None = None) -> list[JSONObject]:
         """What is malformed in a Solution that arrives whole: nothing of it may run then (DESIGN 4.4.1).
-
-        Args:
-            calls: the listed calls.
-            output: the output, null where there is none.
-            places: places of the calls, where instances share a plan's places.
 
         Returns:
             `{"call", "place", "error"}` of every problem; empty: `SolutionProposed` may follow.
@@ -266,8 +272,6 @@ class Machine:
 
     def _propose(self, event: CallProposed) -> None:
         tick = self._streaming()
-        if len(self.history) >= self.settings.calls:
-            raise JournalError(f"a run may list at most {self.settings.calls:,} calls")
         tick.propose(event.call, event.place)
         self.solution[0].append(event.call)
         self._note([tick.progress[len(self.history)]])
@@ -288,8 +292,6 @@ class Machine:
             self.solution = (*self.solution[:2], event.extra or {})
         tick.close()
 
-    # -- the end of a tick -------------------------------------------------------------------------------------
-
     def _advance(self) -> None:
         if self.phase == "solving" and self._tick is not None and self._tick.ended and not self._tick.due:
             self._end_tick(self._tick)
@@ -309,11 +311,11 @@ class Machine:
             self.errors.extend(error_message("output", fault) for fault in faults)
         elif not calls and self.mode == "solve":
             self._idle += 1
-            self.errors.append(
-                error_message(
-                    "output", "the solution holds neither calls nor an output; list calls, or give the output"
+            # An answer that broke off before its first call has been told of already.
+            if not self.errors:
+                self.errors.append(
+                    error_message("output", "the solution holds neither calls nor an output; give either")
                 )
-            )
             if self._idle > 1:
                 self._finish_with("stalled", "two solutions in a row held neither calls nor an output")
                 return

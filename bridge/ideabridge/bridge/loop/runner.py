@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
 import anyio
@@ -10,20 +10,26 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallFinished,
+    CallProposed,
     CallStarted,
     Event,
+    JournalError,
     MessageAdded,
+    OutputProposed,
     RequestMade,
     RunEnded,
+    SolutionClosed,
 )
 from ideabridge.bridge.loop.executor import CallContext, Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request
+from ideabridge.bridge.minds.mind import Mind
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
@@ -48,6 +54,7 @@ class Runner:
         close_step: called when a Solution has run, before the step that follows is journaled: with the machine, the
             Request, and how it ended (`open` where another Request follows).
         rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
+        mind: answers the Requests; None: somebody hands the solutions in, by turns.
     """
 
     def __init__(
@@ -60,8 +67,10 @@ class Runner:
         group: TaskGroup,
         close_step: Callable[[Machine, Request, str], None],
         rest: Callable[[], None],
+        mind: Mind | None = None,
     ) -> None:
         self.machine = machine
+        self.mind = mind
         self.request: Request | None = None
         self.watchers: list[Watcher] = []
         self.progress_watchers: list[ReportedProgress] = []
@@ -74,6 +83,7 @@ class Runner:
         self._rest = rest
         self._scopes: set[anyio.CancelScope] = set()
         self._changed = anyio.Event()
+        machine.has_mind = mind is not None
 
     # -- events in ---------------------------------------------------------------------------------------------
 
@@ -130,6 +140,8 @@ class Runner:
             self._take([self._acknowledge(effect) for effect in due])
             for effect in starts:
                 self._group.start_soon(self._run, effect)
+            if self.mind is not None and self.request is not None and any(isinstance(one, AskMind) for one in due):
+                self._group.start_soon(self._ask, self.mind, self.request)
 
     def _acknowledge(self, effect: Effect) -> Event:
         match effect:
@@ -151,6 +163,52 @@ class Runner:
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
             self._close_step(self.machine, self.request, outcome)
+
+    async def _ask(self, mind: Mind, request: Request) -> None:
+        """Let the mind answer, and take up each call the moment it closes."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                await self._listen(mind, request)
+            except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
+                self.abandon(f"the run's journal could not be written: {error}")
+            finally:
+                self._scopes.discard(scope)
+
+    async def _listen(self, mind: Mind, request: Request) -> None:
+        answer = Answer()
+        pieces = mind.answer(request)
+        try:
+            async for text in pieces:
+                if not self._take_pieces(answer.feed(text)):
+                    return
+            self._take_pieces(answer.close())
+        except (StaleDriverError, JournalError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off (DESIGN 4.4.6)
+            self._take_pieces([EndPiece(str(self._executor.explain(error)["message"]), {})])
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+
+    def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
+        """Post what the pieces say; False once the answer has ended, or nobody wants more of it."""
+        for piece in pieces:
+            if self.lost is not None or self.machine.phase == "ended":
+                return False
+            match piece:
+                case CallPiece(call) if self.machine.room:
+                    self.post(CallProposed(call))
+                case CallPiece():
+                    most = self.machine.settings.calls
+                    self.post(SolutionClosed(f"a run may list at most {most:,} calls"))
+                    return False
+                case OutputPiece(output):
+                    self.post(OutputProposed(output))
+                case EndPiece(broken, extra):
+                    self.post(SolutionClosed(broken, extra or None))
+                    return False
+        return True
 
     async def _run(self, effect: Execute) -> None:
         with anyio.CancelScope() as scope:
@@ -251,4 +309,9 @@ class Runner:
                 unknown.append(CallFinished(call.index, number, error={"kind": "unknown", "message": message}))
         for effect in again:
             self._group.start_soon(self._run, effect)
+        if self.machine.streams:
+            # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
+            unknown.append(SolutionClosed("the process ended while the answer streamed in"))
+        elif self.mind is not None and self.request is not None and self.machine.awaits_mind:
+            self._group.start_soon(self._ask, self.mind, self.request)
         self.post(*unknown)

@@ -1,0 +1,30 @@
+"""Mind: whoever answers a Request (DESIGN 2, 5)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from ideabridge.bridge.loop.request import Request
+
+
+class Mind(Protocol):
+    """Answers Requests by itself, in pieces as they come; the host's own model, by turns, needs none of this.
+
+    The pieces are the text of one Solution as the mind writes it. Calls start the moment they close, so a mind that
+    streams is faster than one that hands over its whole answer. An exception breaks the answer off: what was
+    proposed until then stands, and the next Request says what happened.
+    """
+
+    @property
+    def name(self) -> str:
+        """What runs, ideas and `check_run` call it: `model`, `recorded`, or a name of its own."""
+        ...
+
+    def answer(self, request: Request) -> AsyncIterator[str | bytes]:
+        """The Solution of a Request, in pieces of any size.
+
+        Args:
+            request: `texts` and `schema` are what to send to a model; `model` holds settings handlers asked for.
+        """
+        ...
