@@ -154,9 +154,8 @@ async def test_after_a_restart_the_mind_is_asked_again_only_where_nothing_had_co
         asked.set()
         await anyio.sleep_forever()
 
-    begun: list[str | Callable[[], Awaitable[None]]] = [
-        '{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, '
-    ]
+    begun = '{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, '
+    mind = Scripted([begun, think] if started else [think])
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=Toolbox(shout), mind=mind, store=store) as bridge:
         run = await bridge.solve("x", output_schema=TEXT)
