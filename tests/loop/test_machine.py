@@ -483,6 +483,25 @@ def asking() -> Driven:
     return driven
 
 
+def digest(driven: Driven) -> str:
+    """What a decision on the call that waits is bound to."""
+    approval = driven.machine.history[1].approval
+    assert approval is not None
+    return approval[1]
+
+
+def digest(driven: Driven) -> str:
+    approval = driven.machine.history[1].approval
+    assert approval is not None
+    return approval[1]
+
+
+def test_a_decision_on_another_call_than_the_one_that_waits_is_refused() -> None:
+    driven = asking()
+    with pytest.raises(JournalError, match="bound to another call"):
+        driven.machine.receive(CallDecided(1, "0" * 64, "approve", "Ann"))
+
+
 def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None:
     driven = asking()
     assert driven.machine.waits_for_people
@@ -497,7 +516,9 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
 
 def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
     driven = asking()
-    driven.post(CallDecided(1, "digest", "deny", "Ann", "not today"))
+    with pytest.raises(JournalError, match="bound to another call"):
+        driven.post(CallDecided(1, "another", "deny", "Ann"))
+    driven.post(CallDecided(1, digest(driven), "deny", "Ann", "not today"))
     driven.finish_all()
     assert driven.standings() == ["done", "failed", "failed"]
     assert driven.error_of(1) == "denied by Ann: not today"
@@ -513,7 +534,7 @@ def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
 
 def test_an_edit_is_literal() -> None:
     driven = asking()
-    driven.post(CallDecided(1, "digest", "edit", "Ann", "safer", {"_tool": "danger", "x": "†state.what"}))
+    driven.post(CallDecided(1, digest(driven), "edit", "Ann", "safer", {"_tool": "danger", "x": "†state.what"}))
     driven.finish_all()
     assert driven.machine.memory.state()["done"] == "†state.what", "a person's text is not scanned"
 

@@ -169,7 +169,7 @@ class Bridge:
             requests=max(1, int(lower("requests", own.requests))),
             wall_seconds=lower("wall_seconds", own.wall_seconds),
             output_by_instance=output_by_instance,
-            approval=self.configuration.approval,
+            approval=self.configuration.approval_setting,
         )
 
     async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "") -> Run:

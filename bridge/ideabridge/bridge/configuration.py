@@ -16,6 +16,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
 from ideabridge.bridge.modules.settings import (
     HINTS,
     KINDS,
@@ -78,8 +79,9 @@ class Configuration(BaseModel):
     durability: Literal["normal", "full"] = Field(
         default="normal", description="normal: safe against crashes of the process; full: against power loss too."
     )
-    approval: Literal["default", "allow_all"] = Field(
-        default="default", description="default: read-only calls run, all others ask. allow_all: nothing asks."
+    approval: Literal["default", "allow_all"] | ApprovalRules = Field(
+        default="default",
+        description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules.",
     )
     order: Literal["declared", "all", "none"] = Field(
         default="declared",
@@ -92,6 +94,14 @@ class Configuration(BaseModel):
     )
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
+
+    @property
+    def approval_setting(self) -> str | JSONObject:
+        """`approval` as a run's settings hold it."""
+        approval = self.approval
+        if isinstance(approval, str):
+            return approval
+        return cast("JSONObject", approval.model_dump(mode="json", exclude_none=True))
 
     @property
     def folder(self) -> Path:
@@ -145,11 +155,15 @@ def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     kind = error["type"]
     if model is Configuration and len(error["loc"]) > 1 and error["loc"][0] == "limits":
         model = Limits
+    if model is ApprovalRules and len(error["loc"]) > 2:
+        model = ApprovalRule
     if kind == "extra_forbidden":
         return _unknown(model, _dotted(error["loc"][-1:]))
     if kind in _EXPECTED:
         # The value itself is not shown: it may be a secret.
         return f"expected {_EXPECTED[kind]}, found {_found(error['input'])}"
+    if kind == "missing":
+        return "missing"
     if kind == "literal_error":
         return f"expected {error.get('ctx', {}).get('expected', '')}, found {str(error['input'])[:40]!r}"
     if kind == "string_pattern_mismatch":
@@ -195,6 +209,14 @@ def _check_modules(raw: JSON, problems: list[str]) -> JSONObject:
     return adapted
 
 
+def _check_approval(raw: JSON, problems: list[str]) -> None:
+    if isinstance(raw, dict):
+        _validate(ApprovalRules, raw, "approval", problems)
+    elif raw not in ("default", "allow_all"):
+        found = repr(raw[:40]) if isinstance(raw, str) else _found(raw)
+        problems.append(f"approval: expected 'default', 'allow_all' or an object of rules, found {found}")
+
+
 def parse_configuration(raw: JSON, *, project: Path, source: Path | None = None) -> Configuration:
     """The configuration in a decoded `ideabridge.json`.
 
@@ -208,7 +230,10 @@ def parse_configuration(raw: JSON, *, project: Path, source: Path | None = None)
         modules = _check_modules(raw.get("mcpServers", {}), problems)
         top = {key: value for key, value in raw.items() if key != "mcpServers"}
         problems += [f"{key}: {_unknown(Configuration, key)}" for key in _OURS if key in top]
-        shown: JSONObject = {key: value for key, value in top.items() if key not in _OURS}
+        if "approval" in top:
+            # By itself: of a key that may be one of two things, both would be told.
+            _check_approval(top["approval"], problems)
+        shown: JSONObject = {key: value for key, value in top.items() if key not in (*_OURS, "approval")}
         _validate(Configuration, shown, "", problems)
     else:
         problems.append(f"expected an object, found {_found(raw)}")
@@ -295,5 +320,5 @@ def fingerprint(configuration: Configuration) -> str:
         modules[name] = told
     limits = cast("JSONObject", configuration.limits.model_dump(mode="json"))
     return content_hash(
-        {"modules": modules, "approval": configuration.approval, "order": configuration.order, "limits": limits}
+        {"modules": modules, "approval": configuration.approval_setting, "order": configuration.order, "limits": limits}
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Order
 
@@ -21,7 +22,7 @@ class Settings:
         requests: how many Requests a run may make.
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
         output_by_instance: the output is a map by instance (DESIGN 4.8).
-        approval: `default` (read-only runs, all else asks) or `allow_all`.
+        approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
     order: Order = "declared"
@@ -31,7 +32,7 @@ class Settings:
     requests: int = 50
     wall_seconds: float = 86_400.0
     output_by_instance: bool = False
-    approval: str = "default"
+    approval: ApprovalSetting = "default"
 
     def to_json(self) -> JSONObject:
         """The settings as a journal holds them."""

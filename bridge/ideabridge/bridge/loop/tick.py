@@ -117,6 +117,8 @@ class Tick:
         self._asking -= 1
         resolved = progress.approval[2]
         progress.approval = None
+        if event.digest != progress.approval[1]:
+            raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
         if event.decision == "deny":
             reason = event.reason or "no reason given"
             self._correct(resolved, None, event)
