@@ -9,11 +9,12 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge import Bridge, Draft, Handlers, Message
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import (
     DecisionError,
     FinishedRunError,
+    InterruptedRunError,
     PlanError,
     PublicationError,
     RejectedSolutionError,
@@ -21,6 +22,7 @@ from ideabridge.bridge.errors import (
     UnknownPathError,
     UnknownRunError,
 )
+from ideabridge.bridge.ideas.errors import StoreBusyError
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallStarted, Event
 from ideabridge.bridge.plan import read_plan
@@ -610,3 +612,165 @@ async def test_a_plan_without_output_or_paths_gives_its_results() -> None:
         assert run.given() == {"results": {"0": "A"}}
         bridge.publish(run.id, "loud", answer="recorded")
         assert (await bridge.call_idea("loud", {})).output == {"results": {"0": "A"}}
+
+
+# -- what a reviewer broke ---------------------------------------------------------------------------------------
+
+
+async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_path: Path) -> None:
+    @tool(read_only=True)
+    def chatter(n: int, context: ActivityContext) -> int:
+        """Add many messages from a worker thread."""
+        for number in range(50):
+            context.add_message({"role": "user", "content": f"{n}.{number}"})
+        return n
+
+    calls: list[JSON] = [{"_tool": "chatter", "n": n} for n in range(4)]
+    for n in range(30):
+        text = "x" if n == 0 else f"†state.s{n - 1}"
+        calls.append({"_tool": "shout", "text": text, "_outputPath": f"s{n}"})
+    store = tmp_path / "ideas.sqlite"
+    box = Toolbox(chatter, shout)
+    async with Bridge(toolbox=box, store=store) as bridge:
+        with anyio.fail_after(20):
+            run = await plan(bridge, {"calls": calls})
+        assert run.status == "done"
+        assert not run.errors()
+    async with Bridge(toolbox=box, store=store) as bridge:
+        assert (await bridge.run(run.id)).status == "done"
+
+
+async def test_a_journal_that_cannot_be_written_gives_the_run_up_and_it_is_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Bridge(toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
+        run = await bridge.solve("x", output_schema={"type": "string"})
+        append = bridge.store.append
+
+        def busy(*_: object) -> int:
+            raise StoreBusyError("locked")
+
+        monkeypatch.setattr(bridge.store, "append", busy)
+        with pytest.raises(StoreBusyError):
+            run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
+        monkeypatch.setattr(bridge.store, "append", append)
+        again = await bridge.run(run.id)
+        assert again.status == "needs_solution"
+        again.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}], "output": "†state.a"})
+        assert await again.wait(10) == "done"
+
+
+async def test_a_stale_handle_cannot_cancel_a_finished_run(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=store) as one, Bridge(toolbox=toolbox(), store=store) as two:
+        run = await one.solve("x", output_schema={"type": "string"})
+        (await two.run(run.id)).submit(0, {"calls": [], "output": "done"})
+        with pytest.raises(InterruptedRunError):
+            run.cancel()
+        assert (await one.run(run.id)).status == "done"
+
+
+async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ideabridge.bridge.runs.LEASE_SECONDS", 0.05)
+    renewed = anyio.Event()
+    started, log = anyio.Event(), list[str]()
+    async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+        renew = bridge.store.renew
+        faults = [StoreBusyError("locked")]
+
+        def sometimes(run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
+            if faults:
+                raise faults.pop()
+            renewed.set()
+            return renew(run_id, epoch, ttl_s, now)
+
+        monkeypatch.setattr(bridge.store, "renew", sometimes)
+        with anyio.fail_after(10):
+            await renewed.wait()
+        assert run.status == "running"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"_tool": "send", "_each": [{"to": "a", "text": "b"}]},
+        {"_tool": "send", "_each": []},
+        {"_tool": "send", "to": "a", "text": "\ud800"},
+        {"_tool": "shout", "text": "a"},
+        nested(300),
+        "send it",
+    ],
+)
+async def test_edits_that_cannot_run_are_refused_and_the_run_still_waits(call: JSON) -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await plan(bridge, SENDING)
+        (pending,) = run.approvals()
+        assert isinstance(pending, dict)
+        with pytest.raises(IdeabridgeError):
+            run.decide(str(pending["approval"]), "edit", by="Ann", call=call)
+        with pytest.raises(IdeabridgeError):
+            run.decide(str(pending["approval"]), "approve", by="Ann", reason="\ud800")
+        assert run.status == "needs_approval"
+        run.decide(str(pending["approval"]), "approve", by="Ann")
+        assert await run.wait(10) == "done"
+
+
+async def test_an_unknown_outcome_is_not_caught_as_a_failure(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    log: list[str] = []
+    started = anyio.Event()
+    configuration = Configuration(approval="allow_all")
+    raw: JSON = {
+        "calls": [
+            {"_tool": "second", "text": "pay", "_outputPath": "ok || err"},
+            {"_tool": "first", "_after": [], "_outputPath": "refunded || never"},
+            {"_tool": "second", "text": "†state.err.message", "_outputPath": "refund"},
+        ]
+    }
+    async with Bridge(configuration, toolbox=blocking(started, log, read_only=False), store=store) as bridge:
+        run = await bridge.run_plan(read_plan(raw))
+        await started.wait()
+    async with Bridge(configuration, toolbox=blocking(started, log, read_only=False), store=store) as bridge:
+        run = await bridge.run(run.id)
+        await run.wait(10)
+        assert log.count("second") == 1, "nothing may be done about what nobody knows"
+        assert "outcome unknown" in str(run.errors())
+
+
+async def test_a_resumed_plan_is_the_same_idea(tmp_path: Path) -> None:
+    log: list[str] = []
+    started = anyio.Event()
+    configuration = Configuration(approval="allow_all")
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(configuration, toolbox=blocking(started, log, read_only=True), store=store) as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+    async with Bridge(configuration, toolbox=blocking(started, log, read_only=True), store=store) as bridge:
+        resumed = await bridge.run(run.id)
+        await resumed.wait(10)
+        undisturbed = await plan(bridge, CHAIN)
+        assert resumed.idea is not None
+        assert resumed.idea == undisturbed.idea
+
+
+@pytest.mark.parametrize(
+    "limits", [{"calls": float("nan")}, {"calls": 0.5}, {"wall_seconds": float("inf")}, {"cals": 1}]
+)
+async def test_limits_that_are_none_are_refused(limits: JSONObject) -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        with pytest.raises(PlanError, match="limits"):
+            await bridge.solve("x", limits=limits)
+
+
+async def test_a_handler_that_fails_leaves_no_run_behind() -> None:
+    def broken(message: Message, draft: Draft) -> None:
+        raise KeyError("nobody expected this")
+
+    handlers = Handlers()
+    handlers.register("odd", broken)
+    async with Bridge(toolbox=toolbox(), handlers=handlers) as bridge:
+        with pytest.raises(KeyError):
+            await bridge.solve("x", context=[{"type": "odd", "odd": 1}])
+        assert bridge.runs() == []

@@ -490,18 +490,6 @@ def digest(driven: Driven) -> str:
     return approval[1]
 
 
-def digest(driven: Driven) -> str:
-    approval = driven.machine.history[1].approval
-    assert approval is not None
-    return approval[1]
-
-
-def test_a_decision_on_another_call_than_the_one_that_waits_is_refused() -> None:
-    driven = asking()
-    with pytest.raises(JournalError, match="bound to another call"):
-        driven.machine.receive(CallDecided(1, "0" * 64, "approve", "Ann"))
-
-
 def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None:
     driven = asking()
     assert driven.machine.waits_for_people

@@ -20,6 +20,7 @@ from ideabridge.bridge.errors import PlanError, UnknownRunError
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.dry_run import dry_run
 from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
@@ -38,7 +39,6 @@ from ideabridge.bridge.runs import Runs
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.files import load_tool_file
-from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
@@ -148,29 +148,12 @@ class Bridge:
     # -- runs --------------------------------------------------------------------------------------------------
 
     def settings(self, *, output_by_instance: bool = False, limits: JSONObject | None = None) -> Settings:
-        """The settings of a run under this configuration. A caller's limits may lower the configured ones only."""
-        own = self.configuration.limits
-        asked = limits or {}
-        unknown = [key for key in asked if key not in ("parallel_calls", "calls", "requests", "wall_seconds")]
-        if unknown:
-            known = ("parallel_calls", "calls", "requests", "wall_seconds")
-            raise PlanError(f"limits: unknown limit {unknown[0]!r}.{did_you_mean(unknown[0], known)}")
+        """The settings of a run under this configuration; see `settings_under`.
 
-        def lower(name: str, configured: float) -> float:
-            value = asked.get(name, configured)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise PlanError(f"limits.{name}: expected a number above 0, found {value!r}")
-            return min(value, configured)
-
-        return Settings(
-            order=self.configuration.order,
-            parallel_calls=max(1, int(lower("parallel_calls", own.parallel_calls))),
-            calls=int(lower("calls", own.calls)),
-            requests=max(1, int(lower("requests", own.requests))),
-            wall_seconds=lower("wall_seconds", own.wall_seconds),
-            output_by_instance=output_by_instance,
-            approval=self.configuration.approval_setting,
-        )
+        Raises:
+            PlanError: a limit that is none.
+        """
+        return settings_under(self.configuration, limits, output_by_instance=output_by_instance)
 
     async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "") -> Run:
         """Start a plan; nothing of it runs if it is malformed.
@@ -178,19 +161,26 @@ class Bridge:
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
         """
-        catalogue = await self.offer.catalogue_for(plan.calls)
+        catalogue = await self._catalogue_of(plan)
         settings = self.settings(output_by_instance=bool(plan.instances))
         machine = Machine(catalogue)
-        start = self._started("plan", plan.context(), catalogue.used_by(plan.calls), settings, plan.output_schema)
+        start = self._started("plan", plan.context(), catalogue, settings, plan.output_schema)
         calls, places = plan.expanded()
         # Checked on a machine of its own: a malformed plan leaves no run behind.
         machine.receive(start)
         errors = machine.check(calls, plan.output, places)
         if errors:
             raise PlanError(rejection(errors), [dict(error) for error in errors])
-        run = self._open_runs.create(machine, "plan", caller, title or plan.name or _title(plan.calls))
-        run.runner.begin(start, SolutionProposed(calls, plan.output, None, places))
-        return run
+        events = (start, SolutionProposed(calls, plan.output, None, places))
+        return self._open_runs.create(machine, "plan", caller, title or plan.name or _title(plan.calls), events)
+
+    async def _catalogue_of(self, plan: Plan) -> Catalogue:
+        """The tools a plan names: what its journal and its idea hold. All of them where one is unknown, so that the
+        error can name the nearest.
+        """
+        catalogue = await self.offer.catalogue_for(plan.calls)
+        known = all(catalogue.look_up(call) is not None for call in plan.calls if isinstance(call, dict))
+        return catalogue.used_by(plan.calls) if known else catalogue
 
     async def dry_run(self, plan: Plan) -> JSONObject:
         """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only.
@@ -198,10 +188,10 @@ class Bridge:
         Raises:
             PlanError: it is malformed.
         """
-        catalogue = await self.offer.catalogue_for(plan.calls)
+        catalogue = await self._catalogue_of(plan)
         machine = Machine(catalogue)
         settings = self.settings(output_by_instance=bool(plan.instances))
-        machine.receive(self._started("plan", plan.context(), catalogue.used_by(plan.calls), settings, None))
+        machine.receive(self._started("plan", plan.context(), catalogue, settings, None))
         calls, places = plan.expanded()
         errors = machine.check(calls, plan.output, places)
         graph = machine.checked_graph
@@ -307,9 +297,7 @@ class Bridge:
         settings = self.settings(limits=limits)
         start = self._started("solve", messages, catalogue, settings, output_schema, mind)
         machine.receive(start)
-        run = self._open_runs.create(machine, "solve", caller, task, mind)
-        run.runner.begin(start)
-        return run
+        return self._open_runs.create(machine, "solve", caller, task, [start], mind)
 
     @staticmethod
     def _started(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import anyio
 
-from ideabridge.bridge.context.document import Missing, describe_missing
-from ideabridge.bridge.context.document import read as read_path
-from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
-from ideabridge.bridge.context.reference import parse_reference
 from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -18,24 +15,23 @@ from ideabridge.bridge.errors import (
     InterruptedRunError,
     RejectedSolutionError,
     SettledTurnError,
-    UnknownPathError,
 )
+from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.event import CallDecided, Event, SolutionProposed, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Progress, Standing, pending_approvals
+from ideabridge.bridge.loop.progress import Progress, pending_approvals
 from ideabridge.bridge.loop.readiness import edit_problem
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.loop.runner import Runner
-from ideabridge.bridge.minds.turns import INSTRUCTIONS
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
+from ideabridge.bridge.run_view import answer_of, given_by, value_at
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.reading import read_solution
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.approver import People
 
 RunStatus: TypeAlias = Literal[
     "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
 ]
-
-INLINE: int = 4096
-"""Bytes of JSON up to which an answer gives a value whole (DESIGN 6)."""
 
 
 class Run:
@@ -48,6 +44,7 @@ class Run:
         driver: the lease under which it is driven here.
 
     Attributes:
+        people: sees to its approvals: an approver, and time-outs.
         idea: id of the last idea saved.
         active_seconds: how long it has been at work in this process.
     """
@@ -56,6 +53,7 @@ class Run:
         self.id = run_id
         self.caller = caller
         self.runner = runner
+        self.people: People | None = None
         self.idea: str | None = None
         self.active_seconds = 0.0
         self._driver = driver
@@ -81,7 +79,7 @@ class Run:
         if machine.awaits_solution:
             return "needs_solution"
         if machine.waits_for_people:
-            return "needs_approval"
+            return "running" if self.people is not None and self.people.deciding else "needs_approval"
         return "running"
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
@@ -138,17 +136,25 @@ class Run:
 
     def _drive(self, event: Event) -> None:
         """Post an event under the lease; given back again where the run then waits for somebody."""
+        self._take()
+        self._driver.set_status("running")
+        self.runner.post(event)
+
+    def _take(self) -> None:
         if not self._driver.take():
             self._driver.release()
             self.runner.abandon("another process has gone on with it")
             raise InterruptedRunError(
                 f"run {self.id}: another process has gone on with it; ask check_run how it stands"
             )
-        self.runner.post(event)
 
     def rest(self) -> None:
         """Give the lease back while the run waits for somebody: any process may take it up then."""
-        if self.status in ("needs_solution", "needs_approval"):
+        if self.runner.lost is not None:
+            with contextlib.suppress(StoreError):
+                # It runs out by itself where the store cannot be written.
+                self._driver.release()
+        elif self.status in ("needs_solution", "needs_approval"):
             self._driver.set_status(self.status)
             self._driver.release()
 
@@ -160,6 +166,13 @@ class Run:
             raise InterruptedRunError(f"run {self.id} is not driven here any more: {self.runner.lost}")
         if self.machine.phase == "ended":
             raise FinishedRunError(f"run {self.id} has ended ({self.status}); nothing more can be handed in")
+
+    @property
+    def requests(self) -> int:
+        """How many Requests minds have answered."""
+        if self.machine.mode == "plan":
+            return 0
+        return max(len(self._settled), self.machine.step + (1 if self.machine.phase == "ended" else 0))
 
     @staticmethod
     def settled_turns(events: Iterable[Event]) -> dict[int, str]:
@@ -180,6 +193,11 @@ class Run:
             FinishedRunError: the run has ended.
         """
         self._expect_alive()
+        call = normalise(call, what="the edited call")
+        by, reason = (
+            str(normalise(by, what="by")),
+            None if reason is None else str(normalise(reason, what="the reason")),
+        )
         pending = {one.approval[0]: one for one in pending_approvals(self.machine.history) if one.approval is not None}
         progress = pending.get(approval)
         if progress is None or progress.approval is None:
@@ -207,43 +225,21 @@ class Run:
         Raises:
             InterruptedRunError: another process drives the run.
         """
-        if self.machine.phase != "ended" and self.runner.lost is None:
-            self._driver.take()
-            self.runner.cancel(reason)
+        if self.machine.phase == "ended":
+            return
+        self._expect_alive()
+        self._take()
+        self.runner.cancel(None if reason is None else str(normalise(reason, what="the reason")))
 
     # -- what callers see --------------------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False) -> JSONObject:
-        """The answer of DESIGN 6: status, output, state, errors, requests, approvals.
+        """The answer of DESIGN 6: status, output, state, errors, requests, approvals; see `run_view.answer_of`.
 
         Args:
             whole: give every value whole, however large.
         """
-        machine = self.machine
-        status = self.status
-        result: JSONObject = {"run": self.id, "status": status}
-        reason = self.runner.lost or machine.reason
-        if reason:
-            result["reason"] = reason
-        if machine.has_output:
-            result["output"] = machine.output if whole else self._short_output(machine.output)
-        elif status != "needs_solution":
-            result["state"] = machine.state if whole else self._short_state()
-            results = self._results(whole=whole)
-            if results:
-                result["results"] = results
-        errors: list[JSON] = [error if whole else shorten_literal(error) for error in self.errors()]
-        result["errors"] = errors
-        if self.idea is not None:
-            result["idea"] = self.idea
-        if status == "needs_solution" and self.runner.request is not None:
-            result["turn"] = self.turn
-            result["requests"] = [self._request(self.runner.request)]
-        if status == "needs_approval" or (status == "running" and pending_approvals(machine.history)):
-            result["approvals"] = self.approvals()
-        # By turns the host's model answers, and its tokens are the host's: none are spent here.
-        result["usage"] = {"requests": len(self._settled) if machine.mode == "solve" else 0, "tokens": 0}
-        return result
+        return answer_of(self, whole=whole)
 
     def errors(self) -> list[JSONObject]:
         """The errors of the last Solution."""
@@ -257,43 +253,9 @@ class Run:
             if one.approval is not None
         ]
 
-    def _request(self, request: Request) -> JSONObject:
-        messages: list[JSON] = list(request.texts)
-        return {"id": request.id, "instructions": INSTRUCTIONS, "context": messages, "schema": request.schema}
-
-    def _short_output(self, output: JSON) -> JSON:
-        # An output has no reference of its own; check_run with paths gives it whole as †output.
-        if len(encode(output)) <= INLINE * 4:
-            return output
-        return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
-
-    def _short_state(self) -> JSON:
-        machine = self.machine
-        if machine.opening.instances:
-            return {
-                name: shorten(machine.memory.state(name), ("state",), instance=name, small=INLINE)
-                for name in machine.opening.instances
-            }
-        return shorten(machine.memory.state(), ("state",), small=INLINE)
-
-    def _results(self, *, whole: bool) -> JSONObject:
-        """The values of calls without an output path, by reference."""
-        found: JSONObject = {}
-        for progress in self.machine.history:
-            if progress.standing is Standing.DONE and progress.wrote and progress.wrote[0][0] == "results":
-                path = progress.wrote[0]
-                instance = progress.call.instance or None
-                key = f"{instance}.{path[1]}" if instance else path[1]
-                found[key] = progress.value if whole else shorten(progress.value, path, instance=instance, small=INLINE)
-        return found
-
     def given(self) -> JSON:
         """What the run gives as a function: its output; where none was asked for its state, or else the results."""
-        machine = self.machine
-        if machine.has_output:
-            return machine.output
-        results = {} if machine.state else self._results(whole=True)
-        return {"results": results} if results else machine.state
+        return given_by(self.machine)
 
     def value(self, text: str) -> JSON:
         """The value at a reference as it stands: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
@@ -302,21 +264,7 @@ class Run:
             ReferenceSyntaxError: it is none.
             UnknownPathError: nothing is there.
         """
-        if text.strip() in ("†output", "output"):
-            return self.machine.output
-        expression = parse_reference(text if text.startswith("†") else f"†{text}")
-        last = ""
-        for alternative in expression.alternatives:
-            found: JSON | Missing = None
-            for operand in alternative:
-                document = self.machine.memory.documents.get(operand.instance or "", {})
-                found = read_path(document, operand.full)
-                if isinstance(found, Missing):
-                    last = describe_missing(document, operand.full, operand.instance)
-                    break
-            if not isinstance(found, Missing):
-                return found
-        raise UnknownPathError(f"{text}: {last}")
+        return value_at(self.machine, text)
 
     def calls(self) -> list[Progress]:
         """Every call of the run, in listing order."""

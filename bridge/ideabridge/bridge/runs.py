@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import anyio
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.approver import Approver, People
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
 from ideabridge.bridge.errors import InterruptedRunError, UnknownRunError
+from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, RunEnded, RunStarted, event_from_json
@@ -25,7 +28,7 @@ from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
 _AT_HAND = 256
-"""How many runs stay in memory before ended ones are let go."""
+"""How many runs stay in memory before those that ended or wait are let go."""
 
 
 class Runs:
@@ -38,6 +41,8 @@ class Runs:
         mind: answers the Requests of runs made for it.
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run goes on only under the one it was made under.
+        approver: decides on calls that ask; None: people do, by `Run.decide`.
+        mask: takes secrets out of texts.
     """
 
     def __init__(
@@ -48,8 +53,12 @@ class Runs:
         handlers: Handlers,
         fingerprint: str,
         mind: Mind | None = None,
+        approver: Approver | None = None,
+        mask: Callable[[str], str] = str,
     ) -> None:
         self._mind = mind
+        self._approver = approver
+        self._mask = mask
         self._store = store
         self._group = group
         self._executor = executor
@@ -60,12 +69,32 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._drivers: dict[str, Driver] = {}
 
-    def create(self, machine: Machine, kind: str, caller: str, title: str, mind: Mind | None = None) -> Run:
-        """A new run of `machine`, driven here."""
+    def create(
+        self, machine: Machine, kind: str, caller: str, title: str, events: Sequence[Event], mind: Mind | None = None
+    ) -> Run:
+        """A new run, driven here: kept whole with its first events, or not at all.
+
+        Args:
+            machine: the machine, which has taken the first event already.
+            kind: `plan` or `solve`.
+            caller: whose run it is.
+            title: one line for people.
+            events: the first events.
+            mind: answers its Requests; None: by turns.
+        """
         run_id = f"run_{secrets.token_hex(8)}"
-        self._store.create_run(run_id, kind=kind, caller=caller, title=title[:200], fingerprint=self._fingerprint)
-        run = self._attach(run_id, caller, machine, mind)
-        self._drivers[run_id].take()
+        try:
+            with self._store.transaction():
+                self._store.create_run(
+                    run_id, kind=kind, caller=caller, title=title[:200], fingerprint=self._fingerprint
+                )
+                run = self._attach(run_id, caller, machine, mind)
+                self._drivers[run_id].take()
+                run.runner.begin(*events)
+        except BaseException:
+            self._runs.pop(run_id, None)
+            self._drivers.pop(run_id, None)
+            raise
         return run
 
     def get(self, run_id: str, caller: str) -> Run:
@@ -79,9 +108,19 @@ class Runs:
             known = [one.id for one in self._store.runs(caller=caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
         run = self._runs.get(run_id)
-        if run is not None and self._drivers[run_id].is_current(record.last_event):
+        if run is not None and self._is_at_hand(run, self._drivers[run_id], record.last_event):
+            if run.people is not None:
+                run.people.expire()
             return run
         return self._load(run_id, caller, record.fingerprint)
+
+    @staticmethod
+    def _is_at_hand(run: Run, driver: Driver, last_event: int) -> bool:
+        """Whether what this process holds of a run is the whole of it, and at work where it should be."""
+        if run.runner.lost is not None or not driver.is_current(last_event):
+            return False
+        # At work elsewhere, or nowhere any more: only another look at its lease tells.
+        return run.status != "running" or driver.epoch is not None
 
     def latest(self, caller: str, limit: int) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
@@ -110,17 +149,24 @@ class Runs:
         while True:
             await anyio.sleep(beat)
             for run_id, driver in list(self._drivers.items()):
-                run = self._runs[run_id]
-                if driver.epoch is None:
-                    continue
-                if not driver.renew():
-                    driver.epoch = None
-                    run.runner.abandon("its lease was lost to another process")
-                elif run.status == "running":
-                    run.active_seconds += beat
-                    if run.active_seconds > run.machine.settings.wall_seconds:
-                        most = run.machine.settings.wall_seconds
-                        run.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
+                if driver.epoch is not None:
+                    self._beat(self._runs[run_id], driver, beat)
+
+    @staticmethod
+    def _beat(run: Run, driver: Driver, beat: float) -> None:
+        try:
+            kept = driver.renew()
+        except StoreError:
+            # The lease holds for several beats: the next may find the store free again.
+            return
+        if not kept:
+            driver.epoch = None
+            run.runner.abandon("its lease was lost to another process")
+        elif run.status == "running":
+            run.active_seconds += beat
+            most = run.machine.settings.wall_seconds
+            if run.active_seconds > most:
+                run.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
@@ -142,17 +188,19 @@ class Runs:
         )
         run = Run(run_id, caller, runner, driver)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
-        self._forget_ended()
+        run.people = People(run, self._group, self._approver, self._mask)
+        runner.watchers.append(run.people.watch)
+        self._forget_idle()
         self._runs[run_id] = run
         self._drivers[run_id] = driver
         return run
 
-    def _forget_ended(self) -> None:
-        """Ended runs are read again from their journals; here only the latest stay at hand."""
+    def _forget_idle(self) -> None:
+        """Runs that ended or wait are read again from their journals; only the latest stay at hand."""
         if len(self._runs) < _AT_HAND:
             return
-        ended = [run_id for run_id, run in self._runs.items() if run.machine.phase == "ended"]
-        for run_id in ended[: max(0, len(ended) - _AT_HAND // 2)]:
+        idle = [run_id for run_id in self._runs if self._drivers[run_id].epoch is None]
+        for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
             del self._runs[run_id], self._drivers[run_id]
 
     def _load(self, run_id: str, caller: str, made_under: str) -> Run:
@@ -166,8 +214,10 @@ class Runs:
         run.settle_from(events)
         if record is not None:
             self._drivers[run_id].note(record.last_event)
-            idea = (record.summary or {}).get("idea")
-            run.idea = idea if isinstance(idea, str) else None
+            steps = self._store.step_ideas(run_id)
+            run.idea = steps[-1].id if steps else None
+            if run.machine.phase == "ended" and record.status != run.machine.status:
+                self._settle(run, self._drivers[run_id])
         if run.machine.phase == "ended" or not events:
             return run
         if made_under != self._fingerprint:
@@ -186,14 +236,25 @@ class Runs:
 
     def _watch(self, run: Run, driver: Driver, event: Event) -> None:
         if isinstance(event, RunEnded):
-            machine = run.machine
-            summary: JSONObject = {
-                "output" if machine.has_output else "state": run.given(),
-                "errors": len(machine.errors),
-                "idea": run.idea,
-                "reason": event.reason,
-            }
-            driver.set_status(event.status, summary)
+            self._tell_end(run, driver)
+            driver.release()
+
+    @staticmethod
+    def _tell_end(run: Run, driver: Driver) -> None:
+        machine = run.machine
+        summary: JSONObject = {
+            "output" if machine.has_output else "state": run.given(),
+            "errors": len(machine.errors),
+            "idea": run.idea,
+            "reason": machine.reason,
+        }
+        driver.set_status(machine.status or "failed", summary)
+
+    def _settle(self, run: Run, driver: Driver) -> None:
+        """A process died between the last event of a run and the note of how it ended: note it now."""
+        with contextlib.suppress(InterruptedRunError):
+            driver.take()
+            self._tell_end(run, driver)
             driver.release()
 
     def _save(self, run: Run, machine: Machine, request: Request, outcome: str) -> None:

@@ -27,6 +27,9 @@ ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
 """Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
 said no; `output`: the output of a solution could not be resolved or validated."""
 
+UNCAUGHT = ("structural", "unknown")
+"""What `p || q` does not catch: faults of the plan itself, and a call of which nobody knows whether it happened."""
+
 _META = frozenset(META_PROPERTIES)
 
 

@@ -45,6 +45,7 @@ class CallContext:
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
         self.chosen: str | None = None
+        self._item = effect.item
         self._on_progress = on_progress
         self._on_message = on_message
 
@@ -58,6 +59,8 @@ class CallContext:
 
     def choose(self, path: str) -> None:
         """Choose which path of `p || q` the result is written to."""
+        if self._item is not None:
+            raise ActivityError("cannot choose an output path for one item: with _each all results go together")
         if path not in self.output_paths:
             expected = ", ".join(self.output_paths) or "none: the call has no _outputPath"
             raise ActivityError(f"cannot choose output path {path!r}; expected one of {expected}")
@@ -94,7 +97,7 @@ class Executor:
             IdeabridgeError: the call failed; the message may be shown to a mind once masked.
         """
         if effect.is_latent:
-            return effect.latent
+            return normalise(effect.latent, what=f"the _output of {effect.tool.name}")
         tool = effect.tool
         if tool.module is not None:
             if self._modules is None:

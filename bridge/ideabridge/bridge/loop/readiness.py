@@ -140,6 +140,11 @@ def edit_problem(progress: Progress, edited: JSONObject, catalogue: Catalogue) -
         return str(error)
     if found.key != tool.key:
         return f"an edit keeps the tool {tool.name!r}; deny the call to have another one proposed"
+    each = edited.get("_each")
+    if progress.call.has_each != ("_each" in edited):
+        return "an edit keeps _each where the call has it, and has none where it has not"
+    if progress.call.has_each and not (isinstance(each, list) and each and all(isinstance(one, dict) for one in each)):
+        return "_each: expected an array of objects, the parameters of one execution each; deny the call to run none"
     for parameters in edited_parameters(edited):
         try:
             catalogue.exact(tool).check(parameters)

@@ -13,7 +13,7 @@ from ideabridge.bridge.context.reference import Path, format_reference
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress, Standing
 from ideabridge.tools.compose import solution_schema
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import inline_refs
 
 _SHOWN_CALLS = 50
@@ -87,7 +87,7 @@ class Composer:
 
     def _schema(self, machine: Machine, properties: dict[str, JSONObject]) -> JSONObject:
         # The tools of a run never change: within it, the extra properties alone tell its schemas apart.
-        names = ",".join(properties)
+        names = encode_text(dict[str, JSON](properties)) if properties else ""
         schema = self._own.get(names)
         if schema is None:
             tools, latent = machine.catalogue.to_json()
@@ -135,7 +135,9 @@ def context_of(machine: Machine) -> list[Message]:
     # Between Requests every call has settled. Each is a message of its own, stored once however often it is told.
     messages.extend(Message("user", "call", _told(one), "call") for one in machine.history[-_SHOWN_CALLS:])
     messages.extend(machine.added)
-    messages.extend(Message("user", "correction", dict(one), "correction") for one in machine.corrections)
+    messages.extend(
+        Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.corrections
+    )
     messages.extend(
         Message("user", "error", shorten_literal(error), "error") for error in machine.errors[:_SHOWN_ERRORS]
     )

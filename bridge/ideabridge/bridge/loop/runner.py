@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
 import anyio
+import anyio.from_thread
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.message import read_message
@@ -83,6 +86,7 @@ class Runner:
         self._rest = rest
         self._scopes: set[anyio.CancelScope] = set()
         self._changed = anyio.Event()
+        self._thread = threading.get_ident()
         machine.has_mind = mind is not None
 
     # -- events in ---------------------------------------------------------------------------------------------
@@ -92,12 +96,16 @@ class Runner:
 
         Raises:
             StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
-            JournalError: an event does not fit what the run is doing.
+            StoreError: the journal could not be written; the run is given up here, and can be taken up again.
+            JournalError: an event does not fit what the run is doing; it was not taken.
         """
         try:
             self._take(events)
             self.perform()
-        except StaleDriverError as error:
+        except JournalError:
+            raise
+        except Exception as error:
+            # The machine has taken what the journal has not: only the journal counts, and is read again.
             self.abandon(str(error))
             raise
 
@@ -148,7 +156,7 @@ class Runner:
             case Execute():
                 return CallStarted(effect.call.index, effect.item)
             case AskApproval():
-                return ApprovalAsked(effect.call.index, effect.approval, effect.digest)
+                return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
             case AskMind():
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
@@ -233,7 +241,12 @@ class Runner:
             copied = normalise(message, what="the message")
             # Read here, so that a message that is none fails its call and never reaches the journal.
             read_message(copied)
-            self.post(MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied}))
+            added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
+            if threading.get_ident() == self._thread:
+                self.post(added)
+            else:
+                # A sync activity runs in a worker thread; the machine belongs to the event loop.
+                anyio.from_thread.run_sync(self.post, added)
 
         context = CallContext(effect, on_progress, on_message)
         try:
@@ -265,9 +278,10 @@ class Runner:
             self._finish_step(outcome)
 
     def abandon(self, why: str) -> None:
-        """Stop driving without a word in the journal: another process has the run."""
+        """Stop driving without a word in the journal: another process has the run, or it cannot be written."""
         self.lost = why
         self._stop()
+        self._rest()
         self._notify(())
 
     def _stop(self) -> None:

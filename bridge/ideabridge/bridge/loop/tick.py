@@ -11,7 +11,7 @@ from typing import TypeAlias
 from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.context.reference import Path, fill
 from ideabridge.bridge.context.state_schema import StateSchema
-from ideabridge.bridge.loop.call import Call, ErrorKind
+from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
 from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError
 from ideabridge.bridge.loop.graph import Graph
@@ -113,12 +113,12 @@ class Tick:
         progress = self.progress.get(event.call)
         if progress is None or progress.approval is None or progress.standing is not Standing.ASKING:
             raise JournalError(f"call {event.call} is not waiting for a decision")
+        if event.digest != progress.approval[1]:
+            raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
         self.due.pop(("approve", event.call, None), None)
         self._asking -= 1
         resolved = progress.approval[2]
         progress.approval = None
-        if event.digest != progress.approval[1]:
-            raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
         if event.decision == "deny":
             reason = event.reason or "no reason given"
             self._correct(resolved, None, event)
@@ -330,7 +330,7 @@ class Tick:
         call = progress.call
         progress.error = error
         target = call.target
-        if target is not None and target.mode == "either" and error.get("kind") != "structural":
+        if target is not None and target.mode == "either" and error.get("kind") not in UNCAUGHT:
             value: JSONObject = {**error} if partial is None else {**error, "results": partial}
             try:
                 self._commit(progress, (target.paths[1],), value)

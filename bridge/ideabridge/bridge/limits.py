@@ -1,0 +1,57 @@
+"""Limits: a caller may ask for lower ones than the configuration has (DESIGN 4.4.5)."""
+
+from __future__ import annotations
+
+import math
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.names import did_you_mean
+
+_LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds")
+
+
+def settings_under(
+    configuration: Configuration, limits: JSONObject | None = None, *, output_by_instance: bool = False
+) -> Settings:
+    """The settings of a run.
+
+    Args:
+        configuration: its order, approval and limits hold.
+        limits: lower limits a caller asks for; a higher one than configured has no effect.
+        output_by_instance: the output is a map by instance.
+
+    Raises:
+        PlanError: a limit nobody knows, or a value that is no number above 0 (for counts: no whole one).
+    """
+    asked = limits or {}
+    for name in asked:
+        if name not in _LIMITS:
+            raise PlanError(f"limits: unknown limit {name[:100]!r}.{did_you_mean(name, _LIMITS)}")
+
+    def lower(name: str, configured: float) -> float:
+        value = asked.get(name)
+        if value is None:
+            return configured
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise PlanError(f"limits.{name}: expected a number above 0, found {value!r}")
+        return min(value, configured)
+
+    def count(name: str, configured: int) -> int:
+        value = lower(name, configured)
+        if value != int(value):
+            raise PlanError(f"limits.{name}: expected a whole number, found {value!r}")
+        return int(value)
+
+    own = configuration.limits
+    return Settings(
+        order=configuration.order,
+        parallel_calls=count("parallel_calls", own.parallel_calls),
+        calls=count("calls", own.calls),
+        requests=count("requests", own.requests),
+        wall_seconds=lower("wall_seconds", own.wall_seconds),
+        output_by_instance=output_by_instance,
+        approval=configuration.approval_setting,
+    )
