@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, Configuration, read_plan
+from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
+from ideabridge.bridge import approver as approver_module
 from ideabridge.bridge.configuration import ConfigurationError, fingerprint, parse_configuration
+from ideabridge.bridge.errors import FinishedRunError
 from ideabridge.bridge.loop.event import CallDecided, JournalError
 from ideabridge.bridge.loop.policy import approval_timeout, policy_named
 from ideabridge.bridge.loop.settings import Settings
@@ -186,3 +189,153 @@ async def test_a_decision_about_another_call_is_refused() -> None:
         again = await bridge.run(run.id)
         assert len(pending(again)) == 2
         assert SENT == []
+
+
+# -- a callback --------------------------------------------------------------------------------------------------
+
+
+async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up() -> None:
+    asked: dict[str, ApprovalRequest] = {}
+    all_asked, eve_decided = anyio.Event(), anyio.Event()
+
+    async def approver(request: ApprovalRequest) -> Decision:
+        to = str(request.call["to"])
+        asked[to] = request
+        if len(asked) == 2:
+            all_asked.set()
+        await all_asked.wait()
+        if to == "ada":
+            # The first that was asked is the last that is answered.
+            await eve_decided.wait()
+            return Decision("approve", by="Ann")
+        eve_decided.set()
+        return Decision("deny", reason="nobody knows her", by="Ann")
+
+    async with Bridge(toolbox=Toolbox(send), approver=approver) as bridge:
+        run = await started(bridge, message("ada"), message("eve"))
+        assert await run.wait(5) == "done"
+        assert SENT == ["ada: hello"]
+        assert [error["call"]["to"] for error in cast("list[Any]", run.errors())] == ["eve"]
+        assert "denied by Ann: nobody knows her" in str(run.errors())
+    request = asked["ada"]
+    assert (request.run, request.caller, request.tool.name) == (run.id, "local", "send")
+    assert request.call == {"_tool": "send", "_outputPath": "ada", "to": "ada", "text": "hello"}
+    assert "does not say that it is read-only" in request.why
+    assert request.deadline is None
+
+
+async def test_a_callback_may_edit_and_is_answered_where_it_fails() -> None:
+    async def approver(request: ApprovalRequest) -> Decision:
+        match request.call["to"]:
+            case "edited":
+                return Decision("edit", call={**request.call, "text": "bye"})
+            case "unfit":
+                return Decision("edit", call={**request.call, "text": 5})
+            case "raises":
+                raise RuntimeError("out of order")
+            case _:
+                return cast("Decision", None)
+
+    async with Bridge(toolbox=Toolbox(send), approver=approver) as bridge:
+        run = await started(bridge, *(message(to) for to in ("edited", "unfit", "raises", "nothing")))
+        assert await run.wait(5) == "done"
+        assert SENT == ["edited: bye"]
+        unfit, raises, nothing = (str(error["error"]) for error in run.errors())
+        assert "its decision does not hold" in unfit
+        assert "the approver failed: RuntimeError: out of order" in raises
+        assert "the approver gave a NoneType; expected a Decision" in nothing
+
+
+async def test_a_run_that_waited_for_a_callback_asks_the_next_process(tmp_path: Path) -> None:
+    asked = anyio.Event()
+
+    async def silent(request: ApprovalRequest) -> Decision:
+        asked.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def kind(request: ApprovalRequest) -> Decision:
+        return Decision("approve")
+
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=Toolbox(send), store=store, approver=silent) as bridge:
+        run = await started(bridge, message("ada"))
+        with anyio.fail_after(5):
+            await asked.wait()
+        assert run.status == "running"
+    async with Bridge(toolbox=Toolbox(send), store=store, approver=kind) as bridge:
+        again = await bridge.run(run.id)
+        assert await again.wait(5) == "done"
+        assert SENT == ["ada: hello"]
+
+
+async def test_a_decision_made_elsewhere_ends_the_callback() -> None:
+    asked, ended = anyio.Event(), anyio.Event()
+
+    async def approver(request: ApprovalRequest) -> Decision:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    async with Bridge(toolbox=Toolbox(send), approver=approver) as bridge:
+        run = await started(bridge, message("ada"))
+        with anyio.fail_after(5):
+            await asked.wait()
+            run.decide(pending(run)[0]["approval"], "approve", by="Ann")
+            assert await run.wait(5) == "done"
+            await ended.wait()
+
+
+# -- time-outs ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
+    async with Bridge(configured({"timeout_seconds": 0.05}), toolbox=Toolbox(send)) as bridge:
+        run = await started(bridge, message("ada", _outputPath="sent || refused"))
+        with anyio.fail_after(5):
+            while run.machine.phase != "ended":
+                await run.runner.wait_changed()
+        assert run.status == "done"
+        state: Any = run.answer()["state"]
+        assert state["refused"]["message"] == "denied by the time-out: nobody decided within 0.05 s"
+        assert SENT == []
+
+
+async def test_a_time_out_ends_the_callback_too() -> None:
+    async def approver(request: ApprovalRequest) -> Decision:
+        assert request.deadline is not None
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async with Bridge(configured({"timeout_seconds": 0.05}), toolbox=Toolbox(send), approver=approver) as bridge:
+        run = await started(bridge, message("ada"))
+        assert await run.wait(5) == "done"
+        assert "nobody decided within" in str(run.errors())
+
+
+async def test_a_time_out_runs_on_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = tmp_path / "ideas.sqlite"
+    configuration = configured({"timeout_seconds": 3600})
+    async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
+        early = await started(bridge, message("ada"))
+        late = await started(bridge, message("eve"), {**message("bob"), "_after": []})
+        assert await late.wait(5) == "needs_approval"
+        late_approvals = [one["approval"] for one in pending(late)]
+    async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
+        # Within the hour an approval is as it was.
+        run = await bridge.run(early.id)
+        assert run.status == "needs_approval"
+        run.decide(pending(run)[0]["approval"], "approve", by="Ann")
+        assert await run.wait(5) == "done"
+    now = approver_module.time.time()
+    monkeypatch.setattr(approver_module.time, "time", lambda: now + 3601)
+    async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
+        run = await bridge.run(late.id)
+        assert await run.wait(5) == "done"
+        assert [error["error"]["kind"] for error in cast("list[Any]", run.errors())] == ["denied", "denied"]
+        with pytest.raises(FinishedRunError):
+            run.decide(late_approvals[0], "approve", by="Ann")
+    assert SENT == ["ada: hello"]

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.approver import ApprovalRequest, Decision
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import Configuration, Limits, load_configuration
     from ideabridge.bridge.context.handlers import Draft, Handlers
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
     from ideabridge.bridge.run import Run
 
 _WHERE = {
+    "ApprovalRequest": "approver",
     "Bridge": "bridge",
     "Configuration": "configuration",
+    "Decision": "approver",
     "Draft": "context.handlers",
     "Handlers": "context.handlers",
     "Idea": "ideas.idea",
@@ -43,8 +46,10 @@ _WHERE = {
 }
 
 __all__ = [
+    "ApprovalRequest",
     "Bridge",
     "Configuration",
+    "Decision",
     "Draft",
     "Handlers",
     "Idea",

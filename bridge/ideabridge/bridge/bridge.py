@@ -13,6 +13,7 @@ from typing import Final, Literal, Self
 import anyio
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.approver import Approver
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
@@ -55,6 +56,7 @@ class Bridge:
         store: a path, or an open store (which then stays open); None: the configured one, else one in memory.
         handlers: handlers of message types of the caller's own.
         mind: answers the Requests of `solve`; None: solutions are handed in, by turns.
+        approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide` (DESIGN 4.6).
     """
 
     def __init__(
@@ -65,11 +67,13 @@ class Bridge:
         store: Store | Path | str | None = None,
         handlers: Handlers | None = None,
         mind: Mind | None = None,
+        approver: Approver | None = None,
         on_tools_changed: Callable[[], None] | None = None,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
         self.mind = mind
+        self.approver = approver
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:
             self.toolbox.update(load_tool_file(Path(file)))
@@ -103,7 +107,16 @@ class Bridge:
             mask=self.secrets.mask,
             result_bytes=self.configuration.limits.result_bytes,
         )
-        self._open = Runs(self._store, self._group, executor, self.handlers, self.fingerprint, self.mind)
+        self._open = Runs(
+            self._store,
+            self._group,
+            executor,
+            self.handlers,
+            self.fingerprint,
+            self.mind,
+            self.approver,
+            self.secrets.mask,
+        )
         self._group.start_soon(self._open.heartbeat)
         return self
 

@@ -223,13 +223,21 @@ class Runs:
         if made_under != self._fingerprint:
             run.runner.lost = "the configuration has changed since it was started; start it again"
             return run
-        if run.status == "running":
+        people = run.people
+        if people is not None:
+            people.take_up(events)
+        if run.status == "running" or (run.status == "needs_approval" and self._approver is not None):
             try:
                 self._drivers[run_id].take()
             except InterruptedRunError:
                 # Another process is at work on it: what stands in the journal is what can be told here.
                 return run
+            if people is not None:
+                people.ask()
             run.runner.resume()
+        if people is not None:
+            # Not before: what a denial sets going would look as if it had been in flight.
+            people.expire()
         return run
 
     # -- ideas -------------------------------------------------------------------------------------------------

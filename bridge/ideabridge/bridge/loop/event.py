@@ -107,12 +107,15 @@ class SolutionRejected(_Event):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(_Event):
-    """A person is asked about a call. `digest` is the hash of the resolved call the decision is bound to."""
+    """A person is asked about a call. `digest` is the hash of the resolved call the decision is bound to, `at` when, in
+    seconds since 1970: the machine does not look at it, time-outs do.
+    """
 
     name: ClassVar[str] = "approval_asked"
     call: int
     approval: str
     digest: str
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
