@@ -774,3 +774,40 @@ async def test_a_handler_that_fails_leaves_no_run_behind() -> None:
         with pytest.raises(KeyError):
             await bridge.solve("x", context=[{"type": "odd", "odd": 1}])
         assert bridge.runs() == []
+
+
+async def test_data_an_activity_adds_can_be_read_by_the_next_solution() -> None:
+    @tool(read_only=True)
+    def note(text: str, context: ActivityContext) -> str:
+        """Keep a note."""
+        context.add_message({"type": "data", "kind": "notes", "data": {"last": text}})
+        return text
+
+    async with Bridge(toolbox=Toolbox(note, shout)) as bridge:
+        run = await bridge.solve("x", output_schema={"type": "string"})
+        run.submit(0, {"calls": [{"_tool": "note", "text": "milk"}]})
+        await run.wait(10)
+        assert "†data.notes" in json.dumps(run.answer()["requests"], ensure_ascii=False)
+        run.submit(
+            1, {"calls": [{"_tool": "shout", "text": "†data.notes.last", "_outputPath": "n"}], "output": "†state.n"}
+        )
+        assert await run.wait(10) == "done"
+        assert run.answer()["output"] == "MILK"
+
+
+async def test_a_tool_defined_in_the_context_is_latent_or_has_the_activity_of_its_name() -> None:
+    context: list[JSON] = [
+        {"type": "tool", "tool": {"name": "judge", "description": "Judge.", "output": {"type": "string"}}},
+        {"type": "tool", "tool": {"name": "shout", "parameters": {"type": "object", "properties": {"text": {}}}}},
+    ]
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("x", tools=[], context=context, output_schema={"type": "array"})
+        calls: list[JSON] = [{"_tool": "judge", "_output": "fine"}, {"_tool": "shout", "text": "a"}]
+        run.submit(0, {"calls": calls, "output": ["†results.0"]})
+        assert await run.wait(10) == "needs_approval", "a tool that says nothing of itself asks"
+        with pytest.raises(IdeabridgeError, match="needs a tool with a name"):
+            await bridge.solve("x", context=[{"type": "tool", "tool": {}}])
+        with pytest.raises(IdeabridgeError, match="nonsense"):
+            await bridge.solve(
+                "x", context=[{"type": "tool", "tool": {"name": "a", "parameters": {"type": "nonsense"}}}]
+            )

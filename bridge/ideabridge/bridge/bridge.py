@@ -31,7 +31,7 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.bridge.offer import Offer
+from ideabridge.bridge.offer import Offer, defined_tools
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
@@ -295,16 +295,16 @@ class Bridge:
             PlanError: a pattern that names no tool, or a limit that is none.
             MessageError: a context message that is none.
         """
-        await self.offer.settled()
-        wanted = list(tools) if tools is not None else None
-        catalogue = self.offer.chosen(wanted)
-        if wanted is not None and not catalogue.tools:
-            raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         messages: list[JSON] = [*(context or []), {"role": "user", "content": task}]
         if input is not None:
             messages.append({"type": "input", "input": input})
         messages = [normalise(message, what="the context") for message in messages]
-        read_context(messages)
+        defined = defined_tools(read_context(messages))
+        await self.offer.settled()
+        wanted = list(tools) if tools is not None else None
+        catalogue = self.offer.chosen(wanted, defined)
+        if wanted and not catalogue.tools:
+            raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         machine = Machine(catalogue)
         mind = None if by_turns else self.mind
         settings = self.settings(limits=limits)

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.names import safe_name
+from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox
 
@@ -55,12 +58,45 @@ class Offer:
                 return await self.settled()
         return self.catalogue
 
-    def chosen(self, patterns: Iterable[str] | None) -> Catalogue:
-        """The part of the catalogue whose names match the patterns; None: all of it."""
-        if patterns is None:
+    def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = ()) -> Catalogue:
+        """The part of the catalogue whose names match the patterns (None: all of it), and tools a context defines.
+
+        Args:
+            patterns: names or patterns such as `git_*`.
+            defined: tools of `tool` messages; each replaces one of its name here (DESIGN 4.1).
+        """
+        own = {tool.name: tool for tool in defined}
+        if patterns is None and not own:
             return self.catalogue
-        tools = chosen_tools(self.catalogue.tools, patterns)
+        tools = self.catalogue.tools if patterns is None else chosen_tools(self.catalogue.tools, patterns)
+        tools = [*(tool for tool in tools if tool.module is not None or tool.name not in own), *own.values()]
         return Catalogue(tools, latent_keys(self._toolbox, tools))
+
+
+def defined_tools(messages: Iterable[Message]) -> list[Tool]:
+    """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
+    "output"?}}`. The activity of the same name runs them; without one they are latent.
+
+    Raises:
+        MessageError: a definition that is none.
+        SchemaError: a schema that is invalid.
+    """
+    found: list[Tool] = []
+    for message in messages:
+        if message.type != "tool":
+            continue
+        value = message.value if isinstance(message.value, dict) else {}
+        name, description = value.get("name"), value.get("description", "")
+        parameters, output = value.get("parameters", {"type": "object", "properties": {}}), value.get("output")
+        if not isinstance(name, str) or not name or not isinstance(description, str):
+            raise MessageError("a message of type 'tool' needs a tool with a name, which is text")
+        if not isinstance(parameters, dict) or not isinstance(output, dict | None):
+            raise MessageError(f"tool {name[:100]!r}: parameters and output must be JSON Schemas, which are objects")
+        check_schema(parameters, what=f"the parameters of {name[:100]}")
+        if output is not None:
+            check_schema(output, what=f"the output of {name[:100]}")
+        found.append(Tool(name, description, parameters, output))
+    return found
 
 
 def offered_tools(toolbox: Toolbox, remote: Iterable[Tool]) -> list[Tool]:

@@ -327,6 +327,8 @@ class Machine:
         elif self.step + 1 >= self.settings.requests:
             self._finish_with("limit", f"{self.settings.requests} requests were made, the most a run may make")
         else:
+            for message in (one for one in self.added if one.type == "data"):
+                self.memory.learn(message.instance, message.kind, message.value)
             self.phase = "asking"
             self.step += 1
             self._mind_due = True

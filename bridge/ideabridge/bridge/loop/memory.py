@@ -48,6 +48,15 @@ class Memory:
         found = document.read(self.documents.get(instance, {}), ("state",))
         return found if isinstance(found, dict) else {}
 
+    def learn(self, instance: str, kind: str, value: JSON) -> None:
+        """Data that came between two Requests: `†data.KIND` reads it from now on, merged with what there was."""
+        found = self.documents.get(instance)
+        if isinstance(found, dict):
+            data = found.get("data")
+            known = data if isinstance(data, dict) else {}
+            merged = document.merge(known[kind], value) if kind in known else value
+            self.documents[instance] = {**found, "data": {**known, kind: merged}}
+
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
         """The documents as they would be after the writes; nothing is written yet.
 
