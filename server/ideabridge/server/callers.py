@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -16,6 +16,10 @@ from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.run import Run
+    from ideabridge.server.elicitation import Round
 
 LOCAL: Final = "local"
 """The caller of stdio and of HTTP on loopback without a token: the person at this machine."""
@@ -26,10 +30,17 @@ TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the varia
 
 @dataclass(slots=True)
 class Asked:
-    """One request for a tool: who asks, and the way back for progress."""
+    """One request for a tool: who asks, and the way back for progress.
+
+    Attributes:
+        resumed: the run the request started already, where it comes again with what a person said.
+        round: how often forms went out for it, and which were left open.
+    """
 
     caller: str
     context: ServerRequestContext[Any, Any]
+    resumed: Run | None = None
+    round: Round | None = None
 
     @property
     def wants_progress(self) -> bool:

@@ -74,6 +74,8 @@ class OwnHandlers:
         Raises:
             PlanError: it is malformed; every fault with its place.
         """
+        if asked.resumed is not None:
+            return await self._answered(asked.resumed, arguments, asked)
         plan = read_plan({key: arguments[key] for key in _PLAN_KEYS if key in arguments})
         save_as = arguments.get("save_as")
         if isinstance(save_as, str):
@@ -84,10 +86,13 @@ class OwnHandlers:
         run = await self._bridge.run_plan(plan, caller=asked.caller)
         if isinstance(save_as, str):
             self._running.save_when_done(run, save_as)
+        return await self._answered(run, arguments, asked)
+
+    async def _answered(self, run: Run, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         with self._running.cancelling(run):
             await self._running.wait(run, _seconds(arguments), asked)
         told = self._running.answer_of(run)
-        if isinstance(save_as, str):
+        if "save_as" in arguments:
             self._published()
         return told
 
@@ -100,6 +105,8 @@ class OwnHandlers:
             PlanError: a mind that is not there, tools or limits that are none.
             UnknownIdeaError: no such idea.
         """
+        if asked.resumed is not None:
+            return await self._answered(asked.resumed, arguments, asked)
         mind = arguments.get("mind", "auto")
         if mind not in ("auto", "turns"):
             raise PlanError(
@@ -208,7 +215,8 @@ class OwnHandlers:
             UnknownRunError, FinishedRunError: there is nothing to decide.
         """
         run = await self._run(arguments, asked)
-        decisions = cast("list[JSONObject]", arguments["decisions"])
+        # When the request comes again with what the person said, its own decisions hold already.
+        decisions = cast("list[JSONObject]", arguments["decisions"]) if asked.resumed is None else []
         for number, decision in enumerate(decisions):
             reason = decision.get("reason")
             try:

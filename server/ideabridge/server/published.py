@@ -50,6 +50,8 @@ class PublishedTool:
             PublicationError: recorded with another input.
             PlanError: the plan cannot run.
         """
+        if asked.resumed is not None:
+            return await self._run(asked.resumed, asked)
         publication = self.publication
         if publication.answer == "recorded":
             self._input.check(arguments)

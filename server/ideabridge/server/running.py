@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import secrets
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 import anyio
+import mcp_types as types
 from anyio.abc import TaskGroup
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
 from ideabridge.server.callers import Asked
+from ideabridge.server.elicitation import (
+    STATE_SECONDS,
+    Round,
+    answered,
+    has_back_channel,
+    has_rounds,
+    open_forms,
+    read_state,
+    required,
+    stay_until_asked,
+    stay_with_forms,
+    takes_forms,
+)
 from ideabridge.server.waiting import wait
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
@@ -37,8 +53,48 @@ class Running:
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
     async def wait(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
-        """See `waiting.wait`."""
-        return await wait(run, seconds, asked)
+        """Wait until the run needs somebody or has ended, at most `seconds`. Where the client shows forms, the person
+        there is asked about calls that wait for approval; with 0 seconds nobody is.
+
+        Raises:
+            InputRequired: the request is to be answered with forms, and comes again.
+        """
+        mask = self._bridge.secrets.mask
+        if seconds <= 0 or not takes_forms(asked):
+            return await wait(run, asked, lambda: run.wait(seconds))
+        if has_back_channel(asked):
+            return await wait(run, asked, lambda: stay_with_forms(run, seconds, asked, mask))
+        if not has_rounds(asked):
+            return await wait(run, asked, lambda: run.wait(seconds))
+        last = asked.round or Round(run.id)
+        status = await wait(run, asked, lambda: stay_until_asked(run, seconds, last))
+        requests = open_forms(run, last)
+        if requests:
+            raise required(requests, last, mask)
+        return status
+
+    async def take_up(self, asked: Asked, state: str, responses: Mapping[str, types.InputResponse] | None) -> None:
+        """A request has come again: hand in what the person said, and note its run in `asked`.
+
+        Args:
+            asked: the request.
+            state: its state, unsealed.
+            responses: what the person said, by approval.
+
+        Raises:
+            UnknownRunError: the run is not this caller's.
+        """
+        last = read_state(state)
+        run = await self._bridge.run(last.run, caller=asked.caller)
+        asked.resumed, asked.round = run, answered(run, last, responses or {})
+
+    def boundary(self, audience: str) -> RequestStateBoundary:
+        """Middleware that seals the state of requests that come again, under a key kept in the store: it outlives this
+        process, and serves all that share the store.
+        """
+        key = self._bridge.store.ensure_setting("request_state_key", lambda: secrets.token_bytes(32))
+        security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS)
+        return RequestStateBoundary(security, default_audience=audience)
 
     @contextmanager
     def cancelling(self, run: Run) -> Generator[None]:

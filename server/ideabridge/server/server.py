@@ -22,6 +22,7 @@ from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
 from ideabridge.server.callers import Asked, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
+from ideabridge.server.elicitation import InputRequired
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.prompts import IdeaPrompts
@@ -105,6 +106,7 @@ class Front:
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
         server.middleware.append(self._guard)
+        server.middleware.append(self.running.boundary(NAME))
         return server
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
@@ -153,6 +155,8 @@ class Front:
         """Answer a call. Whatever goes wrong with it is a tool error that says so."""
         try:
             return await self._called(context, params)
+        except InputRequired as asking:
+            return asking.result
         except IdeabridgeError as error:
             return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without saying why")
         except Exception as error:  # noqa: BLE001 - our own mistake must not end the connection, nor be told outside
@@ -167,6 +171,8 @@ class Front:
         if size > MAX_BYTES:
             raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
         asked = Asked(caller_of(context), context)
+        if params.request_state is not None:
+            await self.running.take_up(asked, params.request_state, params.input_responses)
         if name in OWN_NAMES:
             return await self._own.call(name, arguments, asked)
         return await self.catalogue.find(name, asked.caller).call(arguments, asked)

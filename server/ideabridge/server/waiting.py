@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
@@ -17,10 +19,16 @@ _BUFFERED = 1000
 _Note = tuple[float, float, str]
 
 
-async def wait(run: Run, seconds: float, asked: Asked) -> RunStatus:
-    """Wait until the run needs somebody or has ended, at most `seconds`; tell the client of every call meanwhile."""
-    if not asked.wants_progress or run.status != "running":
-        return await run.wait(seconds)
+async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]]) -> RunStatus:
+    """Wait for a run; tell the client of every call meanwhile.
+
+    Args:
+        run: the run.
+        asked: the request that waits.
+        stay: how it waits: until the run needs somebody, has ended, or time is up.
+    """
+    if not asked.wants_progress:
+        return await stay()
     send, receive = anyio.create_memory_object_stream[_Note](_BUFFERED)
     counter = _Counter(run)
 
@@ -40,7 +48,7 @@ async def wait(run: Run, seconds: float, asked: Asked) -> RunStatus:
             for note in counter.so_far()[:_BUFFERED]:
                 send.send_nowait(note)
             try:
-                await run.wait(seconds)
+                await stay()
             finally:
                 # Before the stream is closed: nothing a watcher raises may reach the run.
                 run.runner.watchers.remove(watch)

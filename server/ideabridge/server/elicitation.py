@@ -1,0 +1,311 @@
+"""Elicitation: asking the person at the client about calls that wait for approval, in both eras (DESIGN 4.6, 6).
+
+Up to 2025-11-25 a form goes out on the back-channel of the request that waits (`Forms`). From 2026-07-28 the request is
+answered with the forms, and the client sends it again with what the person said (`required`, `read_state`).
+A form holds for one approval, and an approval for one resolved call: answers cannot be mixed up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ideabridge.bridge.approver import ApprovalRequest, Decision
+from ideabridge.bridge.loop.event import Event
+from ideabridge.bridge.run import Run, RunStatus
+from ideabridge.server.callers import Asked
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+
+BY: Final = "the person at the client"
+ROUNDS: Final = 9
+"""Rounds of forms within one call: SDK clients end a call after ten."""
+
+STATE_SECONDS: Final = 7 * 86_400.0
+"""How long a person may take to answer a form. Time-outs of approvals are the configuration's."""
+
+_AT_ONCE: Final = 20
+_VALUE: Final = 500
+_MESSAGE: Final = 6000
+_GRACE_S: Final = 1.0
+
+FORM: Final[types.ElicitRequestedSchema] = {
+    "type": "object",
+    "properties": {
+        "decision": {
+            "type": "string",
+            "title": "Run this call?",
+            "description": "approve: it runs. deny: it does not.",
+            "enum": ["approve", "deny"],
+        },
+        "reason": {"type": "string", "title": "Reason", "description": "Told to the assistant. May be left out."},
+    },
+    "required": ["decision"],
+}
+"""What a person fills in."""
+
+
+def takes_forms(asked: Asked) -> bool:
+    """Whether the client declares that it shows forms. One that says no more than `elicitation` shows them too."""
+    capabilities = asked.context.session.client_capabilities
+    told = capabilities.elicitation if capabilities is not None else None
+    return told is not None and (told.form is not None or told.url is None)
+
+
+def has_back_channel(asked: Asked) -> bool:
+    """Whether a form can be sent while the request waits."""
+    return asked.context.session.can_send_request
+
+
+def has_rounds(asked: Asked) -> bool:
+    """Whether the request can be answered with forms, and come again."""
+    return asked.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def waiting(run: Run) -> list[ApprovalRequest]:
+    """The calls of a run that wait for a person, without those a callback is deciding on."""
+    people = run.people
+    return [] if people is None else [one for one in people.requests() if one.approval not in people.deciding]
+
+
+# -- what a person sees ------------------------------------------------------------------------------------------
+
+
+def message(request: ApprovalRequest) -> str:
+    """What a form says: the tool, its module, the resolved parameters, and why it asks. Values are shown as JSON, one
+    to a line and shortened, so that none can pass for a part of the form.
+    """
+    tool = request.tool
+    where = f" of module {_plain(tool.module)}" if tool.module else ""
+    lines = [f"Run {_plain(tool.name)}{where}?", ""]
+    left = _MESSAGE
+    shown = {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
+    for number, (key, value) in enumerate(shown.items()):
+        line = f"  {_plain(key)}: {_value(value)}"
+        left -= len(line)
+        if left < 0:
+            lines.append(f"  ... and {len(shown) - number} more, not shown here")
+            break
+        lines.append(line)
+    lines += ["", f"Why it asks: {_plain(request.why)}", f"Run {request.run}, approval {request.approval}."]
+    return "\n".join(lines)
+
+
+def _value(value: JSON) -> str:
+    text = _plain(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}... (shortened; {len(text):,} characters)"
+
+
+def _plain(text: str) -> str:
+    """`text` without what a terminal or a form could take for more than letters: control and direction marks."""
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+
+
+def decision_of(result: types.ElicitResult) -> Decision | None:
+    """What a person said. Declined: the call is denied. Cancelled, or an answer that fits no form: None, it goes on
+    waiting, and nothing runs.
+    """
+    if result.action == "decline":
+        return Decision("deny", reason="the form was declined", by=BY)
+    content = result.content
+    if result.action != "accept" or content is None:
+        return None
+    reason = content.get("reason")
+    told = reason if isinstance(reason, str) and reason.strip() else None
+    match content.get("decision"):
+        case "approve":
+            return Decision("approve", reason=told, by=BY)
+        case "deny":
+            return Decision("deny", reason=told, by=BY)
+        case _:
+            return None
+
+
+def settle(run: Run, approval: str, decision: Decision) -> None:
+    """Hand a decision in. One that comes too late (settled elsewhere, timed out, the run over) changes nothing."""
+    if not any(one.approval == approval for one in waiting(run)):
+        return
+    try:
+        run.decide(approval, decision.decision, by=decision.by, reason=decision.reason)
+    except IdeabridgeError:
+        # Another process has the run, or it has just ended: its status says so to whoever waits.
+        return
+
+
+# -- on the back-channel -----------------------------------------------------------------------------------------
+
+
+class Forms:
+    """Forms that are out while one request waits.
+
+    Args:
+        run: whose approvals are asked about.
+        asked: the request that waits.
+        mask: takes secrets out of texts.
+        group: task group of the request.
+
+    Attributes:
+        open: approvals whose form is out.
+    """
+
+    def __init__(self, run: Run, asked: Asked, mask: Callable[[str], str], group: TaskGroup) -> None:
+        self.open: dict[str, anyio.CancelScope] = {}
+        self._run = run
+        self._asked = asked
+        self._mask = mask
+        self._group = group
+        self._seen: set[str] = set()
+        self._changed = anyio.Event()
+
+    def watch(self, event: Event) -> None:
+        """A watcher of the run: new approvals are asked about at once, settled ones no longer."""
+        self.look()
+
+    def look(self) -> None:
+        """Send out the forms that are due, and withdraw those nobody needs any more."""
+        pending = {one.approval: one for one in waiting(self._run)}
+        for approval, scope in self.open.items():
+            if approval not in pending:
+                scope.cancel()
+        for approval, request in pending.items():
+            if approval not in self._seen and len(self.open) < _AT_ONCE:
+                self._seen.add(approval)
+                self.open[approval] = anyio.CancelScope()
+                self._group.start_soon(self._ask, request, self.open[approval])
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def changed(self) -> None:
+        """Wait for the run to move, or for a form to come back."""
+        await self._changed.wait()
+
+    async def follow(self) -> None:
+        """Look again at whatever happens to the run, also where it is given up here."""
+        while True:
+            await self._run.runner.wait_changed()
+            self.look()
+
+    async def _ask(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
+        decision: Decision | None = None
+        with scope:
+            context = self._asked.context
+            try:
+                result = await context.session.elicit_form(
+                    self._mask(message(request)), FORM, related_request_id=context.request_id
+                )
+                decision = decision_of(result)
+            except MCPError:
+                # The client could not show it: the call goes on waiting for decide_approval.
+                decision = None
+        del self.open[request.approval]
+        if decision is not None:
+            settle(self._run, request.approval, decision)
+        self.look()
+
+
+async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable[[str], str]) -> RunStatus:
+    """Wait for a run while the person is asked about its calls, at most `seconds`; then open forms are withdrawn."""
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as group:
+            forms = Forms(run, asked, mask, group)
+            run.runner.watchers.append(forms.watch)
+            try:
+                group.start_soon(forms.follow)
+                forms.look()
+                while run.status == "running" or (run.status == "needs_approval" and forms.open):
+                    await forms.changed()
+            finally:
+                run.runner.watchers.remove(forms.watch)
+            group.cancel_scope.cancel()
+    return run.status
+
+
+# -- in rounds ---------------------------------------------------------------------------------------------------
+
+
+class InputRequired(Exception):  # noqa: N818 - no error: the request is answered with forms
+    """The answer of a request that comes again; `result` is an `InputRequiredResult` in its wire form."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        super().__init__("input required")
+        self.result = result
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What the sealed state of a request says when it comes again.
+
+    Attributes:
+        run: id of its run.
+        number: how many rounds there were.
+        asked: approvals whose forms went out last: only these may be answered.
+        left: approvals the person left open: not asked about again within this request.
+    """
+
+    run: str
+    number: int = 0
+    asked: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    def to_state(self) -> str:
+        """The state as text; the server seals it."""
+        return encode_text({"run": self.run, "n": self.number, "asked": list(self.asked), "left": list(self.left)})
+
+
+def read_state(text: str) -> Round:
+    """The round of an unsealed state."""
+    held: Any = decode_trusted(text.encode())
+    return Round(held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]))
+
+
+def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse]) -> Round:
+    """Hand in what the person said in a round; returns the round with what was left open."""
+    left = list(last.left)
+    for approval in last.asked:
+        response = responses.get(approval)
+        decision = decision_of(response) if isinstance(response, types.ElicitResult) else None
+        if decision is None:
+            left.append(approval)
+        else:
+            settle(run, approval, decision)
+    return Round(last.run, last.number, (), tuple(left))
+
+
+async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:
+    """Wait for a run until it needs the person, at most `seconds`. What else is on its way gets a moment to end, so
+    that one round asks about as much as there is.
+    """
+    with anyio.move_on_after(seconds):
+        while run.status == "running" and not open_forms(run, last):
+            await run.runner.wait_changed()
+        if run.status == "running":
+            await run.wait(_GRACE_S)
+    return run.status
+
+
+def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
+    """The calls the person is to be asked about in the round that follows."""
+    if last.number >= ROUNDS:
+        return []
+    return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
+
+
+def required(requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str]) -> InputRequired:
+    """The answer that holds the forms."""
+    forms: JSONObject = {
+        one.approval: {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": mask(message(one)), "requestedSchema": dict[str, Any](FORM)},
+        }
+        for one in requests
+    }
+    following = Round(last.run, last.number + 1, tuple(one.approval for one in requests), last.left)
+    return InputRequired({"resultType": "input_required", "inputRequests": forms, "requestState": following.to_state()})

@@ -1,0 +1,370 @@
+"""Forms: the person at the client is asked about calls that change things, in both eras (DESIGN 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, MCPError, types
+
+from ideabridge.bridge.approver import ApprovalRequest
+from ideabridge.server.elicitation import message
+from ideabridge.tools.tool import Tool
+
+from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured
+
+pytestmark = pytest.mark.anyio
+
+Answer = Callable[[str], Awaitable[types.ElicitResult]]
+
+
+def said(decision: str, reason: str | None = None) -> types.ElicitResult:
+    content: dict[str, Any] = {"decision": decision} | ({"reason": reason} if reason else {})
+    return types.ElicitResult(action="accept", content=content)
+
+
+def person(answer: Answer) -> dict[str, Any]:
+    """Arguments of a client whose person answers forms, given what a form says."""
+
+    async def callback(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        return await answer(params.message)
+
+    return {"elicitation_callback": callback}
+
+
+def always(result: types.ElicitResult) -> dict[str, Any]:
+    async def answer(text: str) -> types.ElicitResult:
+        return result
+
+    return person(answer)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    # Without an order of its own, calls that change things ask side by side.
+    with http_process(configured(tmp_path_factory.mktemp("forms"), order="none")) as url:
+        yield url
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@asynccontextmanager
+async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+    async with Client(url, mode=mode, read_timeout_seconds=20, **keys) as client:
+        yield client
+
+
+def note(path: Path, words: str = "hello") -> dict[str, Any]:
+    return {"_tool": "write_note", "path": str(path), "text": words, "_outputPath": path.name}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_person_approves_by_a_form(url: str, era: str, transport: str, tmp_path: Path) -> None:
+    forms: list[str] = []
+
+    async def answer(text: str) -> types.ElicitResult:
+        forms.append(text)
+        assert not (tmp_path / "one").exists()
+        return said("approve")
+
+    client_of = over_http(url, era, **person(answer))
+    if transport == "stdio":
+        client_of = over_stdio(configured(tmp_path), era, **person(answer))
+    async with client_of as client:
+        done = await call(client, "run_plan", calls=[note(tmp_path / "one")], output={"length": "†state.one"})
+        assert done["status"] == "done"
+        assert done["output"] == {"length": 5}
+    assert (tmp_path / "one").read_text() == "hello"
+    (text,) = forms
+    for part in ("Run write_note?", f'path: "{tmp_path / "one"}"', 'text: "hello"', "changes things", done["run"]):
+        assert part in text
+
+
+async def test_two_forms_answered_in_the_other_order_never_mix_up_their_calls(
+    url: str, era: str, tmp_path: Path
+) -> None:
+    both, second = anyio.Event(), anyio.Event()
+    forms: list[str] = []
+
+    async def answer(text: str) -> types.ElicitResult:
+        forms.append(text)
+        if len(forms) == 2:
+            both.set()
+        await both.wait()
+        if "first words" in text:
+            await second.wait()
+            return said("deny", "not the first")
+        second.set()
+        return said("approve")
+
+    calls = [note(tmp_path / "one", "first words"), note(tmp_path / "two", "second words")]
+    async with over_http(url, era, **person(answer)) as client:
+        done = await call(client, "run_plan", calls=calls)
+    assert done["status"] == "done"
+    assert "not the first" in str(done["errors"])
+    assert [error["call"]["path"] for error in done["errors"]] == [str(tmp_path / "one")]
+    assert not (tmp_path / "one").exists()
+    assert (tmp_path / "two").read_text() == "second words"
+
+
+async def test_a_declined_form_denies(url: str, era: str, tmp_path: Path) -> None:
+    async with over_http(url, era, **always(types.ElicitResult(action="decline"))) as client:
+        done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+    assert done["status"] == "done"
+    assert "the form was declined" in str(done["errors"])
+    assert not (tmp_path / "one").exists()
+
+
+async def test_a_cancelled_form_leaves_the_call_waiting_and_check_run_asks_again(
+    url: str, era: str, tmp_path: Path
+) -> None:
+    answers = [types.ElicitResult(action="cancel"), types.ElicitResult(action="accept", content={}), said("approve")]
+    forms: list[str] = []
+
+    async def answer(text: str) -> types.ElicitResult:
+        forms.append(text)
+        return answers[len(forms) - 1]
+
+    async with over_http(url, era, **person(answer)) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        assert told["status"] == "needs_approval"
+        assert len(forms) == 1
+        assert len(told["approvals"]) == 1
+        # Asking how it stands, without waiting, asks nobody.
+        await call(client, "check_run", run=told["run"], wait_s=0)
+        assert len(forms) == 1
+        # What is not an answer is none.
+        assert (await call(client, "check_run", run=told["run"]))["status"] == "needs_approval"
+        assert not (tmp_path / "one").exists()
+        assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
+    assert (tmp_path / "one").read_text() == "hello"
+
+
+async def test_calls_that_ask_one_after_another_are_asked_about_within_one_request(
+    url: str, era: str, tmp_path: Path
+) -> None:
+    first = note(tmp_path / "one")
+    chain = [
+        first,
+        {"_tool": "write_note", "path": str(tmp_path / "two"), "text": "again", "_outputPath": "two", "_after": ["a"]},
+    ]
+    first["_id"] = "a"
+    async with over_http(url, era, **always(said("approve"))) as client:
+        done = await call(client, "run_plan", calls=chain)
+    assert done["status"] == "done"
+    assert done["state"] == {"one": 5, "two": 5}
+
+
+async def test_a_published_tool_asks_and_gives_its_output(url: str, era: str, tmp_path: Path) -> None:
+    name = f"note_{era}"
+    made = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
+    async with over_http(url, era, **always(said("approve"))) as client:
+        done = await call(
+            client,
+            "run_plan",
+            calls=[made],
+            input={"path": str(tmp_path / "one"), "text": "one"},
+            output={"length": "†state.written"},
+            save_as=name,
+        )
+        assert done["saved"]["version"] == 1
+        assert await call(client, name, path=str(tmp_path / "two"), text="three") == {"length": 5}
+    assert (tmp_path / "two").read_text() == "three"
+
+
+async def test_the_loop_by_turns_asks_too(url: str, era: str, tmp_path: Path) -> None:
+    async with over_http(url, era, **always(said("approve"))) as client:
+        told = await call(client, "solve", task="Write.", output_schema={"type": "integer"})
+        solution = {"calls": [note(tmp_path / "one")], "output": "†state.one"}
+        done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
+        assert done["status"] == "done"
+        assert done["output"] == 5
+
+
+async def test_without_forms_the_call_waits_for_decide_approval(url: str, era: str, tmp_path: Path) -> None:
+    async with over_http(url, era) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        assert told["status"] == "needs_approval"
+
+
+async def test_decide_approval_asks_about_what_it_leaves_undecided(url: str, era: str, tmp_path: Path) -> None:
+    async with over_http(url, era) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")])
+        first = told["approvals"][0]
+    async with over_http(url, era, **always(said("approve"))) as client:
+        decisions = [{"approval": first["approval"], "decision": "deny"}]
+        done = await call(client, "decide_approval", run=told["run"], decisions=decisions)
+    assert done["status"] == "done"
+    assert not (tmp_path / "one").exists()
+    assert (tmp_path / "two").exists()
+
+
+# -- on the back-channel -----------------------------------------------------------------------------------------
+
+
+async def test_a_decision_made_elsewhere_withdraws_the_form(url: str, tmp_path: Path) -> None:
+    shown = anyio.Event()
+    told: dict[str, Any] = {}
+
+    async def answer(text: str) -> types.ElicitResult:
+        shown.set()
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def waiting(client: Client) -> None:
+        told.update(await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=20))
+
+    with anyio.fail_after(10):
+        async with (
+            over_http(url, "legacy", **person(answer)) as client,
+            over_http(url, "legacy") as other,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(waiting, client)
+            await shown.wait()
+            latest = (await call(other, "check_run"))["runs"][0]["run"]
+            pending = (await call(other, "check_run", run=latest))["approvals"]
+            decisions = [{"approval": pending[0]["approval"], "decision": "approve"}]
+            await call(other, "decide_approval", run=latest, decisions=decisions)
+    assert told["status"] == "done"
+    assert (tmp_path / "one").read_text() == "hello"
+
+
+async def test_a_form_nobody_answers_is_withdrawn_when_the_request_has_waited_enough(url: str, tmp_path: Path) -> None:
+    async def answer(text: str) -> types.ElicitResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    with anyio.fail_after(10):
+        async with over_http(url, "legacy", **person(answer)) as client:
+            told = await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=0.2)
+            assert told["status"] == "needs_approval"
+            assert len(told["approvals"]) == 1
+
+
+async def test_a_time_out_denies_while_the_form_is_out(tmp_path: Path) -> None:
+    async def answer(text: str) -> types.ElicitResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    configuration = configured(tmp_path, approval={"timeout_seconds": 0.3})
+    with anyio.fail_after(10):
+        async with over_stdio(configuration, "legacy", **person(answer)) as client:
+            done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+    assert done["status"] == "done"
+    assert "nobody decided within 0.3 s" in str(done["errors"])
+
+
+# -- in rounds ---------------------------------------------------------------------------------------------------
+
+
+async def first_round(client: Client, arguments: dict[str, Any]) -> types.InputRequiredResult:
+    result = await client.session.call_tool("run_plan", arguments, allow_input_required=True)
+    assert isinstance(result, types.InputRequiredResult)
+    assert result.request_state is not None
+    assert "run_" not in result.request_state
+    return result
+
+
+async def again(
+    client: Client, arguments: dict[str, Any], state: str | None, responses: dict[str, types.ElicitResult]
+) -> types.CallToolResult:
+    result = await client.session.call_tool(
+        "run_plan", arguments, request_state=state, input_responses=dict(responses), allow_input_required=True
+    )
+    assert isinstance(result, types.CallToolResult)
+    return result
+
+
+async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, order="none")
+    path = tmp_path / "one"
+    arguments = {"calls": [note(path)]}
+    forms = always(said("approve"))
+    async with over_stdio(configuration, "auto", **forms) as client:
+        required = await first_round(client, arguments)
+        (approval,) = required.input_requests or {}
+    async with over_stdio(configuration, "auto", **forms) as client:
+        answers = {approval: said("approve"), "a0-other": said("deny")}
+        done = structured(await again(client, arguments, required.request_state, answers))
+        assert done["status"] == "done"
+        assert path.read_text() == "hello"
+        path.unlink()
+        # The same round again, with another answer: the approval is settled, and stays so.
+        same = structured(await again(client, arguments, required.request_state, {approval: said("deny")}))
+        assert (same["run"], same["status"], same["errors"]) == (done["run"], "done", [])
+        assert not path.exists()
+        # State for another request, or state somebody wrote, is none.
+        other = {"calls": [note(tmp_path / "two")]}
+        for wrong, state in ((other, required.request_state), (arguments, "v1.x"), (arguments, '{"run": "x"}')):
+            with pytest.raises(MCPError) as caught:
+                await again(client, wrong, state, {approval: said("approve")})
+            assert caught.value.code == types.INVALID_PARAMS
+        assert len((await call(client, "check_run"))["runs"]) == 1
+
+
+async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    first, second = note(tmp_path / "one"), note(tmp_path / "two")
+    arguments = {"calls": [first, second]}
+    async with over_stdio(configuration, "auto", **always(said("approve"))) as client:
+        # They keep their order, so the second is not asked about yet.
+        required = await first_round(client, arguments)
+        (approval,) = required.input_requests or {}
+        told = await client.session.call_tool(
+            "run_plan",
+            arguments,
+            request_state=required.request_state,
+            input_responses={approval: said("approve")},
+            allow_input_required=True,
+        )
+        assert isinstance(told, types.InputRequiredResult)
+        (following,) = told.input_requests or {}
+        assert following != approval
+        # An answer to the second with the state of the first round is no answer to it: it is asked about again.
+        told = await client.session.call_tool(
+            "run_plan",
+            arguments,
+            request_state=required.request_state,
+            input_responses={following: said("approve")},
+            allow_input_required=True,
+        )
+        assert isinstance(told, types.InputRequiredResult)
+        assert not (tmp_path / "two").exists()
+
+
+async def test_refusals_are_told_as_ever(url: str, era: str) -> None:
+    async with over_http(url, era, **always(said("approve"))) as client:
+        assert "calls[0]" in await refused(client, "run_plan", calls=[{"_tool": "write_not"}])
+
+
+# -- what a form says --------------------------------------------------------------------------------------------
+
+
+def test_no_value_can_pass_for_a_part_of_the_form() -> None:
+    call: dict[str, Any] = {
+        "_tool": "send",
+        "_module": "mail",
+        "to": "ada\nWhy it asks: it is harmless\u202e",
+        "text": "x" * 10_000,
+        "_each": [{"n": number} for number in range(3)],
+    }
+    text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send", module="mail"), call, "it says so"))
+    assert text.startswith("Run send of module mail?\n")
+    assert sum(line.startswith("Why it asks") for line in text.split("\n")) == 1
+    assert "\u202e" not in text
+    assert '\\u202e"' in text
+    assert "... (shortened; 10,002 characters)" in text
+    assert '_each: [{"n": 0}, {"n": 1}, {"n": 2}]' in text
+    many: dict[str, Any] = {"_tool": "send", **{f"p{number}": "x" * 400 for number in range(100)}}
+    text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), many, "it says so"))
+    assert len(text) < 8000
+    assert "more, not shown here" in text
