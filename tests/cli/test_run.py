@@ -300,6 +300,19 @@ def test_a_person_edits(here: Path) -> None:
     assert (here / "noted.txt").read_text(encoding="utf-8") == "goodbye"
 
 
+def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
+    configuration = json.loads((here / "ideabridge.json").read_text(encoding="utf-8"))
+    configuration["approval"] = {"timeout_seconds": 0.5}
+    (here / "ideabridge.json").write_text(json.dumps(configuration), encoding="utf-8")
+    terminal = Terminal(here, ["run", "note.json", "--json"])
+    terminal.read_until("e(dit): ")
+    terminal.read_until("settled already")
+    code, out = terminal.end()
+    assert code == 1
+    assert "denied by the time-out: nobody decided within 0.5 s" in json.dumps(json.loads(out)["errors"])
+    assert not (here / "noted.txt").exists()
+
+
 # -- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 

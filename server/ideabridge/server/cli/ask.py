@@ -7,8 +7,7 @@ import os
 import shlex
 import sys
 import tempfile
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -18,42 +17,62 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.loop.event import Event
     from ideabridge.bridge.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the person said."""
-
-    decision: Literal["approve", "deny", "edit"]
-    call: JSONObject | None = None
-    reason: str | None = None
+BY: Final = "the person at the terminal"
 
 
 async def ask_all(run: Run) -> None:
-    """Ask about every pending approval of a run, one after another, and hand the decisions in."""
-    from ideabridge.bridge.errors import DecisionError
-
+    """Ask about every pending approval of a run, one after another, and hand the decisions in. A question that is
+    settled without an answer (its time is up, say) is taken back.
+    """
     for entry in run.approvals():
         if not isinstance(entry, dict):
             continue
-        approval = str(entry["approval"])
-        while True:
-            decision = await _ask(entry)
-            try:
-                run.decide(
-                    approval,
-                    decision.decision,
-                    by="the person at the terminal",
-                    call=decision.call,
-                    reason=decision.reason,
-                )
-                break
-            except DecisionError as error:
-                report(str(error))
+        await _settle(run, str(entry["approval"]), entry)
+
+
+async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
+    from ideabridge.bridge.errors import DecisionError
+
+    while _is_pending(run, approval):
+        decision = await _while_pending(run, approval, entry)
+        if decision is None:
+            say("")
+            report("this call is settled already; nobody needs to decide on it any more")
+            return
+        try:
+            run.decide(approval, decision.decision, by=BY, call=decision.call, reason=decision.reason)
+        except DecisionError as error:
+            report(str(error))
+
+
+def _is_pending(run: Run, approval: str) -> bool:
+    return any(isinstance(one, dict) and one.get("approval") == approval for one in run.approvals())
+
+
+async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
+    """What the person says; None where the call is settled before."""
+    with anyio.CancelScope() as scope:
+
+        def watch(_event: Event) -> None:
+            if not _is_pending(run, approval):
+                scope.cancel()
+
+        run.runner.watchers.append(watch)
+        try:
+            return await _ask(entry)
+        finally:
+            run.runner.watchers.remove(watch)
+    return None
 
 
 async def _ask(entry: JSONObject) -> Decision:
+    from ideabridge.bridge.approver import Decision
+
     call = entry.get("call")
     say(f"? {entry.get('why')}", "bold yellow")
     say(json.dumps(call, ensure_ascii=False, indent=2))
