@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import pytest
 from mcp import Client, MCPError, types
+from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.approver import ApprovalRequest
 from ideabridge.server.elicitation import message
@@ -205,6 +207,53 @@ async def test_decide_approval_asks_about_what_it_leaves_undecided(url: str, era
     assert done["status"] == "done"
     assert not (tmp_path / "one").exists()
     assert (tmp_path / "two").exists()
+
+
+async def test_forms_and_progress_of_one_request(url: str, era: str, tmp_path: Path) -> None:
+    told: list[tuple[float, str | None]] = []
+
+    async def noted(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message))
+
+    async with over_http(url, era, **always(said("approve"))) as client:
+        arguments = {"calls": [note(tmp_path / "one"), note(tmp_path / "two")]}
+        result = await client.call_tool("run_plan", arguments, progress_callback=noted)
+        assert structured(result)["status"] == "done"
+    assert sorted(told, key=lambda one: one[0]) == told
+
+
+async def test_a_client_that_cannot_show_a_form_leaves_the_call_waiting(url: str, tmp_path: Path) -> None:
+    async def callback(context: Any, params: types.ElicitRequestParams) -> types.ErrorData:
+        return types.ErrorData(code=types.INTERNAL_ERROR, message="no window")
+
+    async with over_http(url, "legacy", elicitation_callback=callback) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+    assert told["status"] == "needs_approval"
+
+
+async def test_a_run_that_has_ended_asks_nobody(url: str, era: str, tmp_path: Path) -> None:
+    async with over_http(url, era) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        await call(client, "check_run", run=told["run"], cancel=True)
+    async with over_http(url, era, **always(said("approve"))) as client:
+        assert (await call(client, "check_run", run=told["run"]))["status"] == "cancelled"
+    assert not (tmp_path / "one").exists()
+
+
+async def test_forms_go_to_the_caller_with_the_token(era: str, tmp_path: Path) -> None:
+    token = "a-token-of-the-tests"
+    with http_process(configured(tmp_path), IDEABRIDGE_TOKEN=token) as url:
+        async with (
+            httpx2.AsyncClient(headers={"authorization": f"Bearer {token}"}, timeout=20) as authorised,
+            Client(
+                streamable_http_client(url, http_client=authorised),
+                mode=era,
+                read_timeout_seconds=20,
+                **always(said("approve")),
+            ) as client,
+        ):
+            done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+            assert done["status"] == "done"
 
 
 # -- on the back-channel -----------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ class People:
         self._approver = approver
         self._mask = mask
         self._now = now or time.time
+        self._open: dict[str, int] = {}
         self._asked: dict[str, float] = {}
         self._scopes: dict[int, list[anyio.CancelScope]] = {}
 
@@ -107,21 +108,26 @@ class People:
         """A watcher of the run: what asks is seen to, and what is decided is let go."""
         if isinstance(event, ApprovalAsked):
             self._note(event)
+            self._open[event.approval] = event.call
             progress = self._pending().get(event.approval)
             if progress is not None:
                 self._arm(progress)
                 self._start(progress)
         elif isinstance(event, CallDecided):
+            self._open = {approval: call for approval, call in self._open.items() if call != event.call}
             self._let_go(event.call)
         elif isinstance(event, RunEnded):
             for call in list(self._scopes):
                 self._let_go(call)
 
     def take_up(self, events: Iterable[Event]) -> None:
-        """The run was read from its journal: note when its approvals were asked."""
+        """The run was read from its journal: note what waits, and since when."""
         for event in events:
             if isinstance(event, ApprovalAsked):
                 self._note(event)
+        for progress in pending_approvals(self._run.machine.history):
+            if progress.approval is not None:
+                self._open[progress.approval[0]] = progress.call.index
         for progress in self._pending().values():
             self._arm(progress)
 
@@ -149,9 +155,11 @@ class People:
         return None if seconds is None else self._asked.setdefault(approval, self._now()) + seconds
 
     def _pending(self) -> dict[str, Progress]:
-        return {
-            one.approval[0]: one for one in pending_approvals(self._run.machine.history) if one.approval is not None
-        }
+        run = self._run
+        if not self._open or run.machine.phase == "ended" or run.runner.lost is not None:
+            return {}
+        # Not by looking through all calls: this is asked at every event.
+        return {approval: run.machine.history[call] for approval, call in self._open.items()}
 
     def _request(self, progress: Progress) -> ApprovalRequest | None:
         if progress.approval is None or progress.call.tool is None:

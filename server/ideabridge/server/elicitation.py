@@ -17,6 +17,7 @@ import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
 
 from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.loop.event import Event
@@ -202,8 +203,8 @@ class Forms:
                     self._mask(message(request)), FORM, related_request_id=context.request_id
                 )
                 decision = decision_of(result)
-            except MCPError:
-                # The client could not show it: the call goes on waiting for decide_approval.
+            except (MCPError, ValidationError):
+                # The client could not show it, or what it sent is no answer: the call goes on waiting.
                 decision = None
         del self.open[request.approval]
         if decision is not None:
