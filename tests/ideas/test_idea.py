@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, function_schemas
+from ideabridge.tools.compose import solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import InvalidJSONError
+from ideabridge.tools.tool import Tool
 from tests.ideas.values import IDEAS, idea_of
 
 
@@ -155,3 +157,42 @@ def test_the_output_schema_is_the_users() -> None:
 @pytest.mark.parametrize("schema", [None, True, {}, {"properties": 1}, {"properties": {"output": {"type": "null"}}}])
 def test_a_schema_that_says_nothing_of_output(schema: JSON) -> None:
     assert function_schemas(Idea([], schema, None)) == (None, None)
+
+
+NODE: JSONObject = {"type": "object", "properties": {"n": {"type": "integer"}, "next": {"$ref": "#/$defs/output_node"}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {
+            "type": "object",
+            "description": "A report",
+            "properties": {"n": {"type": "integer", "description": "How many"}, "rows": {"items": {"type": "string"}}},
+            "required": ["n"],
+            "additionalProperties": False,
+        },
+        {"enum": ["x", "y"], "title": "Which"},
+        {"type": "string"},
+        {"type": "string", "pattern": "^a"},
+        {"anyOf": [{"type": "integer"}, {"type": "string"}], "description": "Either"},
+        {"$ref": "#/$defs/output_node", "$defs": {"output_node": NODE}},
+        {"type": "array", "items": {"$ref": "#/$defs/output_node"}, "$defs": {"output_node": NODE}},
+    ],
+)
+def test_the_output_schema_comes_back_from_a_composed_one(schema: JSONObject) -> None:
+    send = Tool("send", parameters={"type": "object", "properties": {"to": {"$ref": "#/$defs/a"}}, "$defs": {"a": {}}})
+    composed = solution_schema([send], schema)
+    assert "reference" in str(composed["$defs"])
+    _, found = function_schemas(Idea([], composed, None))
+    # Composing may rename a definition and say `enum` of one value as `const`; these say nothing that it changes.
+    assert found is not None
+    names = found.get("$defs")
+    name = next(iter(names)) if isinstance(names, dict) else ""
+    assert found == json.loads(json.dumps(schema).replace("output_node", name))
+
+
+def test_an_output_that_may_be_null_comes_back_as_the_mind_answered_it() -> None:
+    schema: JSONObject = {"type": ["integer", "null"], "description": "How many"}
+    _, found = function_schemas(Idea([], solution_schema([], schema), None))
+    assert found == wrap_output(schema)[0]

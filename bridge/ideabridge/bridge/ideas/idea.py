@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
@@ -151,7 +151,8 @@ def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
 
     The input schema is that of the first `input` message without an instance: the declared one, else a permissive
     one from its value. None: the idea takes no input. The output schema is what `idea.schema` says of `output`
-    beside null, without the references a mind may write; None: it does not say.
+    beside null, without the references a mind may write and what composing added to its description; one that may be
+    null stands wrapped as `{"value": ...}` where a mind answered. None: it does not say.
     """
     return _input_schema(idea.context), _output_schema(idea.schema)
 
@@ -196,17 +197,42 @@ def _output_schema(schema: JSON) -> JSONObject | None:
     output = properties.get("output") if isinstance(properties, dict) else None
     if not isinstance(output, dict):
         return None
+    found = schema.get("$defs")
+    definitions = found if isinstance(found, dict) else {}
     branches = output.get("anyOf")
     if isinstance(branches, list):
-        said = [branch for branch in branches if branch != {"type": "null"} and not is_reference_schema(branch)]
-        output = said[0] if len(said) == 1 else {**output, "anyOf": said}
-    if not isinstance(output, dict) or output == {"type": "null"}:
+        said = [branch for branch in branches if branch != {"type": "null"} and not _is_reference(branch, definitions)]
+        output = _joined({key: value for key, value in _untold(output).items() if key != "anyOf"}, said)
+    if output == {"type": "null"}:
         return None
-    plain = cast("JSONObject", _without_references(output))
-    definitions = schema.get("$defs")
-    if isinstance(definitions, dict) and "$defs" not in plain and b'"#/$defs/' in encode(plain):
-        plain = {**plain, "$defs": _without_references(definitions)}
+    plain = cast("JSONObject", _without_references(output, definitions))
+    if "$defs" not in plain:
+        kept = _referred(plain, definitions)
+        if kept:
+            plain["$defs"] = kept
     return plain
+
+
+_NOTE: Final = "The result, once known; null while calls must run first and their results be seen"
+"""What composing adds to the description of an output (DESIGN 4.2)."""
+
+
+def _untold(output: JSONObject) -> JSONObject:
+    """The output without what composing added to its description."""
+    told = output.get("description")
+    if not isinstance(told, str) or not told.endswith(_NOTE):
+        return output
+    own = told.removesuffix(_NOTE).removesuffix("\n")
+    rest = {key: value for key, value in output.items() if key != "description"}
+    return {"description": own, **rest} if own else rest
+
+
+def _joined(beside: JSONObject, said: list[JSON]) -> JSONObject:
+    """What stood beside an `anyOf`, and its branches that are left."""
+    only = said[0] if len(said) == 1 else None
+    if isinstance(only, dict) and not beside.keys() & only.keys():
+        return {**beside, **only}
+    return {**beside, "anyOf": said}
 
 
 def is_reference_schema(schema: JSON) -> bool:
@@ -217,15 +243,44 @@ def is_reference_schema(schema: JSON) -> bool:
     return schema.get("type") == "string" and isinstance(pattern, str) and pattern.startswith(("^†", "^\\u2020"))
 
 
-def _without_references(schema: JSON) -> JSON:
+_DEFINED: Final = "#/$defs/"
+
+
+def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
+    """Whether a schema admits exactly references, written out or as the definition of one."""
+    if isinstance(schema, dict) and len(schema) == 1:
+        target = schema.get("$ref")
+        if isinstance(target, str) and target.startswith(_DEFINED):
+            return is_reference_schema(definitions.get(target.removeprefix(_DEFINED)))
+    return is_reference_schema(schema)
+
+
+def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
     if isinstance(schema, list):
-        return [_without_references(item) for item in schema]
+        return [_without_references(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
     branches = schema.get("anyOf")
-    if isinstance(branches, list) and any(is_reference_schema(branch) for branch in branches):
-        said = [branch for branch in branches if not is_reference_schema(branch)]
-        if len(said) == 1 and len(schema) == 1:
-            return _without_references(said[0])
-        schema = {**schema, "anyOf": said}
-    return {key: _without_references(item) for key, item in schema.items()}
+    if isinstance(branches, list) and any(_is_reference(branch, definitions) for branch in branches):
+        said = [branch for branch in branches if not _is_reference(branch, definitions)]
+        schema = _joined({key: value for key, value in schema.items() if key != "anyOf"}, said)
+    return {key: _without_references(item, definitions) for key, item in schema.items()}
+
+
+def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
+    """The definitions a schema refers to, by itself or by another of them, without the references a mind may write."""
+    kept: JSONObject = {}
+    stack: list[JSON] = [schema]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            target = item.get("$ref")
+            stack.extend(item.values())
+            if isinstance(target, str) and target.startswith(_DEFINED):
+                name = target.removeprefix(_DEFINED).partition("/")[0]
+                if name in definitions and name not in kept:
+                    kept[name] = _without_references(definitions[name], definitions)
+                    stack.append(kept[name])
+    return {name: kept[name] for name in definitions if name in kept}
