@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import weakref
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ideabridge.bridge.context import document as document_module
 from ideabridge.bridge.context.document import MISSING, Missing, describe_missing, merge, read, write
 from ideabridge.bridge.context.errors import MessageError, StateWriteError
 from ideabridge.bridge.context.handlers import Draft, Handlers
@@ -150,3 +152,33 @@ def test_large_values_are_shown_as_references() -> None:
     assert log["bytes"] == 50_002
     assert items["type"] == "array of 3000"
     assert len(encode(shown)) < 2048
+
+
+def test_parsed_texts_are_kept_within_bounds() -> None:
+    made: list[weakref.ref[Large]] = []
+
+    def parse(text: str, **_: object) -> Large:
+        value = Large([text])
+        made.append(weakref.ref(value))
+        return value
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(document_module, "decode", parse)
+        for number in range(20):
+            text = f'["{number}", "{"x" * 100_000}"]'
+            assert read({"t": text}, ("t", "0"))
+            assert read({"t": text}, ("t", "0"))
+    assert len(made) == 20, "a large text is parsed once for reads in a row"
+    assert sum(one() is not None for one in made) <= 2, "and not kept with 63 others"
+
+
+class Large(list[JSON]):
+    """A parsed value that can be watched."""
+
+
+def test_messages_about_documents_are_short() -> None:
+    long = "k" * 100_000
+    assert len(describe_missing({"state": {long: 1}}, ("state", long + "x"))) < 500
+    with pytest.raises(StateWriteError) as caught:
+        write({"state": {long: 1}}, ("state", long, long), "set", 2)
+    assert len(str(caught.value)) < 500

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
+from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.context.reference import (
     KINDS,
     Hole,
@@ -16,11 +18,13 @@ from ideabridge.bridge.context.reference import (
     escape,
     fill,
     format_reference,
+    is_instance_name,
     is_reference,
     parse_reference,
     parse_target,
     unescape,
 )
+from ideabridge.bridge.loop.opening import check_instance
 from ideabridge.tools.encoding import JSON
 
 KEYS = st.text(min_size=1, max_size=12).filter(lambda text: max(text) < "\ud800" or min(text) > "\udfff")
@@ -124,6 +128,8 @@ def test_a_value_without_references_is_itself() -> None:
         ("ok || †state.err", "either", [("state", "ok"), ("state", "err")]),
         ("a && b && c", "both", [("state", "a"), ("state", "b"), ("state", "c")]),
         ("results", "one", [("state", "results")]),
+        ('["a||b"]', "one", [("state", "a||b")]),
+        ('["a&&b"].x || ["c\\"||d"]', "either", [("state", "a&&b", "x"), ("state", 'c"||d')]),
     ],
 )
 def test_targets(text: str, mode: str, paths: list[tuple[str, ...]]) -> None:
@@ -141,8 +147,31 @@ def test_targets(text: str, mode: str, paths: list[tuple[str, ...]]) -> None:
         ("†①.state.x", "inside its own instance"),
         ("state.x", "write 'x'"),
         ("a b", "unexpected ' '"),
+        (".".join("k" * 33), "33 keys; at most 32"),
     ],
 )
 def test_what_is_no_target_says_why(text: str, says: str) -> None:
     with pytest.raises(ReferenceSyntaxError, match=says):
         parse_target(text)
+
+
+def test_names_of_instances_are_those_a_reference_can_hold() -> None:
+    for name in ("①", "a", "größe-1", "日本"):
+        assert is_instance_name(name)
+        assert parse_reference(f"†{name}.state.x").alternatives[0][0].instance == name
+    for name in ("", "state", "a b", "a\r", "a\u00a0b", "a\u2028", "a\u3000", "a.b", "a|b", 'a"', "†", "a\n"):
+        assert not is_instance_name(name)
+        with pytest.raises(MessageError, match="_instance"):
+            check_instance(name)
+    with pytest.raises(MessageError, match="1 to 64"):
+        check_instance("i" * 65)
+    with pytest.raises(MessageError, match="_instance is empty"):
+        read_message({"type": "state", "state": {}, "_instance": ""})
+
+
+@pytest.mark.parametrize("parse", [parse_reference, parse_target])
+@pytest.mark.parametrize("text", ["†" + "a" * 4_000, "†state." + "a" * 4_000 + "?" + "|", "a b" * 1_000, '["' * 1_000])
+def test_messages_show_the_beginning_of_a_long_text(parse: Callable[[str], object], text: str) -> None:
+    with pytest.raises(ReferenceSyntaxError) as caught:
+        parse(text)
+    assert len(str(caught.value)) < 500

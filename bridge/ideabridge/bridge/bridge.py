@@ -175,7 +175,7 @@ class Bridge:
             PlanError: it is malformed; `errors` has every fault with its call.
         """
         catalogue = await self._catalogue_of(plan)
-        settings = self.settings(output_by_instance=bool(plan.instances))
+        settings = self.settings(output_by_instance=plan.output_by_instance)
         machine = Machine(catalogue)
         start = self._started("plan", plan.context(), catalogue, settings, plan.output_schema)
         calls, places = plan.expanded()
@@ -203,7 +203,7 @@ class Bridge:
         """
         catalogue = await self._catalogue_of(plan)
         machine = Machine(catalogue)
-        settings = self.settings(output_by_instance=bool(plan.instances))
+        settings = self.settings(output_by_instance=plan.output_by_instance)
         machine.receive(self._started("plan", plan.context(), catalogue, settings, None))
         calls, places = plan.expanded()
         errors = machine.check(calls, plan.output, places)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.reference import Hole, compile_value, quoted
 from ideabridge.bridge.errors import PlanError
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.bridge.loop.opening import check_instance
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 
@@ -51,6 +54,17 @@ class Plan:
         )
         return messages
 
+    @property
+    def output_by_instance(self) -> bool:
+        """Whether the output is a map by instance: there are instances, and it reads inside one (DESIGN 4.8).
+
+        An output whose references all name their instance, or that has none, is one value for all.
+        """
+        holes: list[Hole] = []
+        compile_value(self.output, holes, [])
+        inside = any(one.instance is None for hole in holes for one in hole.expression.operands())
+        return bool(self.instances) and (self.output is None or inside)
+
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
         """The calls with one copy for every instance where none is named, and their places in the plan."""
         if not self.instances:
@@ -86,16 +100,19 @@ def read_plan(raw: JSON) -> Plan:
 
     Raises:
         PlanError: the shape is wrong; the message says where, what was found and what was expected.
-        InvalidJSONError, LimitExceededError: it is not JSON, or nests too deep.
+        InvalidJSONError, LimitExceededError: it is not JSON, nests too deep or is too large.
     """
     raw = normalise(raw, what="the plan")
+    size = len(encode(raw))
+    if size > MAX_BYTES:
+        raise LimitExceededError(f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
     if isinstance(raw, list):
         raw = {"calls": raw}
     if not isinstance(raw, dict):
         raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(raw).__name__}')
     unknown = [key for key in raw if key not in _KEYS]
     if unknown:
-        raise PlanError(f"the plan: unknown key {unknown[0]!r}.{did_you_mean(unknown[0], _KEYS)}")
+        raise PlanError(f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}")
     if "calls" not in raw:
         raise PlanError('the plan: "calls" is missing; expected an array of calls')
     try:
@@ -107,7 +124,11 @@ def read_plan(raw: JSON) -> Plan:
     states: dict[str, JSONObject] = {}
     for instance, state in instances.items():
         if not isinstance(state, dict):
-            raise PlanError(f"instances.{instance}: expected an object (the initial state)")
+            raise PlanError(f"instances.{instance[:100]}: expected an object (the initial state)")
+        try:
+            check_instance(instance)
+        except MessageError as error:
+            raise PlanError(f"instances: {error}") from None
         states[instance] = state
     return Plan(
         calls=calls if isinstance(calls, list) else [],

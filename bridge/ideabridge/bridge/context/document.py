@@ -7,10 +7,11 @@ for as long as some call still reads it.
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import Final, Literal, cast
 
 from ideabridge.bridge.context.errors import StateWriteError
-from ideabridge.bridge.context.reference import Path, format_reference
+from ideabridge.bridge.context.reference import Path, clipped, format_reference, quoted
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -28,9 +29,26 @@ class Missing:
 MISSING: Final = Missing()
 
 
-@lru_cache(maxsize=64)
+_LARGE: Final = 64 * 1024
+"""Characters of text from which what it holds takes too much memory to keep."""
+
+
 def _parsed(text: str) -> JSON | Missing:
     """The one JSON object or array that a text holds, or MISSING."""
+    return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
+
+
+@lru_cache(maxsize=64)
+def _parsed_small(text: str) -> JSON | Missing:
+    return _parse(text)
+
+
+@lru_cache(maxsize=1)
+def _parsed_large(text: str) -> JSON | Missing:
+    return _parse(text)
+
+
+def _parse(text: str) -> JSON | Missing:
     stripped = text.strip()
     if not stripped or stripped[0] not in "[{":
         return MISSING
@@ -78,13 +96,14 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
     for depth in range(len(path)):
         parent = read(document, path[:depth])
         if isinstance(read(document, path[: depth + 1]), Missing):
-            place = format_reference(path[:depth], instance) if depth else "the document"
+            place = clipped(format_reference(path[:depth], instance)) if depth else "the document"
+            key = quoted(path[depth])
             if isinstance(parent, dict):
-                keys = ", ".join(list(parent)[:10]) or "nothing"
-                return f"{place} has no {path[depth]!r}; it has {keys}"
+                keys = ", ".join(clipped(name, 40) for name in islice(parent, 10)) or "nothing"
+                return f"{place} has no {key}; it has {keys}"
             if isinstance(parent, list):
-                return f"{place} is an array of {len(parent)}; {path[depth]!r} is not one of its indexes"
-            return f"{place} is {_kind(cast('JSON', parent))}, which has no {path[depth]!r}"
+                return f"{place} is an array of {len(parent)}; {key} is not one of its indexes"
+            return f"{place} is {_kind(cast('JSON', parent))}, which has no {key}"
     return "it is there"
 
 
@@ -115,12 +134,14 @@ def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JS
         if isinstance(old, Missing):
             return [value]
         if not isinstance(old, list):
-            raise StateWriteError(f"cannot push to {format_reference(path)}: it holds {_kind(old)}, not an array")
+            raise StateWriteError(
+                f"cannot push to {clipped(format_reference(path))}: it holds {_kind(old)}, not an array"
+            )
         return [*old, value]
     if method == "merge" and not isinstance(old, Missing):
         if not isinstance(old, dict) or not isinstance(value, dict):
             raise StateWriteError(
-                f"cannot merge {_kind(value)} into {format_reference(path)}, which holds {_kind(old)}:"
+                f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which holds {_kind(old)}:"
                 " both must be objects"
             )
         return merge(old, value)
@@ -137,7 +158,7 @@ def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
             is there, or the state itself would stop being an object.
     """
     if len(path) <= 1 and method != "push" and not isinstance(value, dict):
-        raise StateWriteError(f"{format_reference(path)} as a whole must stay an object, found {_kind(value)}")
+        raise StateWriteError(f"{clipped(format_reference(path))} as a whole must stay an object, found {_kind(value)}")
     return _write(document, path, 0, method, value)
 
 
@@ -156,13 +177,14 @@ def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: 
             return [*node, _write(MISSING, path, depth + 1, method, value)]
         index = _index(key, len(node))
         if index is None:
-            raise StateWriteError(
-                f"cannot write {format_reference(path)}: {format_reference(path[:depth])} is an array of {len(node)},"
-                f" and {key!r} is not one of its indexes"
-            )
+            found = f"is an array of {len(node)}, and {quoted(key)} is not one of its indexes"
+            raise StateWriteError(_unwritable(path, depth, found))
         items = list(node)
         items[index] = _write(node[index], path, depth + 1, method, value)
         return items
-    raise StateWriteError(
-        f"cannot write {format_reference(path)}: {format_reference(path[:depth])} is {_kind(node)}, not an object"
-    )
+    raise StateWriteError(_unwritable(path, depth, f"is {_kind(node)}, not an object"))
+
+
+def _unwritable(path: Path, depth: int, found: str) -> str:
+    place = clipped(format_reference(path[:depth]))
+    return f"cannot write {clipped(format_reference(path))}: {place} {found}"

@@ -71,6 +71,14 @@ def _optional(source: JSONObject, key: str, kind: type, what: str, where: str) -
     return value
 
 
+def _instance(source: JSONObject, where: str) -> str:
+    """The instance a message names; "" where it names none."""
+    name = _optional(source, "_instance", str, "text", where)
+    if name == "":
+        raise MessageError(f"{where}: _instance is empty; leave it out or name an instance")
+    return name if isinstance(name, str) else ""
+
+
 def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     kind = source.get("type")
     if not isinstance(kind, str) or not kind:
@@ -93,13 +101,13 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
         raise MessageError(f"{where}: {kind} must be an object, found {type(value).__name__}")
     schema = _optional(source, "schema", dict, "a JSON Schema object", where)
     description = _optional(source, "description", str, "text", where)
-    instance = _optional(source, "_instance", str, "text", where)
+    instance = _instance(source, where)
     return Message(
         role=role if isinstance(role, str) else DEFAULT_ROLES.get(kind, "user"),
         type=kind,
         value=value,
         kind=name,
-        instance=instance if isinstance(instance, str) else "",
+        instance=instance,
         schema=schema if isinstance(schema, dict) else None,
         description=description if isinstance(description, str) else None,
     )
@@ -121,17 +129,17 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     if "content" not in raw:
         return _typed(raw, role, where)
     content = raw["content"]
-    instance = _optional(raw, "_instance", str, "text", where)
+    instance = _instance(raw, where)
     if isinstance(content, str):
         return Message(
             role if isinstance(role, str) else "user",
             "text",
             content,
             "text",
-            instance if isinstance(instance, str) else "",
+            instance,
         )
     if isinstance(content, dict):
-        typed = {**content, "_instance": instance} if isinstance(instance, str) else content
+        typed = {**content, "_instance": instance} if instance else content
         return _typed(typed, role, where)
     raise MessageError(f"{where}: content must be text or a typed object, found {type(content).__name__}")
 

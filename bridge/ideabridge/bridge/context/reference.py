@@ -25,12 +25,16 @@ KINDS: Final = ("state", "input", "data", "results", "item")
 MAX_LENGTH: Final = 4096
 """How many characters one reference may have."""
 
+MAX_TARGET_KEYS: Final = 32
+"""How many keys an output path may have below state: with what is written there, documents stay encodable."""
+
 Path = tuple[str, ...]
 """Keys from a document's root; an index into an array stands as its decimal digits."""
 
 _NAME = r"[^\s.\[\]|&†\"]+"
 _HEAD = re.compile(rf"†({_NAME})")
 _SEGMENT = re.compile(rf'\.({_NAME})|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+_SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
 _OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
 
 
@@ -74,9 +78,24 @@ class Expression:
         return any(operand.kind == "item" for operand in self.operands())
 
 
+def clipped(text: str, limit: int = 100) -> str:
+    """Text from outside as messages show it: its beginning where it is long."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def quoted(text: str, limit: int = 100) -> str:
+    """Text from outside as messages show it: in quotes, its beginning where it is long."""
+    return repr(text) if len(text) <= limit else f"{text[:limit]!r}... ({len(text):,} characters)"
+
+
 def is_reference(text: str) -> bool:
     """Whether a string is meant as a reference: it starts with one dagger, not with two."""
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
+
+
+def is_instance_name(text: str) -> bool:
+    """Whether a reference can name an instance so: `†NAME.state.x`."""
+    return text not in KINDS and re.fullmatch(_NAME, text) is not None
 
 
 def unescape(text: str) -> str:
@@ -107,16 +126,16 @@ def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
         match = _SEGMENT.match(text, position)
         if match is None:
             break
-        name, index, quoted = cast("tuple[str | None, str | None, str | None]", match.groups())
+        name, index, key = cast("tuple[str | None, str | None, str | None]", match.groups())
         if name is not None:
             keys.append(name)
         elif index is not None:
             keys.append(str(int(index)) if len(index) < 19 else index)
-        elif quoted is not None:
+        elif key is not None:
             try:
-                keys.append(cast("str", json.loads(quoted)))
+                keys.append(cast("str", json.loads(key)))
             except json.JSONDecodeError:
-                raise ReferenceSyntaxError(f"{whole!r}: {quoted} is not a quoted key") from None
+                raise ReferenceSyntaxError(f"{quoted(whole)}: {quoted(key)} is not a quoted key") from None
         position = match.end()
     if len(keys) > MAX_DEPTH:
         raise ReferenceSyntaxError(f"a path of {len(keys)} keys; at most {MAX_DEPTH} are taken")
@@ -127,7 +146,8 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
     head = _HEAD.match(text, position)
     if head is None:
         raise ReferenceSyntaxError(
-            f"{text!r}: expected a reference such as †state.x at character {position + 1}; every operand starts with †"
+            f"{quoted(text)}: expected a reference such as †state.x at character {position + 1};"
+            " every operand starts with †"
         )
     first = head.group(1)
     keys, end = _segments(text, head.end(), text)
@@ -136,10 +156,12 @@ def _operand(text: str, position: int) -> tuple[Reference, int]:
         return Reference(None, first, keys, written), end
     if keys and keys[0] in KINDS:
         if keys[0] == "item":
-            raise ReferenceSyntaxError(f"{text!r}: †item belongs to its own call and cannot be read across instances")
+            raise ReferenceSyntaxError(
+                f"{quoted(text)}: †item belongs to its own call and cannot be read across instances"
+            )
         return Reference(first, keys[0], keys[1:], written), end
     raise ReferenceSyntaxError(
-        f"{text!r}: unknown kind {first!r}; expected one of {', '.join(DAGGER + kind for kind in KINDS)}"
+        f"{quoted(text)}: unknown kind {quoted(first)}; expected one of {', '.join(DAGGER + kind for kind in KINDS)}"
         " (a literal that begins with a dagger is written with two: ††)"
     )
 
@@ -165,7 +187,7 @@ def parse_reference(text: str) -> Expression:
         operator = _OPERATOR.match(stripped, position)
         if operator is None:
             raise ReferenceSyntaxError(
-                f"{text!r}: unexpected {stripped[position]!r} at character {position + 1};"
+                f"{quoted(text)}: unexpected {stripped[position]!r} at character {position + 1};"
                 ' a key with other characters is quoted: †state["odd key"]'
             )
         if operator.group(1) == "||":
@@ -197,23 +219,28 @@ def _target_path(text: str) -> Path:
     if text.startswith(DAGGER):
         reference, end = _operand(text, 0)
         if end != len(text):
-            raise ReferenceSyntaxError(f"output path {text!r}: unexpected {text[end]!r} at character {end + 1}")
+            raise ReferenceSyntaxError(f"output path {quoted(text)}: unexpected {text[end]!r} at character {end + 1}")
         if reference.kind != "state":
-            raise ReferenceSyntaxError(f"output path {text!r}: only state can be written, not {reference.kind}")
+            raise ReferenceSyntaxError(f"output path {quoted(text)}: only state can be written, not {reference.kind}")
         if reference.instance is not None:
-            raise ReferenceSyntaxError(f"output path {text!r}: a call writes inside its own instance (_instance)")
+            raise ReferenceSyntaxError(f"output path {quoted(text)}: a call writes inside its own instance (_instance)")
         return reference.full
     # A bare path begins with a name or a quoted key.
     dotted = text if text.startswith("[") else "." + text
     keys, end = _segments(dotted, 0, text)
     if end != len(dotted):
         raise ReferenceSyntaxError(
-            f'output path {text!r}: unexpected {dotted[end]!r}; expected keys such as report.title or ["odd key"]'
+            f'output path {quoted(text)}: unexpected {dotted[end]!r}; expected keys such as report.title or ["odd key"]'
         )
     if keys[0] in KINDS and len(keys) > 1:
         # `state.x` would be †state.state.x by the letter, and never what was meant.
         rest = format_path(keys[1:]).lstrip(".")
-        raise ReferenceSyntaxError(f"output path {text!r}: write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'")
+        hint = (
+            f"write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'"
+            if len(rest) <= 100
+            else "leave out the kind in front"
+        )
+        raise ReferenceSyntaxError(f"output path {quoted(text)}: {hint}")
     return ("state", *keys)
 
 
@@ -226,18 +253,29 @@ def parse_target(text: str) -> Target:
     """
     if len(text) > MAX_LENGTH:
         raise ReferenceSyntaxError(f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
-    mode = "one"
-    parts = [text]
-    if "||" in text and "&&" in text:
-        raise ReferenceSyntaxError(f"output path {text!r}: use || (success || failure) or && (both), not a mix")
-    if "||" in text:
-        mode, parts = "either", text.split("||")
-        if len(parts) != 2:
-            raise ReferenceSyntaxError(f"output path {text!r}: expected two paths: success || failure")
-    elif "&&" in text:
-        mode, parts = "both", text.split("&&")
+    # What stands between quotes is a key, whatever it looks like.
+    parts: list[str] = []
+    operators: set[str] = set()
+    start = 0
+    for match in _SPLIT.finditer(text):
+        if match.group(1):
+            parts.append(text[start : match.start()])
+            operators.add(match.group(1))
+            start = match.end()
+    parts.append(text[start:])
+    if len(operators) > 1:
+        raise ReferenceSyntaxError(f"output path {quoted(text)}: use || (success || failure) or && (both), not a mix")
+    mode = {"||": "either", "&&": "both"}[operators.pop()] if operators else "one"
+    if mode == "either" and len(parts) != 2:
+        raise ReferenceSyntaxError(f"output path {quoted(text)}: expected two paths: success || failure")
     texts = tuple(part.strip() for part in parts)
-    return Target(mode, tuple(_target_path(part) for part in texts), texts)
+    paths = tuple(_target_path(part) for part in texts)
+    deepest = max(len(path) - 1 for path in paths)
+    if deepest > MAX_TARGET_KEYS:
+        raise ReferenceSyntaxError(
+            f"output path {quoted(text)}: {deepest} keys; at most {MAX_TARGET_KEYS} are taken, one below the other"
+        )
+    return Target(mode, paths, texts)
 
 
 class Hole:

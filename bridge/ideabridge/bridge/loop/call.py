@@ -13,13 +13,15 @@ from ideabridge.bridge.context.reference import (
     Hole,
     Path,
     Target,
+    clipped,
     compile_value,
     format_path,
     parse_target,
+    quoted,
 )
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.reading import wrong_reference_hint
 from ideabridge.tools.tool import META_PROPERTIES, Tool
 
@@ -90,7 +92,8 @@ class Call:
     @property
     def label(self) -> str:
         """How errors name it: `call 3 (git_log)`."""
-        return f"call {self.place} ({self.name or 'no tool'}{f', instance {self.instance}' if self.instance else ''})"
+        instance = f", instance {clipped(self.instance)}" if self.instance else ""
+        return f"call {self.place} ({clipped(self.name) or 'no tool'}{instance})"
 
 
 def _text_member(call: Call, key: str) -> str | None:
@@ -118,7 +121,7 @@ def _look_for_wrong_references(call: Call, value: JSON, where: str) -> None:
         hint = wrong_reference_hint(value)
         if hint is not None:
             place = where.removeprefix(".")
-            call.problems.append(f"{place}: {value!r} is not a reference; write {hint!r}")
+            call.problems.append(f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _look_for_wrong_references(call, item, f"{where}.{index}")
@@ -138,9 +141,9 @@ def _read_target(call: Call) -> None:
     if method in ("set", "merge", "push"):
         call.method = method
     else:
-        call.problems.append(f"_outputMethod: expected 'set', 'merge' or 'push', found {method!r}")
+        call.problems.append(f"_outputMethod: expected 'set', 'merge' or 'push', found {quoted(method)}")
     if call.method != "set" and call.target is None and not call.problems:
-        call.problems.append(f"_outputMethod {method!r} needs an _outputPath")
+        call.problems.append(f"_outputMethod {quoted(call.method)} needs an _outputPath")
     call.writes = call.target.paths if call.target else (("results", str(call.place)),)
 
 
@@ -178,11 +181,13 @@ def _read_tool(call: Call, catalogue: Catalogue) -> None:
         return
     latent = tool.key in catalogue.latent and call.activity is None
     if call.activity is not None and tool.module is not None:
-        call.problems.append(f"_activity: tool {call.name!r} belongs to module {tool.module!r}, which runs it itself")
+        call.problems.append(
+            f"_activity: tool {quoted(call.name)} belongs to module {tool.module!r}, which runs it itself"
+        )
     if call.has_latent and not latent:
-        call.problems.append(f"_output: tool {call.name!r} has code that makes its result; leave _output out")
+        call.problems.append(f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out")
     if latent and not call.has_latent:
-        call.problems.append(f"_output: tool {call.name!r} has no code; write its result as _output")
+        call.problems.append(f"_output: tool {quoted(call.name)} has no code; write its result as _output")
 
 
 def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue) -> None:
@@ -196,7 +201,7 @@ def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue) 
             catalogue.exact(call.tool).check(cast("JSON", call.parameters))
         else:
             catalogue.admitted(call.tool).check(parameters)
-    except ValueMismatchError as error:
+    except IdeabridgeError as error:
         call.problems.append(str(error))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ideabridge.bridge.context.reference import quoted
 from ideabridge.tools.compose import admit_references
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
@@ -54,14 +55,14 @@ class Catalogue:
             return named[0]
         if module is None and named:
             modules = ", ".join(repr(tool.module) for tool in named)
-            raise UnknownToolError(f"several modules have a tool {name!r}: add _module, one of {modules}")
+            raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
-                raise UnknownToolError(f"unknown module {module!r}.{did_you_mean(module, sorted(modules))}")
+                raise UnknownToolError(f"unknown module {quoted(module)}.{did_you_mean(module, sorted(modules))}")
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
-            raise UnknownToolError(f"module {module!r} has no tool {name!r}.{did_you_mean(name, own)}")
-        raise UnknownToolError(f"unknown tool {name!r}.{did_you_mean(name, list(self._by_name))}")
+            raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own)}")
+        raise UnknownToolError(f"unknown tool {quoted(name)}.{did_you_mean(name, list(self._by_name))}")
 
     def look_up(self, call: JSONObject) -> Tool | None:
         """The tool a listed call means, or None."""

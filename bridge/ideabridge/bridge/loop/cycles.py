@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 
-def reaches(edges: Mapping[int, set[int]], start: int, goal: int) -> bool:
-    """Whether a way leads from `start` to `goal`."""
-    seen = {start}
-    todo = [start]
-    while todo:
-        for following in edges.get(todo.pop(), ()):
-            if following == goal:
-                return True
-            if following not in seen:
-                seen.add(following)
-                todo.append(following)
-    return False
+def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
+    """The strongly connected parts, each after all it leads to (Tarjan's algorithm, linear and without recursion).
+
+    Args:
+        edges: what each node waits for; looked at in the order given. Nodes that are no key are left out.
+
+    Returns:
+        Parts of one node where it stands in no circle; larger ones sorted.
+    """
+    found: list[list[int]] = []
+    number: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    path: list[int] = []
+    on_path: set[int] = set()
+    for root in edges:
+        if root in number:
+            continue
+        walk: list[tuple[int, Iterator[int]]] = [(root, iter(edges[root]))]
+        number[root] = lowest[root] = len(number)
+        path.append(root)
+        on_path.add(root)
+        while walk:
+            node, following = walk[-1]
+            for other in following:
+                if other not in edges:
+                    continue
+                if other not in number:
+                    number[other] = lowest[other] = len(number)
+                    path.append(other)
+                    on_path.add(other)
+                    walk.append((other, iter(edges[other])))
+                    break
+                if other in on_path:
+                    lowest[node] = min(lowest[node], number[other])
+            else:
+                walk.pop()
+                if walk:
+                    above = walk[-1][0]
+                    lowest[above] = min(lowest[above], lowest[node])
+                if lowest[node] == number[node]:
+                    part: list[int] = []
+                    while not part or part[-1] != node:
+                        part.append(path.pop())
+                    on_path.difference_update(part)
+                    found.append(sorted(part))
+    return found
+
+
+def emission(data: Mapping[int, Iterable[int]], groups: Iterable[list[int]]) -> list[list[int]]:
+    """An order of all calls in which data flows forwards, and listed order is kept where data does not forbid it.
+
+    Args:
+        data: what each call waits for, in listing order.
+        groups: calls that should keep the order they are listed in.
+
+    Returns:
+        Parts to be taken one after the other. A part of several calls is a circle: nothing orders those.
+    """
+    wished = {index: [*targets] for index, targets in data.items()}
+    for group in groups:
+        for before, after in pairwise(group):
+            wished[after].append(before)
+    order: list[list[int]] = []
+    for part in components(wished):
+        # Where the wish closes a circle with the data, the wish gives way: within that circle only.
+        members = set(part)
+        inner = {index: [one for one in data[index] if one in members] for index in part} if part[1:] else {}
+        order.extend(components(inner) if inner else [part])
+    return order
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:

@@ -8,18 +8,22 @@ means the same streamed, whole, resumed or replayed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from ideabridge.bridge.context.document import Missing, describe_missing, read
 from ideabridge.bridge.context.errors import ClosedStateError
-from ideabridge.bridge.context.reference import Hole, Path, Reference, compile_value, format_path
+from ideabridge.bridge.context.reference import Hole, Path, Reference, clipped, compile_value, format_path, quoted
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import Call, Read, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.cycles import cycles, reaches
+from ideabridge.bridge.loop.cycles import cycles, emission
 from ideabridge.bridge.loop.paths import PathIndex
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Order
+
+_NAMED: Final = 20
+"""How many calls of one cycle, and how many missing values, are told of at length."""
 
 
 class Graph:
@@ -66,6 +70,7 @@ class Graph:
         self._ids: dict[tuple[str, str], int] = {}
         self._ordered: dict[tuple[str | None, str], list[int]] = {}
         self._forward = False
+        self._explained = 0
 
     def call(self, index: int) -> Call:
         """The call of that number in the run."""
@@ -168,7 +173,7 @@ class Graph:
             call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
         elif call.instance and call.instance not in self._instances:
             known = ", ".join(self._instances[:10]) or "none: leave _instance out"
-            call.problems.append(f"_instance: unknown instance {call.instance!r}; the instances are {known}")
+            call.problems.append(f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}")
 
     def _check_targets(self, call: Call) -> None:
         schema = self._schemas.get(call.instance)
@@ -184,7 +189,7 @@ class Graph:
         if call.id is None:
             return
         if (call.instance, call.id) in self._ids:
-            call.problems.append(f"_id: {call.id!r} is taken by an earlier call")
+            call.problems.append(f"_id: {quoted(call.id)} is taken by an earlier call")
         else:
             self._ids[(call.instance, call.id)] = call.index
 
@@ -242,16 +247,21 @@ class Graph:
 
     def _explain(self, operand: Reference, instance: str) -> str:
         where = operand.instance or instance
+        missing = f"nothing supplies {clipped(operand.text)}"
+        self._explained += 1
+        if self._explained > _NAMED:
+            # A plan may miss a value in every call; looking through all calls for each helps nobody.
+            return missing
         if where and where not in self._instances:
-            return f"nothing supplies {operand.text}: there is no instance {where!r}"
+            return f"{missing}: there is no instance {quoted(where)}"
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             for call in self.calls:
                 if str(call.place) == operand.path[0] and call.instance == where and call.target is not None:
-                    return f"nothing supplies {operand.text}: {call.label} writes to {' and '.join(call.target.texts)}"
+                    return f"{missing}: {call.label} writes to {clipped(' and '.join(call.target.texts))}"
         document = self.base.get(where, {})
         written = sorted({path[1] for call in self.calls for path in call.writes if path[0] == "state" and path[1:]})
         hint = did_you_mean(operand.path[0], written) if operand.kind == "state" and operand.path else ""
-        return f"nothing supplies {operand.text}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
+        return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
 
     def _unsupplied(self, call: Call, item: Read) -> None:
         message = self._missing(item, call.instance)
@@ -266,7 +276,7 @@ class Graph:
         for name in call.after:
             index = self._ids.get((call.instance, name), self._ids.get(("", name)))
             if index == call.index:
-                call.problems.append(f"_after: a call cannot wait for itself ({name!r})")
+                call.problems.append(f"_after: a call cannot wait for itself ({quoted(name)})")
             elif index is not None:
                 edges.append(index)
             elif name not in self._known:
@@ -275,7 +285,7 @@ class Graph:
             return
         if unknown:
             ids = sorted({name for _, name in self._ids})
-            call.problems.append(f"_after: no call has the _id {unknown[0]!r}.{did_you_mean(unknown[0], ids)}")
+            call.problems.append(f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}")
         call.edges = tuple(edges)
 
     def _note_order(self, call: Call) -> None:
@@ -306,27 +316,23 @@ class Graph:
     def _name_cycles(self) -> None:
         # A cycle through a later alternative may dissolve while the run goes on: the tick names those that do not.
         for cycle in cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
-            names = " -> ".join(self.call(index).label for index in [*cycle, cycle[0]])
+            shown = [self.call(index).label for index in cycle[:_NAMED]]
+            if len(cycle) > _NAMED:
+                shown.append(f"{len(cycle) - _NAMED:,} more calls")
+            message = f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the next writes or waits for it)"
             for index in cycle:
-                self.call(index).problems.append(f"a cycle: {names} (each reads what the next writes or waits for it)")
+                self.call(index).problems.append(message)
 
     def _reorder(self) -> None:
         """Listed order gives way where data flows backwards: an earlier call that reads a later one runs after it."""
-        dependencies = {call.index: self.depends_on(call) for call in self.calls}
-        for group in self._ordered.values():
-            # A call that passed over nobody waits, through the one before it, for all before it.
-            whole: set[int] = set()
-            for number, index in enumerate(group):
-                call = self.call(index)
-                call.order = []
-                passed = False
-                for earlier in reversed(group[:number]):
-                    if reaches(dependencies, earlier, index):
-                        passed = True
-                        continue
-                    call.order.append(earlier)
-                    if earlier in whole:
-                        break
-                if not passed:
-                    whole.add(index)
-                dependencies[index] = dependencies[index] | set(call.order)
+        group_of = {index: key for key, group in self._ordered.items() for index in group}
+        last: dict[tuple[str | None, str], list[int]] = {}
+        data = {call.index: sorted(self.depends_on(call)) for call in self.calls}
+        for part in emission(data, self._ordered.values()):
+            here: dict[tuple[str | None, str], list[int]] = {}
+            for index in part:
+                key = group_of.get(index)
+                if key is not None:
+                    self.call(index).order = last.get(key, [])
+                    here.setdefault(key, []).append(index)
+            last.update(here)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from ideabridge.bridge.context.document import merge
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import Message
-from ideabridge.bridge.context.reference import KINDS
+from ideabridge.bridge.context.reference import KINDS, is_instance_name, quoted
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.tools.encoding import JSON, JSONObject
 
 MAX_INSTANCES = 1_000
+MAX_INSTANCE_NAME = 64
 
 
 @dataclass(slots=True)
@@ -30,10 +31,16 @@ class Opening:
     schemas: dict[str, StateSchema] = field(default_factory=dict[str, StateSchema])
 
 
-def _check_instance(name: str) -> None:
-    if name in KINDS or len(name) > 64 or any(char in name for char in ' .[]|&†"\t\n'):
+def check_instance(name: str) -> None:
+    """Check the name of an instance: references must be able to hold it.
+
+    Raises:
+        MessageError: they cannot, or it is too long.
+    """
+    if len(name) > MAX_INSTANCE_NAME or not is_instance_name(name):
         raise MessageError(
-            f'_instance {name!r}: expected up to 64 characters without spaces or . [ ] | & † ", and none of {KINDS}'
+            f"_instance {quoted(name)}: expected 1 to {MAX_INSTANCE_NAME} characters, without white space and"
+            f' . [ ] | & † ", and none of {KINDS}'
         )
 
 
@@ -51,7 +58,7 @@ def open_context(messages: Iterable[Message]) -> Opening:
             continue
         name = message.instance
         if name and name not in own:
-            _check_instance(name)
+            check_instance(name)
             opening.instances.append(name)
             if len(opening.instances) > MAX_INSTANCES:
                 raise MessageError(f"more than {MAX_INSTANCES:,} instances in one context")

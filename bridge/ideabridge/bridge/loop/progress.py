@@ -9,10 +9,13 @@ from typing import Literal
 
 from ideabridge.bridge.context.document import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.document import read as read_path
-from ideabridge.bridge.context.reference import Path, Reference
+from ideabridge.bridge.context.reference import Path, Reference, clipped
 from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
+
+_NAMED = 10
+"""How many calls one message names."""
 
 
 class Standing(Enum):
@@ -109,6 +112,10 @@ class Judge:
     def __init__(self, memory: Memory, progress: Mapping[int, Progress]) -> None:
         self._memory = memory
         self._progress = progress
+        # By the identity of what an operand is bound to, which is kept so that no other takes its place.
+        self._open: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._outcomes: dict[int, JSON | Absent] = {}
 
     def evaluate(self, item: Read, instance: str, each: JSON | Missing = MISSING) -> JSON | Wait | Absent:
         """What the expression of a read gives.
@@ -138,10 +145,27 @@ class Judge:
             for writers in bound:
                 if writers is None:
                     return Wait(None)
-                for index in writers:
-                    if not self._progress[index].settled:
-                        return Wait(index)
+                found = self._first_open(writers)
+                if found is not None:
+                    return Wait(found)
         return None
+
+    def _first_open(self, writers: tuple[int, ...], *, or_failed: bool = False) -> int | None:
+        """The first writer, as listed, that has not settled (or has failed).
+
+        A settled call stays settled: each is passed over once, however often its readers are woken.
+        """
+        if not writers:
+            return None
+        cursors = self._failing if or_failed else self._open
+        position = cursors.get(id(writers), (writers, 0))[1]
+        while position < len(writers):
+            writer = self._progress[writers[position]]
+            if not writer.settled or (or_failed and writer.standing is Standing.FAILED):
+                break
+            position += 1
+        cursors[id(writers)] = (writers, position)
+        return writers[position] if position < len(writers) else None
 
     def _operand(
         self, operand: Reference, writers: tuple[int, ...] | None, instance: str, each: JSON | Missing
@@ -150,27 +174,37 @@ class Judge:
             value = read_path({"item": each}, operand.full) if not isinstance(each, Missing) else MISSING
             if isinstance(value, Missing):
                 held: JSON = {"item": None if isinstance(each, Missing) else each}
-                return Absent("missing", f"{operand.text}: {describe_missing(held, operand.full)}")
+                return Absent("missing", f"{clipped(operand.text)}: {describe_missing(held, operand.full)}")
             return value
         if writers is None:
             return Wait(None)
-        untaken: list[str] = []
-        for index in writers:
-            writer = self._progress[index]
+        found = self._first_open(writers, or_failed=True)
+        if found is not None:
+            writer = self._progress[found]
             if not writer.settled:
-                return Wait(index)
-            if writer.standing is Standing.FAILED:
-                return Absent("failed", f"{operand.text}: {writer.call.label}, which writes it, failed")
-            if not any(_overlap(path, operand.full) for path in writer.wrote):
-                untaken.append(writer.call.label)
+                return Wait(found)
+            return Absent("failed", f"{clipped(operand.text)}: {writer.call.label}, which writes it, failed")
+        if not writers:
+            return self._outcome(operand, writers, instance)
+        if id(writers) not in self._outcomes:
+            self._outcomes[id(writers)] = self._outcome(operand, writers, instance)
+        return self._outcomes[id(writers)]
+
+    def _outcome(self, operand: Reference, writers: tuple[int, ...], instance: str) -> JSON | Absent:
+        """What an operand gives once all it is bound to has settled; nothing that comes later changes it."""
         where = operand.instance or instance
         value = self._memory.read(where, operand.full, writers)
         if not isinstance(value, Missing):
             return value
+        bound = [self._progress[index] for index in writers]
+        untaken = [one.call.label for one in bound if not any(_overlap(path, operand.full) for path in one.wrote)]
         if untaken:
-            return Absent("skipped", f"{operand.text}: {' and '.join(untaken)} took another branch or was skipped")
+            shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
+            return Absent("skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped")
         document = self._memory.documents.get(where, {})
-        return Absent("missing", f"{operand.text}: {describe_missing(document, operand.full, operand.instance)}")
+        return Absent(
+            "missing", f"{clipped(operand.text)}: {describe_missing(document, operand.full, operand.instance)}"
+        )
 
 
 def _overlap(first: Path, second: Path) -> bool:
