@@ -152,8 +152,12 @@ def decode_trusted(data: str | bytes) -> JSON:
     """Decode text that `encode` wrote: the fast way, without bounds."""
     try:
         value = cast("JSON", orjson.loads(data))
-    except orjson.JSONDecodeError as error:
-        raise InvalidJSONError(f"stored text is not JSON: {error}") from None
+    except orjson.JSONDecodeError:
+        # An integer past the largest double is no number to orjson, and one to us.
+        try:
+            return cast("JSON", json.loads(data, parse_constant=_refuse_constant))
+        except (ValueError, RecursionError, InvalidJSONError) as error:
+            raise InvalidJSONError(f"stored text is not JSON: {error}") from None
     # orjson reads integers past 64 bits as floats; such text is rare, and then read again exactly.
     return cast("JSON", json.loads(data)) if _has_big_float(value) else value
 

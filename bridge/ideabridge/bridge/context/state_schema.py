@@ -7,7 +7,7 @@ import re
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.reference import Path, format_reference
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
 
@@ -81,7 +81,7 @@ class StateSchema:
         """
         try:
             self._growing.check(state)
-        except ValueMismatchError as error:
+        except IdeabridgeError as error:
             raise ClosedStateError(str(error)) from None
 
     def check_end(self, state: JSON) -> None:
@@ -92,7 +92,7 @@ class StateSchema:
         """
         try:
             self._whole.check(state)
-        except ValueMismatchError as error:
+        except IdeabridgeError as error:
             raise ClosedStateError(str(error)) from None
 
 

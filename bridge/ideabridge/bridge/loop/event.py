@@ -25,11 +25,12 @@ class _Event:
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """The event as the journal holds it; members that stand at None are left out."""
+        """The event as the journal holds it; members that stand at None of themselves are left out."""
         result: JSONObject = {"event": self.name}
         for member in fields(self):
             value: JSON = getattr(self, member.name)
-            if value is not None:
+            # A call that is null must be read again as one: only what is null by default goes without saying.
+            if value is not None or member.default is not None:
                 result[member.name] = value
         return result
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 
 
@@ -29,26 +30,43 @@ class OutputSchema:
         self._wrapped = False
         self._schema = schema
         self._by_instance = by_instance
+        self._mode = mode
         if mode == "solve":
             self._schema, self._wrapped = wrap_output(schema)
         if self._schema is not None:
             # Compiled now: an invalid schema must be told before a run begins.
             Validator(self._schema, what="the output").is_valid(None)
 
-    def settle(self, value: JSON) -> tuple[JSON, list[str]]:
-        """The output without its wrapping, and what is wrong with it."""
-        if self._schema is None:
-            return value, []
-        faults: list[str] = []
-        parts = value.items() if self._by_instance and isinstance(value, dict) else [("", value)]
-        for instance, part in parts:
-            try:
-                Validator(self._schema, what=f"the output{f' of {instance}' if instance else ''}").check(part)
-            except ValueMismatchError as error:
-                faults.append(str(error))
-        if self._wrapped and not faults and isinstance(value, dict):
-            return value["value"], []
-        return value, faults
+    def settle(self, value: JSON, faults: list[str]) -> tuple[JSON, list[str], bool]:
+        """The output without its wrapping, what is wrong with it, and whether it can be given.
+
+        A plan's map by instance is given without the instances at fault, so long as one is left (DESIGN 4.8).
+
+        Args:
+            value: what could be resolved.
+            faults: what could not.
+        """
+        faults = [*faults]
+        if self._by_instance and isinstance(value, dict):
+            parts = {instance: self._checked(part, f" of {instance}", faults) for instance, part in value.items()}
+            good: dict[str, JSON] = {one: part for one, part in parts.items() if not isinstance(part, Missing)}
+            return good, faults, not faults or (self._mode == "plan" and bool(good))
+        if faults:
+            return None, faults, False
+        checked = self._checked(value, "", faults)
+        if isinstance(checked, Missing):
+            return None, faults, False
+        return (checked["value"] if self._wrapped and isinstance(checked, dict) else checked), [], True
+
+    def _checked(self, value: JSON, where: str, faults: list[str]) -> JSON | Missing:
+        try:
+            if self._schema is None:
+                return normalise(value, what=f"the output{where}")
+            Validator(self._schema, what=f"the output{where}").check(value)
+        except IdeabridgeError as error:
+            faults.append(str(error))
+            return MISSING
+        return value
 
 
 def error_message(kind: str, message: str) -> JSONObject:

@@ -11,8 +11,8 @@ from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
-from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import UnknownToolError, ValueMismatchError
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import META_PROPERTIES
 
 
@@ -102,7 +102,8 @@ class Readiness:
         if not call.constant and call.tool is not None:
             try:
                 self._graph.catalogue.exact(call.tool).check(parameters)
-            except ValueMismatchError as error:
+            except IdeabridgeError as error:
+                # Values put together from several others may also nest too deep.
                 item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
         return item
 
@@ -118,6 +119,14 @@ def resolved_call(progress: Progress) -> JSONObject:
     else:
         result.update(progress.items[0].parameters)
     return result
+
+
+def digest_of(resolved: JSONObject) -> str | Refusal:
+    """The hash of a resolved call that decisions are bound to. What nests too deep to be shown and kept is refused."""
+    try:
+        return content_hash(normalise(resolved, what="the resolved call"))
+    except IdeabridgeError as error:
+        return Refusal(str(error))
 
 
 def edited_parameters(edited: JSONObject) -> list[JSONObject]:
@@ -148,7 +157,7 @@ def edit_problem(progress: Progress, edited: JSONObject, catalogue: Catalogue) -
     for parameters in edited_parameters(edited):
         try:
             catalogue.exact(tool).check(parameters)
-        except ValueMismatchError as error:
+        except IdeabridgeError as error:
             return str(error)
     return None
 

@@ -18,9 +18,9 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.policy import Policy
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
-from ideabridge.bridge.loop.readiness import Readiness, Refusal, edited_parameters, resolved_call
+from ideabridge.bridge.loop.readiness import Readiness, Refusal, digest_of, edited_parameters, resolved_call
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSON, JSONObject
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
 
@@ -243,7 +243,10 @@ class Tick:
         elif verdict.verdict == "deny":
             self._fail(progress, "denied", f"denied by policy: {verdict.why or 'no reason given'}")
         else:
-            digest = content_hash(resolved)
+            digest = digest_of(resolved)
+            if isinstance(digest, Refusal):
+                self._fail(progress, "runtime", f"not run: {digest.message}")
+                return
             approval = f"a{call.index}-{digest[:12]}"
             progress.approval = (approval, digest, resolved, verdict.why)
             progress.standing = Standing.ASKING

@@ -1,0 +1,47 @@
+"""Values at the edges of JSON: a run takes them, or says why not, and its journal reads back."""
+
+from __future__ import annotations
+
+from ideabridge.bridge.loop.event import CallProposed, SolutionClosed, event_from_json
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.tools.encoding import JSON, decode_trusted, encode
+from tests.loop.driving import Driven, started
+
+
+def nested(levels: int, value: JSON) -> JSON:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_an_integer_past_every_double_is_read_back_exactly() -> None:
+    assert decode_trusted(encode({"n": 10**400})) == {"n": 10**400}
+
+
+def test_a_call_that_is_null_is_an_error_and_journaled_as_one() -> None:
+    assert event_from_json(CallProposed(None).to_json()) == CallProposed(None)
+    driven = Driven()
+    driven.post(started(mode="solve"))
+    driven.post(CallProposed(None))
+    driven.post(SolutionClosed())
+    assert driven.standings() == ["failed"]
+    assert "a call is an object with _tool, found NoneType" in driven.error_of(0)
+
+
+def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:
+    # `echo` of 180 levels would be refused by the executor; asked about, it is refused before.
+    wide: list[JSON] = [{"_tool": "write", "x": nested(95, "†state.a")}, {"_tool": "echo", "x": 1}]
+    driven = Driven().whole(
+        started([{"type": "state", "state": {"a": nested(90, 1)}}], settings=Settings(approval="default")), wide
+    )
+    assert driven.standings() == ["failed", "done"]
+    assert "the resolved call" in driven.error_of(0)
+    assert "nests deeper than the limit" in driven.error_of(0)
+
+
+def test_an_output_that_nests_too_deep_is_an_error() -> None:
+    state: JSON = {"a": nested(90, 1)}
+    driven = Driven().whole(started([{"type": "state", "state": state}]), [], nested(90, "†state.a"))
+    assert driven.machine.status == "failed"
+    (error,) = driven.machine.errors
+    assert "nests deeper than the limit" in str(error["error"])

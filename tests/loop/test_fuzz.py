@@ -1,0 +1,339 @@
+"""20,000 damaged Solutions over the machine: nothing escapes, nothing hangs, every fault is told.
+
+The cases are the same on every run; `IDEABRIDGE_FUZZ_SEED` takes others. A failing case names its number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+
+import pytest
+
+from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallDecided,
+    CallFinished,
+    CallProposed,
+    CallStarted,
+    Event,
+    OutputProposed,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    SolutionClosed,
+    SolutionProposed,
+    SolutionRejected,
+    event_from_json,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.readiness import edit_problem
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.reading import read_solution
+from ideabridge.tools.tool import Tool
+from tests.loop.driving import EFFECTS, READ_ONLY, TOOLS
+from tests.loop.mutating import CLOSED, CONTEXT, INSTANCES, OVER_INSTANCES, SOLUTIONS, Mutator, deep, odd
+
+SEED = int(os.environ.get("IDEABRIDGE_FUZZ_SEED", "1"))
+SOLUTIONS_GIVEN = 20_000
+PARTS = 4
+
+TYPED: JSONObject = {
+    "type": "object",
+    "properties": {"number": {"type": "integer"}, "names": {"type": "array", "items": {"type": "string"}}},
+    "required": ["number"],
+    "additionalProperties": False,
+}
+JUDGED: JSONObject = {"type": "object", "properties": {"text": {}}, "additionalProperties": False}
+ALL_TOOLS = [
+    *TOOLS,
+    Tool("typed", parameters=TYPED, annotations=READ_ONLY),
+    Tool("judge", parameters=JUDGED, annotations=EFFECTS),
+]
+
+# Compiled once: to compile it for each case would take longer than the case.
+CATALOGUE = Catalogue(ALL_TOOLS, [(None, "judge")])
+TOLD = CATALOGUE.to_json()
+
+OUTPUT: JSONObject = {"type": "object", "properties": {"all": {}}, "required": ["all"]}
+
+NOTHING: JSONObject = {"calls": [], "output": None}
+SETTLED = frozenset(("done", "caught", "failed", "skipped"))
+
+
+def began(chosen: random.Random, instances: bool) -> RunStarted:
+    settings = Settings(
+        order=chosen.choice(("declared", "all", "none")),
+        parallel_calls=chosen.choice((1, 2, 16)),
+        calls=40,
+        items=20,
+        requests=2,
+        output_by_instance=instances and chosen.random() < 0.5,
+        approval="default" if chosen.random() < 0.3 else "allow_all",
+    )
+    context = INSTANCES if instances else CLOSED if chosen.random() < 0.3 else CONTEXT
+    mode = "plan" if chosen.random() < 0.25 else "solve"
+    schema = OUTPUT if chosen.random() < 0.5 else None
+    tools, latent = TOLD
+    return RunStarted(mode, context, tools, latent, settings.to_json(), schema)
+
+
+def told(effect: Effect) -> JSON:
+    """An effect as something to compare."""
+    match effect:
+        case Execute():
+            return ["execute", effect.call.index, effect.item, effect.parameters, effect.latent]
+        case AskApproval():
+            return ["ask", effect.call.index, effect.approval, effect.digest, effect.resolved]
+        case AskMind():
+            return ["mind", effect.step]
+        case Finish():
+            return ["finish", effect.status, effect.reason]
+
+
+def standing(machine: Machine) -> JSON:
+    """All that a machine stands at: two that took the same events must be equal in it."""
+    return [
+        machine.phase,
+        machine.step,
+        machine.status,
+        [one.standing.value for one in machine.history],
+        [one.value for one in machine.history],
+        [one.error for one in machine.history],
+        [told(effect) for effect in machine.due()],
+        machine.memory.documents,
+        [*machine.errors],
+        [*machine.corrections],
+        machine.output,
+    ]
+
+
+class Fuzzed:
+    """A machine, and beside it one that is folded from the journal; the invariants hold after every event."""
+
+    def __init__(self, chosen: random.Random) -> None:
+        self.random = chosen
+        self.machine = Machine(CATALOGUE)
+        self.folded = Machine(CATALOGUE)
+        self.events = 0
+        self.running: list[Execute] = []
+        self.asking: list[AskApproval] = []
+        self.ran: set[tuple[int, int | None]] = set()
+        self.settled: dict[int, str] = {}
+
+    def post(self, event: Event) -> None:
+        value = decode_trusted(encode(event.to_json()))
+        assert isinstance(value, dict)
+        self.machine.receive(event)
+        self.folded.receive(event_from_json(value))
+        self.events += 1
+        self.check()
+
+    def check(self) -> None:
+        machine = self.machine
+        assert standing(machine) == standing(self.folded), "the journal folds to another machine"
+        executions = sum(max(1, len(one.items)) for one in machine.history)
+        assert len(machine.due()) <= executions + 2
+        # Listing, proposals, approvals and executions: a few events each, so that no run goes on for ever.
+        assert self.events <= 20 + 3 * len(machine.history) + 2 * executions, "more events than anything needs"
+        for index, one in enumerate(machine.history):
+            now = one.standing.value
+            before = self.settled.get(index)
+            assert before is None or before == now, f"call {index} was {before} and is {now}"
+            if now in SETTLED:
+                self.settled[index] = now
+                assert (one.error is not None) == (now != "done")
+        faults(machine.errors)
+
+    def perform(self) -> None:
+        """Acknowledge every effect that is due, as the runner does."""
+        while True:
+            due = self.machine.due()
+            if not due:
+                return
+            match due[0]:
+                case Execute() as effect:
+                    key = (effect.call.index, effect.item)
+                    assert key not in self.ran, f"call {key} ran twice"
+                    self.ran.add(key)
+                    self.running.append(effect)
+                    self.post(CallStarted(*key))
+                case AskApproval() as effect:
+                    self.asking.append(effect)
+                    self.post(ApprovalAsked(effect.call.index, effect.approval, effect.digest))
+                case AskMind(step):
+                    self.post(RequestMade(step, "request"))
+                case Finish(status, reason):
+                    self.post(RunEnded(status, reason))
+
+    def move(self) -> bool:
+        """Let one call end, or one person decide."""
+        if self.asking and (not self.running or self.random.random() < 0.5):
+            self.decide(self.asking.pop(self.random.randrange(len(self.asking))))
+        elif self.running:
+            self.end(self.running.pop(self.random.randrange(len(self.running))))
+        else:
+            return False
+        self.perform()
+        return True
+
+    def decide(self, effect: AskApproval) -> None:
+        index = effect.call.index
+        kind = self.random.randrange(3)
+        if kind == 2:
+            edited = gated(Mutator(self.random).structure(effect.resolved))
+            if edit_problem(self.machine.history[index], edited, self.machine.catalogue) is None:
+                self.post(CallDecided(index, effect.digest, "edit", "somebody", None, edited))
+                return
+        self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", "somebody", "why"))
+
+    def end(self, effect: Execute) -> None:
+        index, item = effect.call.index, effect.item
+        if self.random.random() < 0.15:
+            self.post(CallFinished(index, item, error={"kind": "runtime", "message": "it failed"}))
+            return
+        # What the executor lets through: any JSON of at most 100 levels.
+        value: JSON = effect.latent if effect.is_latent else effect.parameters.get("x")
+        if self.random.random() < 0.2:
+            value = deep(self.random, 99) if self.random.random() < 0.1 else odd(self.random)
+        try:
+            value = normalise(value)
+        except IdeabridgeError as error:
+            # What the executor makes of a result that nests too deep.
+            self.post(CallFinished(index, item, error={"kind": "runtime", "message": str(error)}))
+            return
+        self.post(CallFinished(index, item, value=value))
+
+    # -- the ways a Solution comes -----------------------------------------------------------------------------
+
+    def whole(self, raw: JSON | bytes) -> None:
+        """Hand a Solution in; a malformed one is told and given up."""
+        try:
+            solution, _ = read_solution(raw if isinstance(raw, bytes) else normalise(raw, what="the solution"))
+        except IdeabridgeError:
+            # Told where it came in: the caller, or the turn, is asked again.
+            solution = NOTHING
+        calls, output = solution["calls"], solution["output"]
+        assert isinstance(calls, list)
+        errors = self.machine.check(calls, output)
+        if errors:
+            faults(errors)
+            if self.machine.mode == "solve":
+                self.post(SolutionRejected(solution, [*errors]))
+            calls, output = [], None
+        extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
+        self.post(SolutionProposed(calls, output, extra or None))
+        self.perform()
+        while self.move():
+            pass
+
+    def streamed(self, data: bytes) -> None:
+        """Stream a Solution in, in pieces cut anywhere; calls end in between."""
+        answer = Answer()
+        pieces = self.random.choice((1, 7, 7, 40, 40, 40, len(data) or 1))
+        for start in range(0, len(data), pieces):
+            if not self.take(answer, data[start : start + pieces]):
+                break
+        else:
+            self.take(answer, None)
+        while self.move():
+            pass
+
+    def take(self, answer: Answer, data: bytes | None) -> bool:
+        for piece in answer.close() if data is None else answer.feed(data):
+            match piece:
+                case CallPiece(call) if self.machine.room:
+                    self.post(CallProposed(call))
+                case CallPiece():
+                    self.post(SolutionClosed("too many calls"))
+                    return False
+                case OutputPiece(output):
+                    self.post(OutputProposed(output))
+                case EndPiece(broken, extra):
+                    self.post(SolutionClosed(broken, extra or None))
+                    self.perform()
+                    return False
+            self.perform()
+            if self.random.random() < 0.3:
+                self.move()
+        return True
+
+
+def gated(value: JSONObject) -> JSONObject:
+    """The value as the gate lets it in: nothing where it nests too deep."""
+    try:
+        copied = normalise(value)
+    except IdeabridgeError:
+        return {}
+    return copied if isinstance(copied, dict) else {}
+
+
+def faults(errors: list[JSONObject]) -> None:
+    """Each error says what is wrong, with text; those of calls stand in listing order."""
+    places: list[int] = []
+    for entry in errors:
+        error = entry["error"]
+        assert isinstance(error, dict)
+        message = error["message"]
+        assert isinstance(message, str)
+        assert message.strip()
+        assert len(message) < 20_000
+        place = entry.get("place")
+        if isinstance(place, int):
+            places.append(place)
+    assert places == sorted(places), "errors out of listing order"
+    encode([*errors])
+
+
+def run_case(number: int) -> int:
+    """One run, whole and streamed; how many damaged Solutions both of them were given."""
+    chosen = random.Random(f"{SEED}/{number}")
+    instances = chosen.random() < 0.2
+    start = began(chosen, instances)
+    mutator = Mutator(chosen)
+    texts: list[tuple[JSONObject | None, bytes]] = []
+    for _ in range(2):
+        solution = chosen.choice(OVER_INSTANCES if instances else SOLUTIONS)
+        if chosen.random() < 0.6:
+            damaged = mutator.structure(solution)
+            texts.append((damaged, encode(normalise(damaged, max_depth=1_000))))
+        else:
+            texts.append((None, mutator.text(solution)))
+    given: list[int] = []
+    for streamed in (False, True):
+        fuzzed = Fuzzed(chosen)
+        fuzzed.post(start)
+        fuzzed.perform()
+        given.append(0)
+        for value, data in texts:
+            if fuzzed.machine.phase == "ended":
+                break
+            given[-1] += 1
+            if streamed:
+                fuzzed.streamed(data)
+            else:
+                fuzzed.whole(value if value is not None and chosen.random() < 0.5 else data)
+        machine = fuzzed.machine
+        assert machine.phase == "ended", machine.phase
+        assert machine.due() == []
+        assert all(one.settled for one in machine.history)
+    return min(given)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_damaged_solutions_only_ever_give_errors(part: int) -> None:
+    given = 0
+    for number in itertools.count(part, PARTS):
+        if given >= SOLUTIONS_GIVEN // PARTS:
+            return
+        try:
+            given += run_case(number)
+        except Exception as error:
+            error.add_note(f"case {number} of seed {SEED}")
+            raise
