@@ -8,8 +8,10 @@ from ideabridge.bridge.context.reference import parse_reference
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.cycles import components, emission
+from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.progress import Absent, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.plan import read_plan
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import LimitExceededError
@@ -196,3 +198,39 @@ def test_an_output_is_a_map_by_instance_where_it_reads_inside_one(output: JSON, 
     plan: dict[str, JSON] = {"calls": [], "instances": {"a": {}, "b": {}}, "output": output}
     assert read_plan(plan).output_by_instance is by_instance
     assert read_plan({**plan, "instances": {}}).output_by_instance is False
+
+
+# -- outputs by instance -----------------------------------------------------------------------------------------
+
+
+def by_instance(output: JSON, schema: dict[str, JSON] | None = None, failing: tuple[int, ...] = (1,)) -> Driven:
+    """A plan over instances a and b; `failing` calls fail."""
+    context: list[JSON] = [{"type": "state", "state": {"n": n}, "_instance": one} for n, one in enumerate("ab")]
+    calls: list[JSON] = [{"_tool": "echo", "_instance": one, "x": "†state.n", "_outputPath": "o"} for one in "ab"]
+    settings = Settings(approval="allow_all", output_by_instance=True)
+
+    def execute(effect: Execute) -> tuple[bool, JSON]:
+        return (False, "boom") if effect.call.index in failing else (True, effect.parameters["x"])
+
+    return Driven(execute).whole(started(context, settings=settings, output_schema=schema), calls, output)
+
+
+def test_an_output_that_fails_in_one_instance_is_given_for_the_others() -> None:
+    machine = by_instance("†state.o").machine
+    assert (machine.status, machine.output) == ("done", {"a": 0})
+    told = [str(entry["error"]) for entry in machine.errors if entry["call"] is None]
+    assert len(told) == 1
+    assert "output of b" in told[0]
+
+
+def test_an_output_that_does_not_fit_its_schema_in_one_instance_is_given_for_the_others() -> None:
+    machine = by_instance("†state.o", {"type": "integer", "maximum": 0}, failing=()).machine
+    assert (machine.status, machine.output) == ("done", {"a": 0})
+    assert [str(entry["error"]).count("the output of b") for entry in machine.errors] == [1]
+
+
+def test_an_output_that_fails_in_every_instance_fails_the_run() -> None:
+    machine = by_instance("†state.o", failing=(0, 1)).machine
+    assert (machine.status, machine.has_output) == ("failed", False)
+    assert len([entry for entry in machine.errors if entry["call"] is None]) == 2
+    assert by_instance("†state.o", {"type": "string"}, failing=()).machine.status == "failed"

@@ -301,14 +301,12 @@ class Machine:
         self.corrections = tick.corrections
         calls, output, _ = self.solution
         if output is not None:
-            value, faults = tick.resolve_output()
-            if not faults:
-                value, faults = self._output.settle(value)
-            if not faults:
+            value, faults, made = self._output.settle(*tick.resolve_output())
+            self.errors.extend(error_message("output", fault) for fault in faults)
+            if made:
                 self.output, self.has_output = value, True
                 self._finish_with("done", None)
                 return
-            self.errors.extend(error_message("output", fault) for fault in faults)
         elif not calls and self.mode == "solve":
             self._idle += 1
             # An answer that broke off before its first call has been told of already.

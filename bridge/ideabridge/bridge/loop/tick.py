@@ -154,24 +154,20 @@ class Tick:
         ]
 
     def resolve_output(self) -> tuple[JSON, list[str]]:
-        """The output with its references resolved, and what is wrong with it."""
+        """The output resolved, and what is wrong; by instance, a map of those that could be made (DESIGN 4.8)."""
         faults: list[str] = list(self.graph.output_problems)
         found: dict[str, JSON] = {}
-        for instance, reads in self.graph.output_reads.items():
-            values: dict[str, JSON] = {}
-            for read in reads:
-                value = self._judge.evaluate(read, instance)
-                if isinstance(value, Wait):
-                    raise JournalError("the output was read before every call had settled")
-                if isinstance(value, Absent):
-                    faults.append(f"output{f' of {instance}' if instance else ''}: {value.message}")
-                else:
-                    values[read.expression.text] = value
-            if not faults:
-                found[instance] = fill(self.graph.output, lambda expression, values=values: values[expression.text])
-        if faults:
-            return None, faults
-        return (dict(found) if self._settings.output_by_instance else found.get("")), []
+        for instance, reads in () if faults else self.graph.output_reads.items():
+            values = {read.expression.text: self._judge.evaluate(read, instance) for read in reads}
+            if any(isinstance(value, Wait) for value in values.values()):
+                raise JournalError("the output was read before every call had settled")
+            where = f"output{f' of {instance}' if instance else ''}"
+            absent = [f"{where}: {value.message}" for value in values.values() if isinstance(value, Absent)]
+            known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
+            if not absent:
+                found[instance] = fill(self.graph.output, lambda expression, known=known: known[expression.text])
+            faults.extend(absent)
+        return (dict(found) if self._settings.output_by_instance else found.get("")), faults
 
     # -- moving on ---------------------------------------------------------------------------------------------
 
