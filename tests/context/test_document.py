@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import weakref
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from ideabridge.bridge.context.document import MISSING, Missing, describe_missin
 from ideabridge.bridge.context.errors import MessageError, StateWriteError
 from ideabridge.bridge.context.handlers import Draft, Handlers
 from ideabridge.bridge.context.message import Message, read_context, read_message
-from ideabridge.bridge.context.preview import shorten
+from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
 from ideabridge.tools.encoding import JSON, encode
 
 VALUES: st.SearchStrategy[JSON] = st.recursive(
@@ -182,3 +184,27 @@ def test_messages_about_documents_are_short() -> None:
     with pytest.raises(StateWriteError) as caught:
         write({"state": {long: 1}}, ("state", long, long), "set", 2)
     assert len(str(caught.value)) < 500
+
+
+WIDE: JSON = {str(i): {str(j): {str(k): "x" * 70 for k in range(20)} for j in range(20)} for i in range(20)}
+NESTED: JSON = functools.reduce(lambda inner, _: {"k": inner, "l": ["y" * 50]}, range(90), cast("JSON", "deep"))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        WIDE,
+        {"k" * 1_000_000: 1},
+        {"k" * 1_000_000: {"x": "y" * 5_000}},
+        {str(n): "x" * 60 for n in range(5_000)},
+        {str(n) + "k" * 90: {str(m) + "l" * 90: [1] * 500 for m in range(40)} for n in range(40)},
+        [["x" * 200] * 300] * 300,
+        [{"k" * 5_000: "x" * 5_000}] * 50,
+        NESTED,
+        10**4_000,
+    ],
+)
+def test_what_is_shown_is_bounded_whatever_the_shape(value: JSON) -> None:
+    assert len(encode(shorten({"v": value}, ("state",)))) < 6 * 2_048
+    assert len(encode(reference_to(value, ("state", "v")))) < 3 * 2_048
+    assert len(encode(shorten_literal({"call": value}))) < 10 * 1_024

@@ -555,3 +555,13 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
     fan.append({"_tool": "echo", "x": "†state.part", "_outputPath": "all"})
     wide = Driven().whole(started(), fan)
     assert isinstance(wide.machine.memory.state()["all"], dict)
+
+
+@pytest.mark.parametrize("method", ["set", "merge"])
+def test_a_closed_state_takes_no_undeclared_members_however_they_come(method: str) -> None:
+    context: list[JSON] = [{"type": "state", "state": {"text": "good"}, "schema": SENTIMENT}]
+    write: dict[str, JSON] = {"_tool": "echo", "_outputPath": "†state", "_outputMethod": method}
+    calls: list[JSON] = [{**write, "x": {"text": "a", "extra": 1}}, {**write, "x": {"text": "b", "sentiment": "c"}}]
+    driven = Driven().whole(started(context), calls)
+    assert driven.standings() == ["failed", "done"]
+    assert driven.machine.state == {"text": "b", "sentiment": "c"}

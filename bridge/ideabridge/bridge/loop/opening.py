@@ -53,6 +53,7 @@ def open_context(messages: Iterable[Message]) -> Opening:
     """
     opening = Opening()
     own: dict[str, dict[str, JSONObject]] = {"": {"input": {}, "state": {}, "data": {}}}
+    schemas: dict[str, JSONObject] = {}
     for message in messages:
         if message.type not in ("input", "state", "data"):
             continue
@@ -70,7 +71,8 @@ def open_context(messages: Iterable[Message]) -> Opening:
             merged = merge(parts[message.type], message.value)
             parts[message.type] = merged if isinstance(merged, dict) else {}
         if message.type == "state" and message.schema is not None:
-            opening.schemas[name] = StateSchema(message.schema)
+            schemas[name] = message.schema
+    opening.schemas = {name: StateSchema(schema, own[name]["state"]) for name, schema in schemas.items()}
     common = own[""]
     for name, parts in own.items():
         seen = {kind: merge(common[kind], parts[kind]) if name else parts[kind] for kind in ("input", "data")}
