@@ -2,7 +2,7 @@
 
 A fenced block `json plan` is a plan. The block after it tells what comes of it: `json result` holds members of the
 answer (DESIGN 6), each exactly as `Run.answer(whole=True)` gives it; `json dry run` is what `Bridge.dry_run` tells;
-`text refused` is the message of the `PlanError`.
+`text refused` is the message of the `PlanError`; `text drawing` and `mermaid` are what `Bridge.draw` draws.
 """
 
 import json
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parent.parent
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-OUTCOMES = ("json result", "json dry run", "text refused")
+OUTCOMES = ("json result", "json dry run", "text refused", "text drawing", "mermaid")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,9 @@ async def test_a_plan_gives_what_the_document_says(example: Example) -> None:
             return
         if example.kind == "json dry run":
             assert await bridge.dry_run(plan) == expected(example)
+            return
+        if example.kind in ("text drawing", "mermaid"):
+            assert await bridge.draw(plan, example.kind.removesuffix(" drawing")) == example.outcome
             return
         run = await bridge.run_plan(plan)
         assert await run.wait(20) == "done"

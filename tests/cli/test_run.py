@@ -188,6 +188,18 @@ def test_dry_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not (here / "noted.txt").exists()
 
 
+def test_drawings(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "note.json", "--draw", "mermaid"]) == 0
+    assert capsys.readouterr().out.startswith("flowchart TD\n")
+    assert main(["run", "note.json", "--draw", "text", "--json"]) == 0
+    assert "! not read-only" in told(capsys)["drawing"]
+    assert main(["run", "note.json", "--dry-run", "--draw", "text", "--json"]) == 0
+    assert {"layers", "drawing"} <= told(capsys).keys()
+    assert main(["run", "note.json", "--draw", "svg"]) == 2
+    assert "expected 'mermaid' or 'text', found 'svg'" in capsys.readouterr().err
+    assert not (here / "noted.txt").exists()
+
+
 def test_a_store_that_is_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "garbage.sqlite").write_text("this is no database" * 100, encoding="utf-8")
     for words in (["run", "sum.json"], ["ideas", "list"]):

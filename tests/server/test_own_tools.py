@@ -84,6 +84,7 @@ async def test_a_dry_run_calls_nothing(client: Client, tmp_path: Path) -> None:
     )
     assert told["layers"][0][0] == 0
     assert told["not_read_only"] == [2]
+    assert "2 write_note" in told["drawing"]
     assert not note.exists()
 
 

@@ -23,7 +23,6 @@ from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.dry_run import dry_run
 from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
@@ -33,6 +32,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run, rejection
@@ -196,21 +196,24 @@ class Bridge:
         return catalogue.used_by(plan.calls) if known else catalogue
 
     async def dry_run(self, plan: Plan) -> JSONObject:
-        """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only.
+        """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only; see `dry_run`.
 
         Raises:
             PlanError: it is malformed.
         """
-        catalogue = await self._catalogue_of(plan)
-        machine = Machine(catalogue)
+        return (await self._rehearse(plan)).told()
+
+    async def draw(self, plan: Plan, form: str = "mermaid") -> str:
+        """A drawing of a plan: a `mermaid` flowchart, or `text`, a line for each call.
+
+        Raises:
+            PlanError: it is malformed, or there is no such form.
+        """
+        return (await self._rehearse(plan)).drawn(form)
+
+    async def _rehearse(self, plan: Plan) -> Rehearsal:
         settings = self.settings(output_by_instance=plan.output_by_instance)
-        machine.receive(self._started("plan", plan.context(), catalogue, settings, None))
-        calls, places = plan.expanded()
-        errors = machine.check(calls, plan.output, places)
-        graph = machine.checked_graph
-        if errors or graph is None:
-            raise PlanError(rejection(errors), [dict(error) for error in errors])
-        return dry_run(graph)
+        return rehearse(plan, await self._catalogue_of(plan), settings)
 
     # -- ideas -------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class OwnHandlers:
         if isinstance(save_as, str):
             self._check_free(save_as)
         if arguments.get("dry_run") is True:
-            told = await self._bridge.dry_run(plan)
+            told = {**await self._bridge.dry_run(plan), "drawing": await self._bridge.draw(plan, "text")}
             return answer(told, f"dry run, nothing was called: {encode_text(told)}")
         run = await self._bridge.run_plan(plan, caller=asked.caller)
         if isinstance(save_as, str):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ideabridge.server.cli.inputs import read_input, read_json
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.plan import Plan
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
@@ -31,6 +35,9 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run nothing: tell the order, what runs in parallel, reads and writes.")
     ] = False,
+    draw: Annotated[
+        str | None, typer.Option("--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan.")
+    ] = None,
 ) -> int:
     """Run a plan: calls wired by references, each started the moment its inputs exist.
 
@@ -40,13 +47,15 @@ def run(
 
     raw = read_json(plan, "PLAN.json")
     given = read_input(input)
-    return anyio.run(_run, options, raw, given, save_as, dry_run)
+    return anyio.run(_run, options, raw, given, save_as, dry_run, draw)
 
 
-async def _run(options: Options, raw: JSON, given: JSONObject | None, save_as: str | None, dry: bool) -> int:
+async def _run(
+    options: Options, raw: JSON, given: JSONObject | None, save_as: str | None, dry: bool, draw: str | None
+) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.plan import read_plan
-    from ideabridge.server.cli.console import print_json, print_value, report, say
+    from ideabridge.server.cli.console import report, say
     from ideabridge.server.cli.exits import ExitCode
     from ideabridge.server.cli.follow import follow, tell
     from ideabridge.tools.errors import IdeabridgeError
@@ -56,9 +65,8 @@ async def _run(options: Options, raw: JSON, given: JSONObject | None, save_as: s
         plan = dataclasses.replace(plan, input={**(plan.input or {}), **given})
     configuration = options.configuration()
     async with Bridge(configuration) as bridge:
-        if dry:
-            told = await bridge.dry_run(plan)
-            (print_json if options.json else print_value)(told)
+        if dry or draw is not None:
+            await _rehearse(bridge, plan, options, dry, draw)
             return ExitCode.DONE
         run = await bridge.run_plan(plan)
         outcome = await follow(run, quiet=options.json)
@@ -80,3 +88,17 @@ async def _run(options: Options, raw: JSON, given: JSONObject | None, save_as: s
         elif save_as is not None:
             report(f"not published as {save_as!r}: the run did not end without errors")
         return code
+
+
+async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, draw: str | None) -> None:
+    """Tell what the plan would do: with --json as one value, else the drawing as it is."""
+    from ideabridge.server.cli.console import print_json, print_value
+
+    told = await bridge.dry_run(plan) if dry else {}
+    drawing = None if draw is None else await bridge.draw(plan, draw)
+    if drawing is not None and (options.json or dry):
+        told = {**told, "drawing": drawing}
+    if options.json:
+        print_json(told)
+    else:
+        print_value(told if dry or drawing is None else drawing)
