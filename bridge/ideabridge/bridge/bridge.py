@@ -17,7 +17,7 @@ from ideabridge.bridge.approver import Approver
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
-from ideabridge.bridge.errors import PlanError, UnknownRunError
+from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
@@ -173,6 +173,7 @@ class Bridge:
 
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
+            SchemaError: its input schema is invalid.
         """
         catalogue = await self._catalogue_of(plan)
         settings = self.settings(output_by_instance=plan.output_by_instance)
@@ -191,6 +192,7 @@ class Bridge:
         """The tools a plan names: what its journal and its idea hold. All of them where one is unknown, so that the
         error can name the nearest.
         """
+        plan.check_input()
         catalogue = await self.offer.catalogue_for(plan.calls)
         known = all(catalogue.look_up(call) is not None for call in plan.calls if isinstance(call, dict))
         return catalogue.used_by(plan.calls) if known else catalogue
@@ -231,11 +233,8 @@ class Bridge:
 
         Raises:
             PublicationError: it cannot be published so.
-            UnknownIdeaError: there is no such idea, or the run is not this caller's.
+            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
         """
-        run = self.store.run(ref)
-        if run is not None and run.caller != caller:
-            raise UnknownRunError(f"unknown run {ref!r}")
         catalogue = self.offer.catalogue
         return publish(
             self.store,
@@ -245,6 +244,7 @@ class Bridge:
             description=description,
             answer=answer,
             choices=choices,
+            caller=caller,
             owner=None if caller == LOCAL else caller,
         )
 

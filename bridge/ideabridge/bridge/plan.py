@@ -9,9 +9,10 @@ from ideabridge.bridge.context.reference import Hole, compile_value, quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.opening import check_instance
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
-from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
+from ideabridge.tools.schema import Validator, check_schema
 
 _KEYS = ("calls", "input", "instances", "output", "input_schema", "output_schema", "name", "description", "$schema")
 
@@ -64,6 +65,21 @@ class Plan:
         compile_value(self.output, holes, [])
         inside = any(one.instance is None for hole in holes for one in hole.expression.operands())
         return bool(self.instances) and (self.output is None or inside)
+
+    def check_input(self) -> None:
+        """Check the input schema, and the input against it where one is given.
+
+        Raises:
+            SchemaError: `input_schema` is invalid; the message says where.
+            PlanError: the input does not satisfy it; the message says path, found and expected.
+        """
+        if self.input_schema is not None:
+            check_schema(self.input_schema, what="input_schema of the plan")
+        if self.input_schema is not None and self.input is not None:
+            try:
+                Validator(self.input_schema, what="input of the plan").check(self.input)
+            except ValueMismatchError as error:
+                raise PlanError(str(error)) from None
 
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
         """The calls with one copy for every instance where none is named, and their places in the plan."""

@@ -141,6 +141,11 @@ class Store(RunStore):
         with self._database.guard:
             return self._table.of_run(run_id)
 
+    def runs_of_idea(self, idea_id: str) -> list[str]:
+        """The runs an idea was saved in, by its whole id; some may be of other stores."""
+        with self._database.guard:
+            return self._table.runs_of(idea_id)
+
     def search_ideas(self, words: str, limit: int = 20) -> list[IdeaHit]:
         """Ideas found by any text, best first: published ones first, then those with all words, then with some.
 

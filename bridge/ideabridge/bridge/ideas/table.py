@@ -152,6 +152,15 @@ class IdeaTable:
         ).fetchone()
         return None if row is None else row[0]
 
+    def runs_of(self, idea: str) -> list[str]:
+        """The runs an idea occurred in."""
+        rows = self._database.execute(
+            "SELECT run FROM ideas WHERE id = ?1 AND run IS NOT NULL UNION SELECT occurrences.run FROM occurrences "
+            "JOIN ideas ON ideas.number = occurrences.idea WHERE ideas.id = ?1",
+            (bytes.fromhex(idea),),
+        ).fetchall()
+        return [row[0] for row in rows]
+
     def of_request(self, request: str) -> list[StoredIdea]:
         """The ideas that answer one Request, newest first."""
         if len(request) != 64 or _HEX.fullmatch(request) is None:

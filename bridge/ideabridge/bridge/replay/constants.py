@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ideabridge.bridge.context.reference import is_reference
@@ -32,8 +32,10 @@ class Constant:
         return f"{self.path} = {text if len(text) <= 60 else text[:57] + '...'}"
 
 
-def constants_of(calls: Iterable[JSON], output: JSON, catalogue: Catalogue) -> list[Constant]:
-    """Every leaf of the parameters and of the output that is no reference.
+def constants_of(
+    calls: Iterable[JSON], output: JSON, catalogue: Catalogue, instances: Mapping[str, JSONObject] | None = None
+) -> list[Constant]:
+    """Every leaf of the parameters, of the output and of the initial states of instances that is no reference.
 
     An empty array or object is a leaf. `_each` over literal items and a latent `_output` count as parameters;
     the other meta-properties are the plan's structure.
@@ -49,6 +51,9 @@ def constants_of(calls: Iterable[JSON], output: JSON, catalogue: Catalogue) -> l
             _collect(value, f"calls.{place}.{key}", schemas.get(key), found)
     if output is not None:
         _collect(output, "output", None, found)
+    for name, state in (instances or {}).items():
+        for key, value in state.items():
+            _collect(value, f"instances.{name}.{key}", None, found, literal=True)
     return found
 
 
@@ -58,17 +63,19 @@ def _parameter_schemas(call: JSONObject, catalogue: Catalogue) -> JSONObject:
     return catalogue.parameters_of(tool) if tool is not None else {}
 
 
-def _collect(value: JSON, path: str, schema: JSON, found: list[Constant]) -> None:
-    if isinstance(value, str) and is_reference(value):
+def _collect(value: JSON, path: str, schema: JSON, found: list[Constant], *, literal: bool = False) -> None:
+    # What stands in a state is read as it is: a dagger there makes no reference.
+    if isinstance(value, str) and is_reference(value) and not literal:
         return
     properties = schema.get("properties") if isinstance(schema, dict) else None
     items = schema.get("items") if isinstance(schema, dict) else None
     if isinstance(value, dict) and value:
         for key, item in value.items():
-            _collect(item, f"{path}.{key}", properties.get(key) if isinstance(properties, dict) else None, found)
+            part = properties.get(key) if isinstance(properties, dict) else None
+            _collect(item, f"{path}.{key}", part, found, literal=literal)
     elif isinstance(value, list) and value:
         for index, item in enumerate(value):
-            _collect(item, f"{path}.{index}", items, found)
+            _collect(item, f"{path}.{index}", items, found, literal=literal)
     else:
         found.append(Constant(path, value, _demanded(value, schema)))
 

@@ -64,19 +64,34 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     plan = publication.plan
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
-    calls, instances = plan.get("calls"), plan.get("instances")
+    return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
+
+
+def read_published(
+    plan: JSONObject,
+    arguments: JSONObject,
+    input_schema: JSONObject | None,
+    output_schema: JSONObject | None,
+    *,
+    name: str,
+) -> Plan:
+    """A plan as a publication holds it, `{"calls", "output", "instances"?, "output_schema"?}`, with new input.
+
+    Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
+    """
+    calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
-        states = {name: state for name, state in instances.items() if isinstance(state, dict)}
-    takes_input = bool(publication.input_schema and publication.input_schema.get("properties"))
+        states = {one: state for one, state in instances.items() if isinstance(state, dict)}
+    takes_input = bool(input_schema and input_schema.get("properties"))
     return Plan(
         calls=calls if isinstance(calls, list) else [],
         input=arguments if takes_input or arguments else None,
         instances=states,
         output=plan.get("output"),
-        input_schema=publication.input_schema if takes_input else None,
-        output_schema=publication.output_schema,
-        name=publication.name,
+        input_schema=input_schema if takes_input else None,
+        output_schema=own if isinstance(own, dict) else output_schema,
+        name=name,
     )
 
 

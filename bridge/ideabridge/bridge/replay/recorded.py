@@ -1,0 +1,127 @@
+"""Recorded: the run an idea is published from, read again from its journal (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ideabridge.bridge.errors import PublicationError, UnknownRunError
+from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.records import RunRecord, StoredIdea
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import CallDecided, Event, RunStarted, SolutionProposed, event_from_json
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.run_view import given_by
+from ideabridge.tools.encoding import JSON
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run that ended well.
+
+    Attributes:
+        id: its id.
+        started: its first event: context, tools, settings, and the output schema its user asked for.
+        events: its journal.
+        machine: the journal, folded.
+    """
+
+    id: str
+    started: RunStarted
+    events: list[Event]
+    machine: Machine
+
+    @property
+    def result(self) -> JSON:
+        """What it gave as a function."""
+        return given_by(self.machine)
+
+    @property
+    def places(self) -> list[JSON] | None:
+        """The places of its calls in the plan, where instances share them."""
+        proposed = [event for event in self.events if isinstance(event, SolutionProposed)]
+        return proposed[-1].places if proposed else None
+
+    def calls(self) -> list[JSON]:
+        """The calls as its plan listed them: one that ran for every instance stands once, without `_instance`."""
+        calls, places = self.machine.solution[0], self.places
+        if places is None:
+            return list(calls)
+        # A place comes up twice only where the call named no instance.
+        times = Counter(str(place) for place in places)
+        listed: dict[str, JSON] = {}
+        for call, place in zip(calls, places, strict=True):
+            if times[str(place)] > 1 and isinstance(call, dict):
+                call = {key: value for key, value in call.items() if key != "_instance"}
+            listed.setdefault(str(place), call)
+        return list(listed.values())
+
+    def not_as_listed(self) -> list[str]:
+        """The calls that did not do what stands in the plan, and why: `calls.0 (send): a person changed it`."""
+        edited = {event.call for event in self.events if isinstance(event, CallDecided) and event.decision == "edit"}
+        found: list[str] = []
+        for one in self.machine.history:
+            kind = one.error.get("kind") if one.error is not None else None
+            if one.call.index in edited:
+                why = "a person changed it"
+            elif kind == "denied":
+                why = "it was denied"
+            elif one.standing is Standing.FAILED:
+                why = "it failed"
+            else:
+                continue
+            instance = f", instance {one.call.instance}" if one.call.instance else ""
+            found.append(f"calls.{one.call.place} ({one.call.name}{instance}): {why}")
+        return found
+
+
+def read_run(store: Store, run_id: str) -> RecordedRun | None:
+    """The run from its journal; None where it has not ended well."""
+    record = store.run(run_id)
+    if record is None or record.status != "done":
+        return None
+    events = [event_from_json(event) for _, event in store.events(run_id)]
+    started = events[0] if events else None
+    if not isinstance(started, RunStarted):
+        return None
+    machine = Machine()
+    for event in events:
+        machine.receive(event)
+    return RecordedRun(run_id, started, events, machine) if machine.status == "done" else None
+
+
+def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
+    """The idea `ref` names and the run of this caller that ended with it: that run itself where `ref` is one, else
+    the latest that ended well.
+
+    Raises:
+        UnknownRunError, UnknownIdeaError: there is none, or it is another caller's alone.
+        PublicationError: no run of this store ended with it.
+    """
+    record = store.run(ref)
+    if record is not None:
+        if record.caller != caller:
+            raise UnknownRunError(f"unknown run {ref!r}")
+        steps = store.step_ideas(ref)
+        if not steps:
+            raise PublicationError(f"run {ref} holds no solution yet; it is {record.status}")
+        return store.idea(steps[-1].id), ref
+    stored = store.idea(ref)
+    runs = [found for run in store.runs_of_idea(stored.id) if (found := store.run(run)) is not None]
+    own = [run for run in runs if run.caller == caller]
+    if runs and not own:
+        # As where there is none: what others did is not told.
+        raise UnknownIdeaError(
+            f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
+            f"digits, or a run"
+        )
+    ended = [run for run in own if store.step_ideas(run.id)[-1].id == stored.id]
+    if not ended:
+        why = "the runs of it went on after it; publish the run" if own else "it was made elsewhere"
+        raise PublicationError(f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}")
+    return stored, max(ended, key=_preference).id
+
+
+def _preference(run: RunRecord) -> tuple[bool, str]:
+    return run.status == "done", run.created

@@ -1,0 +1,359 @@
+"""Publishing: whose ideas, which run's outcome, and what a plan must hold to answer for other inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.errors import PlanError, PublicationError, UnknownRunError
+from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools.activity import ActivityContext
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ActivityError, SchemaError
+from ideabridge.tools.toolbox import Toolbox
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(read_only=True)
+def shout(text: str) -> str:
+    """Make text loud."""
+    return text.upper()
+
+
+@tool(read_only=True)
+def divide(a: float, b: float) -> float:
+    """Divide a by b."""
+    if b == 0:
+        raise ActivityError("b is 0")
+    return a / b
+
+
+@tool(read_only=False)
+def send(to: str, text: str) -> str:
+    """Send a text to somebody."""
+    return f"sent to {to}: {text}"
+
+
+@tool(read_only=True, open_world=True)
+def weather(place: str) -> str:
+    """Look up the weather."""
+    return f"sun in {place}"
+
+
+@tool(read_only=True)
+def listen(text: str, context: ActivityContext) -> str:
+    """Hear a text."""
+    context.add_message({"role": "user", "content": text})
+    return text
+
+
+def bridge(store: Store | None = None) -> Bridge:
+    return Bridge(toolbox=Toolbox(shout, divide, send, weather, listen), store=store)
+
+
+async def plan(here: Bridge, raw: JSON, caller: str = "local") -> Run:
+    run = await here.run_plan(read_plan(raw), caller=caller)
+    await run.wait(20)
+    return run
+
+
+async def called(here: Bridge, name: str, arguments: JSONObject) -> JSON:
+    replay = await here.call_idea(name, arguments)
+    assert replay.run is not None
+    assert await replay.run.wait(20) == "done"
+    return replay.run.given()
+
+
+LOUD: JSONObject = {
+    "input": {"text": "a"},
+    "calls": [{"_tool": "shout", "text": "†input.text", "_outputPath": "loud"}],
+    "output": "†state.loud",
+}
+
+
+# -- whose -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_idea_is_published_by_those_whose_run_made_it() -> None:
+    async with bridge() as here:
+        run = await plan(here, LOUD, "ann")
+        assert run.idea is not None
+        for caller in ("ben", "local"):
+            with pytest.raises(UnknownIdeaError, match="no idea"):
+                here.publish(run.idea[:6], "stolen", caller=caller, answer="recorded")
+            with pytest.raises(UnknownRunError):
+                here.publish(run.id, "stolen", caller=caller)
+        await plan(here, LOUD, "ben")
+        assert here.publish(run.idea[:6], "bens", caller="ben").owner == "ben"
+        assert here.publish(run.idea[:6], "anns", caller="ann").owner == "ann"
+
+
+async def test_an_idea_that_was_made_elsewhere_has_no_answer_to_publish() -> None:
+    async with bridge() as there, bridge() as here:
+        run = await plan(there, LOUD)
+        idea = here.store.import_idea(there.store.export_idea(run.id))
+        with pytest.raises(PublicationError, match="made elsewhere"):
+            here.publish(idea, "loud")
+
+
+async def test_a_run_is_published_with_its_own_outcome() -> None:
+    fails: list[bool] = [True]
+
+    @tool(read_only=True)
+    def flaky(text: str) -> str:
+        """Fail at first."""
+        if fails:
+            fails.pop()
+            raise ActivityError("not now")
+        return f"{text} at last"
+
+    raw: JSON = {
+        "input": {"text": "a"},
+        "calls": [{"_tool": "flaky", "text": "†input.text", "_outputPath": "x"}],
+        "output": "†state.x",
+    }
+    async with Bridge(toolbox=Toolbox(flaky)) as here:
+        first, second = await plan(here, raw, "ann"), await plan(here, raw, "ben")
+        assert (first.status, second.status) == ("failed", "done")
+        assert first.idea == second.idea
+        with pytest.raises(PublicationError, match="is failed, not done"):
+            here.publish(first.id, "later", caller="ann")
+        published = here.publish(second.id, "later", caller="ben")
+        assert published.answer == "plan"
+        assert published.recorded == {"input": {"text": "a"}, "output": "a at last"}
+
+
+async def test_each_run_of_one_idea_has_its_own_result() -> None:
+    numbers = iter(("one", "two"))
+
+    @tool(read_only=True)
+    def count() -> str:
+        """Give the next number."""
+        return next(numbers)
+
+    async with Bridge(toolbox=Toolbox(count)) as here:
+        runs = [await plan(here, {"calls": [{"_tool": "count"}], "output": "†results.0"}) for _ in range(2)]
+        assert runs[0].idea == runs[1].idea
+        told = [here.publish(run.id, "number", answer="recorded").recorded for run in runs]
+        assert told == [{"input": {}, "output": "one"}, {"input": {}, "output": "two"}]
+
+
+async def test_a_step_that_was_not_the_last_is_no_answer() -> None:
+    async with bridge() as here:
+        run = await here.solve("x", output_schema={"type": "string"})
+        run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
+        await run.wait(10)
+        first = run.idea
+        run.submit(1, {"calls": [], "output": "†state.a"})
+        await run.wait(10)
+        assert first is not None
+        with pytest.raises(PublicationError, match="went on after it"):
+            here.publish(first, "step")
+
+
+# -- plans that would answer otherwise ---------------------------------------------------------------------------
+
+
+async def solved(here: Bridge, context: list[JSON], calls: list[JSON], output: JSON, schema: JSONObject) -> Run:
+    run = await here.solve("x", input={"n": 8}, context=context, output_schema=schema)
+    run.submit(0, {"calls": calls, "output": output})
+    assert await run.wait(10) == "done"
+    return run
+
+
+@pytest.mark.parametrize(
+    ("message", "read", "says"),
+    [
+        ({"type": "rates", "rates": {"b": 2}}, "†data.rates.b", r"context\.0 holds data 'rates'"),
+        ({"type": "state", "state": {"b": 2}}, "†state.b", r"context\.0 holds a state"),
+    ],
+)
+async def test_what_a_plan_does_not_carry_is_named(message: JSON, read: str, says: str) -> None:
+    calls: list[JSON] = [{"_tool": "divide", "a": "†input.n", "b": read}]
+    async with bridge() as here:
+        run = await solved(here, [message], calls, "†results.0", {"type": "number"})
+        with pytest.raises(PublicationError, match=says):
+            here.publish(run.id, "share", answer="plan")
+        assert here.publish(run.id, "share").answer == "recorded"
+
+
+async def test_a_plan_over_instances_keeps_its_places_and_states() -> None:
+    raw: JSON = {
+        "instances": {"①": {"t": "good"}, "②": {"t": "†bad"}},
+        "input": {"who": "me"},
+        "calls": [
+            {"_tool": "shout", "text": "†state.t"},
+            {"_tool": "shout", "text": "†results.0", "_outputPath": "loud"},
+            {"_tool": "shout", "text": "†input.who", "_outputPath": "who", "_instance": "②"},
+        ],
+        "output": "†state.loud",
+        "output_schema": {"type": "string"},
+    }
+    async with bridge() as here:
+        run = await plan(here, raw)
+        with pytest.raises(PublicationError) as caught:
+            here.publish(run.id, "both")
+        assert 'instances.①.t = "good"; instances.②.t = "†bad"' in str(caught.value)
+        published = here.publish(run.id, "both", choices={"accept": ["instances"]})
+        assert published.plan is not None
+        assert published.plan["calls"] == read_plan(raw).calls
+        assert published.output_schema == {"type": "object", "additionalProperties": {"type": "string"}}
+        assert await called(here, "both", {"who": "you"}) == {"①": "GOOD", "②": "†BAD"}
+
+
+@pytest.mark.parametrize("output", [{"value": "†state.half"}, "†state.wrapped"])
+async def test_an_output_that_may_be_null_is_published_as_its_user_asked(output: JSON) -> None:
+    @tool(read_only=True)
+    def wrap(n: float) -> dict[str, float]:
+        """Give a value."""
+        return {"value": n / 2}
+
+    calls: list[JSON] = [
+        {"_tool": "divide", "a": "†input.n", "b": "†input.n", "_outputPath": "half"},
+        {"_tool": "wrap", "n": "†input.n", "_outputPath": "wrapped"},
+    ]
+    schema: JSONObject = {"type": ["number", "null"]}
+    async with Bridge(toolbox=Toolbox(divide, wrap)) as here:
+        run = await solved(here, [], calls, output, schema)
+        published = here.publish(run.id, "half")
+        assert published.output_schema == schema
+        assert published.recorded == {"input": {"n": 8}, "output": run.given()}
+        assert await called(here, "half", {"n": 8}) == run.given()
+
+
+async def test_an_output_that_is_always_null_is_no_plan() -> None:
+    async with bridge() as here:
+        run = await solved(here, [], [{"_tool": "shout", "text": "a"}], {"value": None}, {"type": ["number", "null"]})
+        with pytest.raises(PublicationError, match="null for every input"):
+            here.publish(run.id, "nothing", answer="plan")
+        assert here.publish(run.id, "nothing").recorded == {"input": {"n": 8}, "output": None}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"x": {"type": "number"}}, "required": ["x"]},
+        {"type": "object", "properties": {"x": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"type": "number"}}},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+    ],
+)
+async def test_the_published_output_schema_is_its_users(schema: JSONObject) -> None:
+    output: JSON = {"x": "†results.0"}
+    wrapped: JSON = {"value": output} if "anyOf" in schema else output
+    async with bridge() as here:
+        calls: list[JSON] = [{"_tool": "divide", "a": "†input.n", "b": "†input.n"}]
+        run = await solved(here, [], calls, wrapped, schema)
+        assert here.publish(run.id, "one").output_schema == schema
+        assert await called(here, "one", {"n": 5}) == {"x": 1}
+
+
+async def test_self_consistency_is_checked_and_told() -> None:
+    async with bridge() as here:
+        run = await plan(here, LOUD)
+        published = here.publish(run.id, "loud", description="Loud text")
+        assert published.description == (
+            "Loud text. Replays a saved plan with your input; no model is asked."
+            " Self-consistent: the recorded results give the recorded output."
+        )
+        assert await called(here, "loud", {"text": "b"}) == "B"
+
+
+# -- what people refused or changed ------------------------------------------------------------------------------
+
+SENDING: JSONObject = {
+    "input": {"to": "ann"},
+    "calls": [{"_tool": "send", "to": "†input.to", "text": "†input.to", "_outputPath": "sent"}],
+    "output": "†state.sent || †input.to",
+}
+
+
+async def _edit(run: Run, approval: str) -> None:
+    run.decide(approval, "edit", by="me", call={"_tool": "send", "to": "eve", "text": "x"})
+
+
+async def _deny(run: Run, approval: str) -> None:
+    run.decide(approval, "deny", by="me")
+
+
+@pytest.mark.parametrize(
+    ("settle", "says"),
+    [(_edit, r"calls\.0 \(send\): a person changed it"), (_deny, r"calls\.0 \(send\): it was denied")],
+)
+async def test_what_a_person_changed_is_not_replayed(settle: Callable[[Run, str], Awaitable[None]], says: str) -> None:
+    async with bridge() as here:
+        run = await plan(here, SENDING)
+        await settle(run, str(run.machine.history[0].approval[0]) if run.machine.history[0].approval else "")
+        assert await run.wait(10) == "done"
+        with pytest.raises(PublicationError, match=says):
+            here.publish(run.id, "sends", answer="plan")
+
+
+async def test_a_call_that_failed_is_not_replayed() -> None:
+    raw: JSON = {"input": {"n": 1}, "calls": [{"_tool": "divide", "a": "†input.n", "b": 0}]}
+    async with bridge() as here:
+        run = await plan(here, raw)
+        assert run.status == "done"
+        with pytest.raises(PublicationError, match=r"calls\.0 \(divide\): it failed"):
+            here.publish(run.id, "fails", answer="plan", choices={"accept": True})
+
+
+# -- order, annotations, input -----------------------------------------------------------------------------------
+
+
+async def sent(here: Bridge, second: JSONObject) -> Run:
+    first: JSONObject = {"_tool": "send", "to": "†input.to", "text": "†input.to", "_id": "first"}
+    run = await plan(here, {"input": {"to": "ann"}, "calls": [first, {"_tool": "send", **second}]})
+    while run.status == "needs_approval":
+        for one in run.machine.history:
+            if one.approval is not None:
+                run.decide(one.approval[0], "approve", by="me")
+        await run.wait(10)
+    return run
+
+
+async def test_an_order_that_only_the_listing_gives_needs_acceptance() -> None:
+    async with bridge() as here:
+        run = await sent(here, {"to": "†input.to", "text": "†input.to"})
+        with pytest.raises(PublicationError, match=r"order: calls\.0, calls\.1 \(send, send\)"):
+            here.publish(run.id, "twice")
+        assert here.publish(run.id, "twice", choices={"accept": ["order"]}).answer == "plan"
+        assert here.publish(run.id, "twice", choices={"accept": True}).answer == "plan"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [{"to": "†input.to", "text": "†results.0"}, {"to": "†input.to", "text": "†input.to", "_after": ["first"]}],
+)
+async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> None:
+    async with bridge() as here:
+        run = await sent(here, second)
+        assert here.publish(run.id, "twice").answer == "plan"
+        with pytest.raises(PublicationError, match="nothing constant stands at 'order'"):
+            here.publish(run.id, "twice", choices={"accept": ["order"]})
+
+
+async def test_a_tool_here_that_reaches_out_says_so_when_published() -> None:
+    raw: JSON = {"input": {"place": "here"}, "calls": [{"_tool": "weather", "place": "†input.place"}]}
+    async with bridge() as here:
+        assert here.publish((await plan(here, raw)).id, "weather_at").annotations["openWorldHint"] is True
+        assert here.publish((await plan(here, LOUD)).id, "loud").annotations["openWorldHint"] is False
+
+
+async def test_the_input_schema_is_checked_and_the_input_against_it() -> None:
+    async with bridge() as here:
+        for check in (here.run_plan, here.dry_run):
+            with pytest.raises(SchemaError, match="input_schema of the plan"):
+                await check(read_plan({**LOUD, "input_schema": {"type": "objekt"}}))
+            number: JSON = {"type": "object", "properties": {"text": {"type": "number"}}}
+            with pytest.raises(PlanError, match=r"input of the plan.*text"):
+                await check(read_plan({**LOUD, "input_schema": number}))
+            with pytest.raises(PlanError, match="input of the plan"):
+                await check(read_plan({**LOUD, "input_schema": {"required": ["more"]}}))
+        assert here.runs() == []
