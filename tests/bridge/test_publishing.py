@@ -11,8 +11,9 @@ from ideabridge.bridge.errors import PlanError, PublicationError, UnknownRunErro
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.replay.consistency import inconsistency
+from ideabridge.bridge.replay.recorded import read_run
 from ideabridge.bridge.run import Run
-from ideabridge.tools.activity import ActivityContext
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, SchemaError
@@ -47,15 +48,8 @@ def weather(place: str) -> str:
     return f"sun in {place}"
 
 
-@tool(read_only=True)
-def listen(text: str, context: ActivityContext) -> str:
-    """Hear a text."""
-    context.add_message({"role": "user", "content": text})
-    return text
-
-
 def bridge(store: Store | None = None) -> Bridge:
-    return Bridge(toolbox=Toolbox(shout, divide, send, weather, listen), store=store)
+    return Bridge(toolbox=Toolbox(shout, divide, send, weather), store=store)
 
 
 async def plan(here: Bridge, raw: JSON, caller: str = "local") -> Run:
@@ -71,9 +65,10 @@ async def called(here: Bridge, name: str, arguments: JSONObject) -> JSON:
     return replay.run.given()
 
 
+LOUD_CALLS: list[JSON] = [{"_tool": "shout", "text": "†input.text", "_outputPath": "loud"}]
 LOUD: JSONObject = {
     "input": {"text": "a"},
-    "calls": [{"_tool": "shout", "text": "†input.text", "_outputPath": "loud"}],
+    "calls": LOUD_CALLS,
     "output": "†state.loud",
 }
 
@@ -263,6 +258,23 @@ async def test_self_consistency_is_checked_and_told() -> None:
             " Self-consistent: the recorded results give the recorded output."
         )
         assert await called(here, "loud", {"text": "b"}) == "B"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"output": "†results.0"}, "it cannot run by itself"),
+        ({"output": "†input.text"}, "gives another output"),
+        ({"calls": []}, "it cannot run by itself"),
+        ({"calls": [*LOUD_CALLS, *LOUD_CALLS]}, "other calls would run"),
+    ],
+)
+async def test_a_plan_that_would_do_otherwise_is_found(change: JSONObject, says: str) -> None:
+    async with bridge() as here:
+        run = read_run(here.store, (await plan(here, LOUD)).id)
+        assert run is not None
+        assert inconsistency(run, read_plan(LOUD)) is None
+        assert says in str(inconsistency(run, read_plan({**LOUD, **change})))
 
 
 # -- what people refused or changed ------------------------------------------------------------------------------
