@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Limits, load_configuration
     from ideabridge.bridge.context.handlers import Draft, Handlers
     from ideabridge.bridge.context.message import Message
-    from ideabridge.bridge.errors import PlanError, PublicationError, RejectedSolutionError, UnknownRunError
+    from ideabridge.bridge.errors import (
+        OutputTypeError,
+        PlanError,
+        PublicationError,
+        RejectedSolutionError,
+        RunFailedError,
+        UnknownRunError,
+    )
     from ideabridge.bridge.ideas.idea import Idea
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.plan import Plan, read_plan
@@ -33,12 +40,14 @@ _WHERE = {
     "Idea": "ideas.idea",
     "Limits": "configuration",
     "Message": "context.message",
+    "OutputTypeError": "errors",
     "Plan": "plan",
     "PlanError": "errors",
     "PublicationError": "errors",
     "RejectedSolutionError": "errors",
     "Replay": "replay.replay",
     "Run": "run",
+    "RunFailedError": "errors",
     "Store": "ideas.store",
     "UnknownRunError": "errors",
     "load_configuration": "configuration",
@@ -55,12 +64,14 @@ __all__ = [
     "Idea",
     "Limits",
     "Message",
+    "OutputTypeError",
     "Plan",
     "PlanError",
     "PublicationError",
     "RejectedSolutionError",
     "Replay",
     "Run",
+    "RunFailedError",
     "Store",
     "UnknownRunError",
     "load_configuration",

@@ -6,14 +6,14 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.event import Event
+from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.tools.encoding import JSONObject
 
 LEASE_SECONDS: Final = 15.0
@@ -108,6 +108,11 @@ class Driver:
         if self.epoch is None:
             raise StaleDriverError(f"run {self._run} is not driven by this process")
         self._seen = self._store.append(self._run, self.epoch, [event.to_json() for event in events])
+
+    def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
+        """(sequence number, event) of the run's journal after a sequence number, in order."""
+        for number, event in self._store.events(self._run, after):
+            yield number, event_from_json(event)
 
     def set_status(self, status: str, summary: JSONObject | None = None) -> None:
         """Note how the run stands in the table of runs."""

@@ -25,6 +25,26 @@ class InterruptedRunError(IdeabridgeError):
     """The run cannot be gone on with here; the message says why."""
 
 
+class RunFailedError(IdeabridgeError):
+    """A run that gave no result, or waits for somebody before it can.
+
+    Attributes:
+        run: its id.
+        status: where it stands.
+        errors: `{"call", "place"?, "error"}` of each call or output that failed.
+    """
+
+    def __init__(self, message: str, run: str, status: str, errors: list[dict[str, object]]) -> None:
+        super().__init__(message)
+        self.run = run
+        self.status = status
+        self.errors = errors
+
+
+class OutputTypeError(IdeabridgeError):
+    """An output that does not fit the type asked for, or a type of which there is no JSON Schema."""
+
+
 class SettledTurnError(IdeabridgeError):
     """Another solution for a turn that is settled, or a turn that is not the run's."""
 

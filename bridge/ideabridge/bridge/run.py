@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import anyio
 
@@ -14,20 +14,24 @@ from ideabridge.bridge.errors import (
     FinishedRunError,
     InterruptedRunError,
     RejectedSolutionError,
+    RunFailedError,
     SettledTurnError,
 )
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.loop.event import CallDecided, Event, SolutionProposed, SolutionRejected
+from ideabridge.bridge.loop.event import CallDecided, Event, RunEnded, SolutionProposed, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress, pending_approvals
 from ideabridge.bridge.loop.readiness import edit_problem
 from ideabridge.bridge.loop.runner import Runner
-from ideabridge.bridge.run_view import answer_of, given_by, value_at
+from ideabridge.bridge.outputs import typed
+from ideabridge.bridge.run_view import answer_of, given_by, rejection, value_at
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.reading import read_solution
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import People
+
+T = TypeVar("T")
 
 RunStatus: TypeAlias = Literal[
     "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
@@ -88,6 +92,54 @@ class Run:
             while self.status == "running":
                 await self.runner.wait_changed()
         return self.status
+
+    # -- what applications wait for ----------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Every event of the run, from its first on; see `events`."""
+        return self.events()
+
+    async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
+        """The events of the run as its journal has them, until it has ended or is not driven here any more.
+
+        While the run waits for somebody, the iteration waits too: whoever iterates may decide, or hand a solution in.
+
+        Args:
+            from_now: leave out what has happened already; else every iteration begins with the first event.
+        """
+        last = max((number for number, _ in self._driver.events()), default=0) if from_now else 0
+        while True:
+            for number, event in self._driver.events(last):
+                last = number
+                yield event
+                if isinstance(event, RunEnded):
+                    return
+            if self.machine.phase == "ended" or self.runner.lost is not None:
+                return
+            await self.runner.wait_changed()
+
+    @overload
+    async def result(self) -> JSON: ...
+    @overload
+    async def result(self, model: type[T]) -> T: ...
+    async def result(self, model: type[Any] | None = None) -> Any:
+        """What the run gives, once it has ended: its output; where none was asked for its state, or else the results.
+
+        Args:
+            model: a pydantic model, or any type pydantic knows, to read it as; None: JSON.
+
+        Raises:
+            RunFailedError: it gave no output, calls failed where none was asked for, or it waits for somebody.
+            OutputTypeError: the output does not fit the model.
+        """
+        status = await self.wait()
+        errors = self.errors()
+        if not self.machine.has_output and (status != "done" or errors):
+            reason = self.runner.lost or self.machine.reason
+            lines = [f"run {self.id}: {_STANDS.get(status, status)}{f': {reason}' if reason else ''}"]
+            text = "\n".join([*lines, *([rejection(errors)] if errors else [])])
+            raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
+        return self.given() if model is None else typed(self.given(), model)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -280,16 +332,9 @@ _ENDED: dict[str, RunStatus] = {
 }
 
 
-def rejection(errors: Sequence[JSONObject]) -> str:
-    """The faults of a malformed solution or plan, one a line, at most 20."""
-    lines: list[str] = []
-    for entry in errors[:20]:
-        call, error = entry.get("call"), entry.get("error")
-        message = error.get("message") if isinstance(error, dict) else error
-        if isinstance(call, dict):
-            lines.append(f"calls[{entry.get('place')}] ({call.get('_tool')}): {message}")
-        else:
-            lines.append(str(message))
-    if len(errors) > 20:
-        lines.append(f"... and {len(errors) - 20} more")
-    return "\n".join(lines)
+_STANDS: dict[str, str] = {
+    "done": "it has ended without an output, with errors",
+    "needs_approval": "it waits for approvals; decide on them, or give the bridge an approver",
+    "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
+}
+"""What a run without a result says of itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ideabridge.bridge.context.document import Missing, describe_missing
@@ -130,3 +131,18 @@ def value_at(machine: Machine, text: str) -> JSON:
         if not isinstance(found, Missing):
             return found
     raise UnknownPathError(f"{text}: {last}")
+
+
+def rejection(errors: Sequence[JSONObject]) -> str:
+    """The faults of a malformed solution or plan, one a line, at most 20."""
+    lines: list[str] = []
+    for entry in errors[:20]:
+        call, error = entry.get("call"), entry.get("error")
+        message = error.get("message") if isinstance(error, dict) else error
+        if isinstance(call, dict):
+            lines.append(f"calls[{entry.get('place')}] ({call.get('_tool')}): {message}")
+        else:
+            lines.append(str(message))
+    if len(errors) > 20:
+        lines.append(f"... and {len(errors) - 20} more")
+    return "\n".join(lines)

@@ -1,0 +1,236 @@
+"""The bridge for scripts: the same without `async` (DESIGN 1). One thread runs the loop, everything else waits for it.
+
+from ideabridge.bridge.sync import Bridge
+
+with Bridge() as bridge:
+    print(bridge.run_plan({"calls": [...], "output": "†state.x"}))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar, cast, overload
+
+import anyio.to_thread
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+
+from ideabridge.bridge.approver import ApprovalRequest, Approver, Decision
+from ideabridge.bridge.bridge import Bridge as AsyncBridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.context.handlers import Handlers
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.plan import Plan, read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Tool
+from ideabridge.tools.toolbox import Toolbox
+
+T = TypeVar("T")
+
+SyncApprover: TypeAlias = "Callable[[ApprovalRequest], Decision] | Approver"
+"""Decides on one call: a function, which may take its time, or a coroutine function."""
+
+
+class Bridge:
+    """A bridge that waits: each call returns when its run has ended.
+
+    Args:
+        configuration, toolbox, store, handlers, mind: as for `ideabridge.bridge.Bridge`.
+        approver: decides on calls that ask; None: a run that asks raises `RunFailedError`, and waits in the store.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration | None = None,
+        *,
+        toolbox: Toolbox | None = None,
+        store: Store | Path | str | None = None,
+        handlers: Handlers | None = None,
+        mind: Mind | None = None,
+        approver: SyncApprover | None = None,
+    ) -> None:
+        self._bridge = AsyncBridge(
+            configuration,
+            toolbox=toolbox,
+            store=store,
+            handlers=handlers,
+            mind=mind,
+            approver=None if approver is None else _waiting(approver),
+        )
+        self._stack = ExitStack()
+        self._portal: BlockingPortal | None = None
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._portal = stack.enter_context(start_blocking_portal("asyncio"))
+            opened = cast("AbstractContextManager[object]", self._portal.wrap_async_context_manager(self._bridge))
+            stack.enter_context(opened)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._portal = None
+        return self._stack.__exit__(kind, error, trace)
+
+    def _do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        if self._portal is None:
+            raise RuntimeError("the bridge is not open; use `with Bridge(...)`")
+        return self._portal.call(work)
+
+    # -- what is told --------------------------------------------------------------------------------------------
+
+    def tools(self) -> list[Tool]:
+        """Every tool there is, once the modules have connected or failed."""
+
+        async def work() -> list[Tool]:
+            return (await self._bridge.offer.settled()).tools
+
+        return self._do(work)
+
+    def dry_run(self, plan: Plan | JSON) -> JSONObject:
+        """What a plan would do; see `ideabridge.bridge.Bridge.dry_run`."""
+        return self._do(lambda: self._bridge.dry_run(_plan(plan)))
+
+    def draw(self, plan: Plan | JSON, form: str = "mermaid") -> str:
+        """A drawing of a plan; see `ideabridge.bridge.Bridge.draw`."""
+        return self._do(lambda: self._bridge.draw(_plan(plan), form))
+
+    # -- what is done --------------------------------------------------------------------------------------------
+
+    @overload
+    def run_plan(self, plan: Plan | JSON, *, input: JSONObject | None = None) -> JSON: ...
+    @overload
+    def run_plan(self, plan: Plan | JSON, *, input: JSONObject | None = None, output: type[T]) -> T: ...
+    def run_plan(
+        self,
+        plan: Plan | JSON,
+        *,
+        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        output: type[Any] | None = None,
+    ) -> Any:
+        """Run a plan to its end.
+
+        Args:
+            plan: a plan, or what `read_plan` reads.
+            input: laid over the plan's own input.
+            output: type of what it gives; None: JSON.
+
+        Raises:
+            PlanError: it is malformed; nothing ran.
+            RunFailedError, OutputTypeError: see `Run.result`.
+        """
+        wanted = _plan(plan)
+        if input is not None:
+            wanted = dataclasses.replace(wanted, input={**(wanted.input or {}), **input})
+
+        async def work() -> object:
+            return await _result(await self._bridge.run_plan(wanted), output)
+
+        return self._do(work)
+
+    @overload
+    def solve(
+        self,
+        task: str,
+        *,
+        input: JSONObject | None = None,
+        output_schema: JSONObject | None = None,
+        tools: Iterable[str] | None = None,
+        limits: JSONObject | None = None,
+    ) -> JSON: ...
+    @overload
+    def solve(
+        self,
+        task: str,
+        *,
+        input: JSONObject | None = None,
+        output: type[T],
+        tools: Iterable[str] | None = None,
+        limits: JSONObject | None = None,
+    ) -> T: ...
+    def solve(
+        self,
+        task: str,
+        *,
+        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        output: type[Any] | None = None,
+        output_schema: JSONObject | None = None,
+        tools: Iterable[str] | None = None,
+        limits: JSONObject | None = None,
+    ) -> Any:
+        """Let the bridge's mind solve a task, to its end; see `ideabridge.bridge.Bridge.solve`.
+
+        Raises:
+            PlanError, MessageError: it cannot begin.
+            RunFailedError, OutputTypeError: see `Run.result`.
+        """
+
+        async def work() -> object:
+            run = await self._bridge.solve(
+                task, input=input, output=output, output_schema=output_schema, tools=tools, limits=limits
+            )
+            return await _result(run, output)
+
+        return self._do(work)
+
+    def call_idea(self, name: str, arguments: JSONObject, *, version: int | None = None) -> JSON:
+        """Call a published idea like a function; see `ideabridge.bridge.Bridge.call_idea`."""
+
+        async def work() -> JSON:
+            replay = await self._bridge.call_idea(name, arguments, version=version)
+            return replay.output if replay.run is None else cast("JSON", await _result(replay.run, None))
+
+        return self._do(work)
+
+    def publish(
+        self,
+        ref: str,
+        name: str,
+        *,
+        description: str | None = None,
+        answer: str = "auto",
+        choices: JSONObject | None = None,
+    ) -> Publication:
+        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.Bridge.publish`."""
+
+        async def work() -> Publication:
+            return self._bridge.publish(ref, name, description=description, answer=answer, choices=choices)
+
+        return self._do(work)
+
+    def runs(self, *, limit: int = 20) -> list[JSONObject]:
+        """The latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
+
+        async def work() -> list[JSONObject]:
+            return self._bridge.runs(limit=limit)
+
+        return self._do(work)
+
+
+async def _result(run: Run, output: type[Any] | None) -> object:
+    return await run.result() if output is None else await run.result(output)
+
+
+def _plan(plan: Plan | JSON) -> Plan:
+    return plan if isinstance(plan, Plan) else read_plan(plan)
+
+
+def _waiting(approver: SyncApprover) -> Approver:
+    async def decide(request: ApprovalRequest) -> Decision:
+        if inspect.iscoroutinefunction(approver):
+            return await approver(request)
+        # In a thread: it may ask a person, and the other calls go on meanwhile.
+        return await anyio.to_thread.run_sync(
+            cast("Callable[[ApprovalRequest], Decision]", approver), request, abandon_on_cancel=True
+        )
+
+    return decide
