@@ -31,13 +31,12 @@ from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
-from ideabridge.bridge.outputs import schema_of
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
+from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
-from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_view import rejection
+from ideabridge.bridge.run import Run, rejection
 from ideabridge.bridge.runs import Runs
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
@@ -59,6 +58,7 @@ class Bridge:
         handlers: handlers of message types of the caller's own.
         mind: answers the Requests of `solve`; None: solutions are handed in, by turns.
         approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide` (DESIGN 4.6).
+        lease_seconds: how long a run is held for this process once it stops answering; None: 15.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Bridge:
         mind: Mind | None = None,
         approver: Approver | None = None,
         on_tools_changed: Callable[[], None] | None = None,
+        lease_seconds: float | None = None,
     ) -> None:
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
@@ -87,6 +88,7 @@ class Bridge:
         self._given_store = store
         self._store: Store | None = store if isinstance(store, Store) else None
         self._on_tools_changed = on_tools_changed
+        self._lease_seconds = lease_seconds
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._open: Runs | None = None
@@ -103,22 +105,10 @@ class Bridge:
             self._stack.callback(self._store.close)
         await self._stack.enter_async_context(self.modules)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
-        executor = Executor(
-            self.toolbox,
-            self.modules,
-            mask=self.secrets.mask,
-            result_bytes=self.configuration.limits.result_bytes,
-        )
-        self._open = Runs(
-            self._store,
-            self._group,
-            executor,
-            self.handlers,
-            self.fingerprint,
-            self.mind,
-            self.approver,
-            self.secrets.mask,
-        )
+        most = self.configuration.limits.result_bytes
+        executor = Executor(self.toolbox, self.modules, mask=self.secrets.mask, result_bytes=most)
+        answering = (self.mind, self.approver, self.secrets.mask, self._lease_seconds)
+        self._open = Runs(self._store, self._group, executor, self.handlers, self.fingerprint, *answering)
         self._group.start_soon(self._open.heartbeat)
         return self
 
@@ -216,8 +206,8 @@ class Bridge:
         return (await self._rehearse(plan)).drawn(form)
 
     async def _rehearse(self, plan: Plan) -> Rehearsal:
-        catalogue = await self._catalogue_of(plan)
-        return rehearse(plan, catalogue, self.settings(output_by_instance=plan.output_by_instance))
+        settings = self.settings(output_by_instance=plan.output_by_instance)
+        return rehearse(plan, await self._catalogue_of(plan), settings)
 
     # -- ideas -------------------------------------------------------------------------------------------------
 
@@ -237,9 +227,10 @@ class Bridge:
             PublicationError: it cannot be published so.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
         """
+        catalogue = self.offer.catalogue
         return publish(
             self.store,
-            self.offer.catalogue,
+            catalogue,
             ref,
             name,
             description=description,
@@ -276,7 +267,6 @@ class Bridge:
         task: str,
         *,
         input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
-        output: type[object] | None = None,
         output_schema: JSONObject | None = None,
         tools: Iterable[str] | None = None,
         context: list[JSON] | None = None,
@@ -289,7 +279,6 @@ class Bridge:
         Args:
             task: what to do, in words.
             input: what `†input` reads.
-            output: type of the output, as `Run.result` takes it; its JSON Schema becomes the output schema.
             output_schema: JSON Schema of the output; None: text.
             tools: names or patterns of the tools to offer; None: all.
             context: more context messages, before the task.
@@ -301,18 +290,20 @@ class Bridge:
             PlanError: a pattern that names no tool, or a limit that is none.
             MessageError: a context message that is none.
         """
-        given: list[JSON] = [] if input is None else [{"type": "input", "input": input}]
-        said: list[JSON] = [*(context or []), {"role": "user", "content": task}, *given]
-        messages = [normalise(message, what="the context") for message in said]
+        messages: list[JSON] = [*(context or []), {"role": "user", "content": task}]
+        if input is not None:
+            messages.append({"type": "input", "input": input})
+        messages = [normalise(message, what="the context") for message in messages]
         defined = defined_tools(read_context(messages))
         await self.offer.settled()
-        catalogue = self.offer.chosen(wanted := None if tools is None else list(tools), defined)
+        wanted = list(tools) if tools is not None else None
+        catalogue = self.offer.chosen(wanted, defined)
         if wanted and not catalogue.tools:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         machine = Machine(catalogue)
         mind = None if by_turns else self.mind
-        output_schema = output_schema if output is None else schema_of(output)
-        start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema, mind)
+        settings = self.settings(limits=limits)
+        start = self._started("solve", messages, catalogue, settings, output_schema, mind)
         machine.receive(start)
         return self._open_runs.create(machine, "solve", caller, task, [start], mind)
 
@@ -325,8 +316,9 @@ class Bridge:
         output_schema: JSONObject | None,
         mind: Mind | None = None,
     ) -> RunStarted:
+        tools, latent = catalogue.to_json()
         name = mind.name if mind is not None else None
-        return RunStarted(mode, context, *catalogue.to_json(), settings.to_json(), output_schema, name)
+        return RunStarted(mode, context, tools, latent, settings.to_json(), output_schema, name)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.
@@ -335,6 +327,18 @@ class Bridge:
             UnknownRunError: there is none of that id for this caller.
         """
         return self._open_runs.get(run_id, caller)
+
+    async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
+        """Take a run up again whose process died, and go on with it here; see `Runs.resume`.
+
+        Raises:
+            UnknownRunError, FinishedRunError, InterruptedRunError: it cannot be gone on with; the message says why.
+        """
+        return self._open_runs.resume(run_id, caller)
+
+    async def recover_runs(self, tell: Tell, taken_up: Callable[[Run], None] | None = None) -> None:
+        """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work."""
+        await Recovery(self.store, self._open_runs, self.fingerprint, tell, taken_up).run()
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""

@@ -305,8 +305,9 @@ def fingerprint(configuration: Configuration) -> str:
     """SHA-256 over what changes how runs behave: automatic resume needs the same one (DESIGN 7).
 
     Modules by what they are (command, arguments, address, tools allowed and denied; of headers and environment
-    only the names), approval, order and limits. Values of headers, environment and credentials in an address
-    are not in it.
+    only the names), files of tools, approval, order and limits; and the folder, where anything runs in it: projects
+    share a store, and a run of one must not go on in another. Values of headers, environment and credentials in an
+    address are not in it.
     """
     modules: JSONObject = {}
     for name, module in sorted(configuration.modules.items()):
@@ -318,7 +319,14 @@ def fingerprint(configuration: Configuration) -> str:
         told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
         told["env"] = cast("list[JSON]", sorted(module.env))
         modules[name] = told
-    limits = cast("JSONObject", configuration.limits.model_dump(mode="json"))
+    here = bool(configuration.tools) or any(module.command for module in configuration.modules.values())
     return content_hash(
-        {"modules": modules, "approval": configuration.approval_setting, "order": configuration.order, "limits": limits}
+        {
+            "modules": modules,
+            "approval": configuration.approval_setting,
+            "order": configuration.order,
+            "limits": cast("JSONObject", configuration.limits.model_dump(mode="json")),
+            "tools": list[JSON](configuration.tools),
+            "folder": str(configuration.folder.absolute()) if here else None,
+        }
     )

@@ -20,38 +20,68 @@ LEASE_SECONDS: Final = 15.0
 """How long a lease holds without a heartbeat."""
 
 
-def _started(pid: int) -> str | None:
-    """When a process started, as its system tells it; None where there is no such process, or no telling."""
+def _stat(pid: int) -> tuple[str, str] | None:
+    """(state, start time) of a process, as its system tells them; None where there is none to see, or no telling."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return None
-    return fields[19] if len(fields) > 19 else None
+    return (fields[0], fields[19]) if len(fields) > 19 else None
+
+
+def _place() -> tuple[str, str]:
+    """(boot, space) in which this process has its id: containers count processes of their own, each from 1, and may
+    share a host's name and a store. Empty where the system does not tell.
+    """
+    try:
+        if int(Path("/proc/self").readlink().name) != os.getpid():
+            return "", ""
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return boot, Path("/proc/self/ns/pid").readlink().name
+    except (OSError, ValueError):
+        return "", ""
 
 
 def own_name() -> str:
-    """A new driver's name: host, process id, when the process started, and a part of its own."""
+    """A new driver's name: host, boot, space of process ids, process id, when it started, and a part of its own."""
     pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_started(pid) or ''}:{secrets.token_hex(4)}"
+    stat = _stat(pid)
+    return "|".join((socket.gethostname(), *_place(), str(pid), stat[1] if stat else "", secrets.token_hex(4)))
 
 
 def is_gone(driver: str) -> bool:
-    """Whether a driver surely is a process of this host that is no more: its lease need not be waited out."""
-    parts = driver.rsplit(":", 3)
-    if len(parts) != 4 or parts[0] != socket.gethostname() or not Path("/proc/self/stat").exists():
+    """Whether a driver surely is a process of this system that is no more: its lease need not be waited out."""
+    parts = driver.rsplit("|", 5)
+    if len(parts) != 6 or "" in parts[1:5] or (parts[1], parts[2]) != _place() or not parts[3].isdecimal():
         return False
-    _, pid, started, _ = parts
-    return pid.isdecimal() and started != "" and _started(int(pid)) != started
+    stat = _stat(int(parts[3]))
+    if stat is not None:
+        # Ended and not yet collected by its parent, or another process that has its id now.
+        return stat[0] in "ZX" or stat[1] != parts[4]
+    try:
+        os.kill(int(parts[3]), 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 class Driver:
     """Holds the lease of one run, and appends to its journal under the lease's epoch.
 
     A run that waits for somebody has no driver: any process may take it up.
+
+    Args:
+        store: holds the run.
+        run_id: its id.
+        name: of this process, see `own_name`.
+        seconds: how long the lease holds without a heartbeat.
     """
 
-    def __init__(self, store: Store, run_id: str, name: str) -> None:
+    def __init__(self, store: Store, run_id: str, name: str, seconds: float = LEASE_SECONDS) -> None:
         self.epoch: int | None = None
+        self._seconds = seconds
         self._store = store
         self._run = run_id
         self._name = name
@@ -77,17 +107,26 @@ class Driver:
         if self.epoch is not None:
             return True
         now = time.time()
-        epoch = self._store.acquire(self._run, self._name, LEASE_SECONDS, now)
+        epoch = self._store.acquire(self._run, self._name, self._seconds, now)
         if epoch is None:
-            record = self._store.run(self._run)
-            if record is None or record.driver is None or not is_gone(record.driver):
-                raise InterruptedRunError(f"run {self._run} is driven by another process right now")
-            epoch = self._store.acquire(self._run, self._name, LEASE_SECONDS, now + 10 * LEASE_SECONDS)
-            if epoch is None:
-                raise InterruptedRunError(f"run {self._run} is driven by another process right now")
+            epoch = self._take_from_the_dead(now)
+        if epoch is None:
+            raise InterruptedRunError(f"run {self._run} is driven by another process right now")
         self.epoch = epoch
         record = self._store.run(self._run)
         return record is not None and self.is_current(record.last_event)
+
+    def _take_from_the_dead(self, now: float) -> int | None:
+        """The lease of a driver that is surely gone, before it has lapsed; None where it may be alive."""
+        with self._store.transaction():
+            # In one transaction: between a look and a grasp, another process may have taken the run up.
+            record = self._store.run(self._run)
+            if record is None or (record.driver is not None and not is_gone(record.driver)):
+                return None
+            epoch = self._store.acquire(self._run, self._name, self._seconds, max(now, record.lease_until))
+            if epoch is not None:
+                self._store.renew(self._run, epoch, self._seconds, now)
+            return epoch
 
     def release(self) -> None:
         """Give the lease back: the run waits for somebody, or has ended."""
@@ -97,7 +136,16 @@ class Driver:
 
     def renew(self) -> bool:
         """Prolong the lease; False where it was lost."""
-        return self.epoch is None or self._store.renew(self._run, self.epoch, LEASE_SECONDS, time.time())
+        return self.epoch is None or self._store.renew(self._run, self.epoch, self._seconds, time.time())
+
+    def hold(self) -> None:
+        """Make sure that the lease is ours: in one transaction with what is written under it.
+
+        Raises:
+            StaleDriverError: it is not.
+        """
+        if self.epoch is None or not self.renew():
+            raise StaleDriverError(f"run {self._run} is driven by another process now")
 
     def journal(self, events: Sequence[Event]) -> None:
         """Append events to the run's journal.

@@ -11,11 +11,10 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.approver import Approver, People
 from ideabridge.bridge.context.handlers import Handlers
-from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
-from ideabridge.bridge.errors import InterruptedRunError, UnknownRunError
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import Executor
@@ -24,6 +23,7 @@ from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
@@ -43,6 +43,7 @@ class Runs:
         fingerprint: of the configuration; a run goes on only under the one it was made under.
         approver: decides on calls that ask; None: people do, by `Run.decide`.
         mask: takes secrets out of texts.
+        lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Runs:
         mind: Mind | None = None,
         approver: Approver | None = None,
         mask: Callable[[str], str] = str,
+        lease_seconds: float | None = None,
     ) -> None:
         self._mind = mind
         self._approver = approver
@@ -66,6 +68,7 @@ class Runs:
         self._schemas = SchemaCache()
         self._fingerprint = fingerprint
         self._name = own_name()
+        self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
         self._runs: dict[str, Run] = {}
         self._drivers: dict[str, Driver] = {}
 
@@ -92,8 +95,10 @@ class Runs:
                 self._drivers[run_id].take()
                 run.runner.begin(*events)
         except BaseException:
-            self._runs.pop(run_id, None)
+            started = self._runs.pop(run_id, None)
             self._drivers.pop(run_id, None)
+            if started is not None:
+                started.runner.lost = "it could not be kept"
             raise
         return run
 
@@ -112,7 +117,36 @@ class Runs:
             if run.people is not None:
                 run.people.expire()
             return run
-        return self._load(run_id, caller, record.fingerprint)
+        if run is not None and run.runner.lost is None and self._drivers[run_id].epoch is not None:
+            # Calls that are still at work under the old handle would only find out when they end.
+            run.runner.abandon("another process has gone on with it")
+        return self._load(record)
+
+    def resume(self, run_id: str, caller: str | None = None) -> Run:
+        """Take a run up again and go on with it here; one that waits for somebody is given as it stands.
+
+        Args:
+            run_id: the run.
+            caller: whose it is; None: anybody's (the person who holds the store).
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+            FinishedRunError: it has ended.
+            InterruptedRunError: another process drives it, or it was made under another configuration.
+        """
+        record = self._store.run(run_id)
+        if record is None:
+            raise UnknownRunError(f"unknown run {run_id!r}")
+        # Looked at before: it may end at once when it is taken up.
+        last = next(self._store.events(run_id, max(record.last_event - 1, 0)), None)
+        run = self.get(run_id, record.caller if caller is None else caller)
+        if last is not None and last[1].get("event") == RunEnded.name:
+            raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
+        if run.runner.lost is not None:
+            raise InterruptedRunError(f"run {run_id} cannot go on: {run.runner.lost}")
+        if run.status == "running" and self._drivers[run_id].epoch is None:
+            raise InterruptedRunError(f"run {run_id} is driven by another process right now")
+        return run
 
     @staticmethod
     def _is_at_hand(run: Run, driver: Driver, last_event: int) -> bool:
@@ -141,11 +175,13 @@ class Runs:
     def release(self) -> None:
         """Give every lease back: this process ends, and any other may go on."""
         for driver in self._drivers.values():
-            driver.release()
+            with contextlib.suppress(StoreError):
+                # One that cannot be given back runs out by itself.
+                driver.release()
 
     async def heartbeat(self) -> None:
         """Keep the leases, and end runs whose wall time is up. Runs until it is cancelled."""
-        beat = LEASE_SECONDS / 5
+        beat = self._lease / 5
         while True:
             await anyio.sleep(beat)
             for run_id, driver in list(self._drivers.items()):
@@ -171,10 +207,13 @@ class Runs:
     # -- taking up ---------------------------------------------------------------------------------------------
 
     def _attach(self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None) -> Run:
-        driver = Driver(self._store, run_id, self._name)
+        driver = Driver(self._store, run_id, self._name, self._lease)
 
         def close_step(machine: Machine, request: Request, outcome: str) -> None:
-            self._save(run, machine, request, outcome)
+            with self._store.transaction():
+                # A driver that slept while another went on saves nothing, as it journals nothing.
+                driver.hold()
+                run.idea = self._store.save_idea(*idea_of_step(run, machine, request, outcome, self._fingerprint))
 
         runner = Runner(
             machine,
@@ -203,44 +242,74 @@ class Runs:
         for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
             del self._runs[run_id], self._drivers[run_id]
 
-    def _load(self, run_id: str, caller: str, made_under: str) -> Run:
-        record = self._store.run(run_id)
-        events: Sequence[Event] = [event_from_json(event) for _, event in self._store.events(run_id)]
+    def _load(self, record: RunRecord) -> Run:
+        """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it."""
+        numbered = [(number, event_from_json(event)) for number, event in self._store.events(record.id)]
+        events: Sequence[Event] = [event for _, event in numbered]
         first = events[0] if events else None
         named = first.mind if isinstance(first, RunStarted) else None
         mind = self._mind if self._mind is not None and self._mind.name == named else None
-        run = self._attach(run_id, caller, Machine(), mind)
+        run = self._attach(record.id, record.caller, Machine(), mind)
+        driver = self._drivers[record.id]
         run.runner.fold(events)
         run.settle_from(events)
-        if record is not None:
-            self._drivers[run_id].note(record.last_event)
-            steps = self._store.step_ideas(run_id)
-            run.idea = steps[-1].id if steps else None
-            if run.machine.phase == "ended" and record.status != run.machine.status:
-                self._settle(run, self._drivers[run_id])
+        driver.note(numbered[-1][0] if numbered else 0)
+        steps = self._store.step_ideas(record.id)
+        run.idea = steps[-1].id if steps else None
         if run.machine.phase == "ended" or not events:
+            if events and record.status != run.machine.status:
+                self._settle(run, driver)
             return run
-        if made_under != self._fingerprint:
-            run.runner.lost = "the configuration has changed since it was started; start it again"
+        waits = run.status == "needs_solution" or (run.status == "needs_approval" and self._approver is None)
+        why = self._hindrance(run, record)
+        if why is not None and waits:
+            run.runner.lost = why
             return run
-        people = run.people
-        if people is not None:
-            people.take_up(events)
-        if run.status == "running" or (run.status == "needs_approval" and self._approver is not None):
-            try:
-                self._drivers[run_id].take()
-            except InterruptedRunError:
-                # Another process is at work on it: what stands in the journal is what can be told here.
-                return run
-            if people is not None:
-                people.ask()
+        if run.people is not None:
+            run.people.take_up(events)
+        if waits and record.status == run.status:
+            if run.people is not None:
+                run.people.expire()
+            return run
+        try:
+            current = driver.take()
+        except InterruptedRunError:
+            # Another process is at work on it: what stands in the journal is what can be told here.
+            return run
+        if not current:
+            # It was at work until a moment ago, and has come further than what was read.
+            driver.release()
+            return self._load(self._store.run(record.id) or record)
+        if why is not None:
+            driver.set_status("interrupted", {"reason": why})
+            driver.release()
+            run.runner.lost = why
+            return run
+        if waits:
+            # The process died between the last event and the note of how the run stands.
+            run.rest()
+        else:
+            if record.status != "running":
+                driver.set_status("running")
+            if run.people is not None:
+                run.people.ask()
             run.runner.resume()
-        if people is not None:
+        if run.people is not None:
             # Not before: what a denial sets going would look as if it had been in flight.
-            people.expire()
+            run.people.expire()
         return run
 
-    # -- ideas -------------------------------------------------------------------------------------------------
+    def _hindrance(self, run: Run, record: RunRecord) -> str | None:
+        """Why a run cannot go on under this configuration; None: it can (DESIGN 7)."""
+        if record.fingerprint != self._fingerprint:
+            return "the configuration has changed since it was started, or it is another project's; start it again"
+        catalogue = run.machine.catalogue
+        for tool in catalogue.tools:
+            if tool.module is None and tool.key not in catalogue.latent and not self._executor.has(tool):
+                return f"its tool {tool.name!r} is not here; was a file of tools left out?"
+        return None
+
+    # -- ends --------------------------------------------------------------------------------------------------
 
     def _watch(self, run: Run, driver: Driver, event: Event) -> None:
         if isinstance(event, RunEnded):
@@ -264,35 +333,3 @@ class Runs:
             driver.take()
             self._tell_end(run, driver)
             driver.release()
-
-    def _save(self, run: Run, machine: Machine, request: Request, outcome: str) -> None:
-        """Save the Request that was just answered as an idea; every Request becomes one (DESIGN 4.11)."""
-        calls, output, extra = machine.solution
-        idea = Idea(request.context, request.schema, {**extra, "calls": calls, "output": output})
-        # Once the next Request is due, the step has been counted on already.
-        place = machine.step if machine.phase == "asking" else machine.step + 1
-        tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict)))
-        meta = IdeaMeta(
-            run=run.id,
-            step=place,
-            parent=run.idea,
-            mind=_mind_of(run),
-            fingerprint=self._fingerprint,
-            title=_title(machine.messages) or ", ".join(tools)[:200],
-            tools=tools,
-            outcome=outcome,
-        )
-        run.idea = self._store.save_idea(idea, meta)
-
-
-def _mind_of(run: Run) -> str:
-    if run.machine.mode == "plan":
-        return ""
-    return run.runner.mind.name if run.runner.mind is not None else "turns"
-
-
-def _title(messages: Sequence[Message]) -> str:
-    for message in messages:
-        if message.type == "text" and isinstance(message.value, str):
-            return message.value.strip().split("\n")[0][:200]
-    return ""

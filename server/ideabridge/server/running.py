@@ -148,6 +148,15 @@ class Running:
         the process dies between.
         """
         self._keep(run, {"name": name})
+        self.publish_when_done(run)
+
+    def publish_when_done(self, run: Run) -> None:
+        """See to it that a run that is to be published is, when it has ended: also after a restart."""
+        if self._bridge.store.settings(_key(run)) is None:
+            return
+        if run.status in ENDED:
+            self._group.start_soon(self._save_later, run)
+            return
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):

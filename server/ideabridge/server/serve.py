@@ -17,9 +17,11 @@ from anyio.abc import TaskStatus
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.callers import TOKEN_VARIABLE
 from ideabridge.server.server import Front
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
 
 END_SECONDS: Final = 1.9
@@ -46,11 +48,26 @@ async def _front(
         front = Front(bridge, group, version("ideabridge"))
         fronts.append(front)
         group.start_soon(front.announcements.run)
+        group.start_soon(_recover, bridge, front)
         try:
             yield front
         finally:
             front.running.closing = True
             group.cancel_scope.cancel()
+
+
+async def _recover(bridge: Bridge, front: Front) -> None:
+    """Take up the runs that were at work when a server died; each that cannot be is told on stderr."""
+
+    def tell(record: RunRecord, why: str) -> None:
+        sys.stderr.write(bridge.secrets.mask(f"ideabridge: run {record.id} is not taken up: {why}\n"))
+        sys.stderr.flush()
+
+    try:
+        await bridge.recover_runs(tell, front.running.publish_when_done)
+    except IdeabridgeError as error:
+        # The server is of use without the runs of its predecessor; each is taken up when somebody asks for it.
+        sys.stderr.write(bridge.secrets.mask(f"ideabridge: runs are not taken up: {error}\n"))
 
 
 async def serve_stdio(

@@ -9,6 +9,7 @@ from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
+from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
 ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -89,6 +90,13 @@ class Executor:
         self._modules = modules
         self._mask = mask
         self._result_bytes = result_bytes
+
+    def has(self, tool: Tool) -> bool:
+        """Whether there is code here for a tool of our own."""
+        try:
+            return self._toolbox.activity_for(tool) is not None
+        except UnknownToolError:
+            return False
 
     async def execute(self, effect: Execute, context: CallContext, on_progress: ProgressCallback) -> JSON:
         """The result of a call.

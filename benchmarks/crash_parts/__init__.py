@@ -1,0 +1,1 @@
+"""Parts of the crash test (`benchmarks/crash.py`)."""

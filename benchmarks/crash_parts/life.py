@@ -1,0 +1,91 @@
+"""One life of the process that is killed: it takes up what the last one left, and starts runs of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration, parse_configuration
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools.encoding import JSON
+
+from .plans import plan_of
+
+MODULE = Path(__file__).with_name("module.py")
+
+Say = Callable[[str], None]
+
+
+def configured(log: Path) -> Configuration:
+    """The configuration of every life: one module over stdio, nobody is asked."""
+    entry: JSON = {"command": sys.executable, "args": ["-I", "-S", str(MODULE), str(log)], "parallel": 8}
+    return parse_configuration({"mcpServers": {"crash": entry}, "approval": "allow_all"}, project=log.parent)
+
+
+async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None:
+    """Live until killed.
+
+    Args:
+        folder: holds the store and the log.
+        first: number of the first plan to start.
+        runs: how many to start.
+        seed: of the plans.
+        say: acknowledges: `run ID`, `idea ID`, or `trouble WORDS`.
+    """
+
+    def tell(record: RunRecord, why: str) -> None:
+        say(f"trouble {record.id} {why}")
+
+    def taken_up(run: Run) -> None:
+        say(f"resumed {run.id}")
+
+    async with Bridge(configured(folder / "log"), store=folder / "store.sqlite") as bridge:
+
+        async def drive(number: int) -> None:
+            run = await bridge.run_plan(read_plan(plan_of(number, seed)), title=str(number))
+            say(f"run {run.id}")
+            alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
+            say(f"idea {bridge.store.save_idea(alone, IdeaMeta(title='alone'))}")
+            await run.wait()
+            say(f"idea {run.idea}")
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(bridge.recover_runs, tell, taken_up)
+            for number in range(first, first + runs):
+                group.start_soon(drive, number)
+        await anyio.sleep_forever()
+
+
+def begin(folder: Path, first: int, runs: int, seed: int) -> tuple[int, int]:
+    """Begin a life in a process of its own.
+
+    Returns:
+        Its process id, and a descriptor to read from what it acknowledged.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    code = 1
+    try:
+        os.close(reading)
+        anyio.run(live, folder, first, runs, seed, partial(_acknowledge, writing))
+    except BaseException as error:  # noqa: BLE001 - a life that ends by itself is what the parent must hear of
+        _acknowledge(writing, f"trouble life ended: {error!r}")
+    finally:
+        os._exit(code)
+
+
+def _acknowledge(writing: int, line: str) -> None:
+    # Less than a pipe takes at once: whole or not at all.
+    os.write(writing, " ".join(line[:500].split("\n")).encode() + b"\n")

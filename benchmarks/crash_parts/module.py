@@ -1,0 +1,87 @@
+"""An MCP server on bare stdin and stdout whose tools write down each execution durably before they do their work.
+
+    module.py LOG
+
+LOG gets a line `start PID` once, and `ran KEY N` for every execution, each synced to the disk before anything else
+happens. `look` is read-only, `put` idempotent, and `bump` says nothing of the kind.
+"""
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+INTEGER = {"type": "integer"}
+PARAMETERS = {
+    "type": "object",
+    "properties": {"key": {"type": "string"}, "n": INTEGER, "ms": INTEGER},
+    "required": ["key", "n", "ms"],
+}
+OUTPUT = {"type": "object", "properties": {"value": INTEGER}, "required": ["value"]}
+HINTS = {
+    "look": {"readOnlyHint": True},
+    "put": {"readOnlyHint": False, "idempotentHint": True},
+    "bump": {"readOnlyHint": False, "idempotentHint": False},
+}
+FACTORS = {"look": 2, "put": 3, "bump": 5}
+WRITING = threading.Lock()
+
+
+def note(line: str) -> None:
+    """One line of the log, on the disk when this returns."""
+    log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(log, f"{line}\n".encode())
+    os.fsync(log)
+    os.close(log)
+
+
+def answer(number: Any, **members: Any) -> None:
+    """One message to the client; when it is gone, so are we."""
+    data = json.dumps({"jsonrpc": "2.0", "id": number, **members}).encode() + b"\n"
+    with WRITING:
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except OSError:
+            os._exit(1)
+
+
+def run(number: Any, name: str, arguments: dict[str, Any]) -> None:
+    """One execution."""
+    note(f"ran {arguments['key']} {arguments['n']}")
+    time.sleep(arguments["ms"] / 1000)
+    value = {"value": arguments["n"] * FACTORS[name] % 1_000_003 + 1}
+    answer(number, result={"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value})
+
+
+def handle(message: dict[str, Any]) -> None:
+    """Answer one message of the client."""
+    method, number, params = message.get("method"), message.get("id"), message.get("params", {})
+    if method == "initialize":
+        info = {"name": "crash", "version": "1"}
+        can: dict[str, Any] = {"tools": {}}
+        told = {"protocolVersion": "2025-11-25", "capabilities": can, "serverInfo": info}
+        answer(number, result=told)
+    elif method == "tools/list":
+        tools = [
+            {"name": name, "inputSchema": PARAMETERS, "outputSchema": OUTPUT, "annotations": hints}
+            for name, hints in HINTS.items()
+        ]
+        answer(number, result={"tools": tools})
+    elif method == "tools/call":
+        threading.Thread(target=run, args=(number, params["name"], params["arguments"]), daemon=True).start()
+    elif number is not None:
+        answer(number, error={"code": -32601, "message": "no such method"})
+
+
+def main() -> None:
+    """Serve until the client closes our input."""
+    note(f"start {os.getpid()}")
+    for line in sys.stdin.buffer:
+        handle(json.loads(line))
+
+
+if __name__ == "__main__":
+    main()

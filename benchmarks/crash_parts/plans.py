@@ -1,0 +1,57 @@
+"""The plans of the crash test: the same number gives the same plan, whoever asks."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+Plan = dict[str, Any]
+
+REPEATABLE = ("look", "put")
+
+
+def is_steady(number: int) -> bool:
+    """Whether a plan holds only tools that may run twice: it must reach the output of an undisturbed run."""
+    return number % 2 == 0
+
+
+def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
+    """A plan with a chain, a fan-out and an `_each`.
+
+    Args:
+        number: even: only read-only and idempotent tools, and an output. Odd: others too, and no output.
+        seed: of the whole test.
+        slowness: most milliseconds a call takes.
+    """
+    draw = random.Random(f"{seed} {number}")
+    steady = is_steady(number)
+    names = REPEATABLE if steady else (*REPEATABLE, "bump")
+    calls: list[Plan] = []
+
+    def call(label: str, name: str, n: Any, **more: Any) -> None:
+        key = f"{number}/{label}"
+        calls.append({"_tool": name, "key": key, "n": n, "ms": draw.randint(0, slowness), "_outputPath": label, **more})
+
+    links = draw.randint(2, 5)
+    for link in range(links):
+        call(f"c{link}", draw.choice(names), "†input.n" if link == 0 else f"†state.c{link - 1}.value")
+    call("e", "put" if steady else "bump", "†item", _each="†input.items")
+    fans = draw.randint(1, 5)
+    for fan in range(fans):
+        call(f"f{fan}", draw.choice(names), "†state.c0.value")
+    # Reads two branches: it starts when the later of them is done.
+    call("j", names[-1], f"†state.f{fans - 1}.value", _imports=["†state.e", f"†state.c{links - 1}"])
+    plan: Plan = {
+        "name": str(number),
+        "calls": calls,
+        "input": {"n": number + 1, "items": [draw.randint(0, 999) * 10 + place for place in range(draw.randint(2, 6))]},
+    }
+    if steady:
+        fan_out = [f"†state.f{fan}.value" for fan in range(fans)]
+        plan["output"] = {"chain": f"†state.c{links - 1}.value", "each": "†state.e", "fan": fan_out, "join": "†state.j"}
+    return plan
+
+
+def execution(call: Plan, plan: Plan, item: int | None) -> tuple[str, str]:
+    """How the log names an execution of a call: its key, and for an item of an `_each` the number it ran with."""
+    return call["key"], "" if item is None else str(plan["input"]["items"][item])

@@ -1,0 +1,94 @@
+"""A process that drives runs, told what to do line by line; it answers line by line.
+
+    process.py STORE LEASE_SECONDS
+
+`start`: start a run of two calls, of which each says `started NAME` and waits for `go`. `resume RUN`: take it up,
+answer `mine` or why not. `recover`: take up what was left behind. Runs that end here say `ended STATUS`.
+"""
+
+import sys
+from functools import partial
+
+import anyio
+import anyio.to_thread
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.toolbox import Toolbox
+
+PLAN: JSON = {
+    "calls": [
+        {"_tool": "held", "name": "first", "_outputPath": "a"},
+        {"_tool": "held", "name": "second", "_imports": ["†state.a"], "_outputPath": "b"},
+    ],
+    "output": ["†state.a", "†state.b"],
+}
+
+say = partial(print, flush=True)
+
+
+class Gate:
+    """Lets one call through for each `go`."""
+
+    def __init__(self) -> None:
+        self.going = anyio.Semaphore(0)
+
+    async def held(self, name: str) -> str:
+        say("started", name)
+        await self.going.acquire()
+        return name
+
+
+async def main() -> None:
+    gate = Gate()
+
+    @tool(read_only=True)
+    async def held(name: str) -> str:
+        """Wait for the test."""
+        return await gate.held(name)
+
+    store, lease = sys.argv[1:]
+    async with (
+        Bridge(toolbox=Toolbox(held), store=store, lease_seconds=float(lease)) as bridge,
+        anyio.create_task_group() as group,
+    ):
+
+        async def follow(run: Run) -> None:
+            say("ended", await run.wait())
+
+        def tell(record: RunRecord, why: str) -> None:
+            say("left", record.id, why)
+
+        def taken_up(run: Run) -> None:
+            group.start_soon(follow, run)
+
+        say("ready")
+        while line := (await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)).split():
+            match line:
+                case ["start"]:
+                    run = await bridge.run_plan(read_plan(PLAN))
+                    say("run", run.id)
+                    group.start_soon(follow, run)
+                case ["go"]:
+                    gate.going.release()
+                case ["recover"]:
+                    group.start_soon(bridge.recover_runs, tell, taken_up)
+                case ["resume", run_id]:
+                    try:
+                        run = await bridge.resume(run_id)
+                    except IdeabridgeError as error:
+                        say("not mine:", error)
+                    else:
+                        say("mine")
+                        group.start_soon(follow, run)
+                case _:
+                    raise ValueError(line)
+        group.cancel_scope.cancel()
+
+
+anyio.run(main)

@@ -1,0 +1,21 @@
+"""Runs survive `kill -9`: `benchmarks/crash.py` at small size (DESIGN 7)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
+
+
+def test_kills_at_random_moments_lose_nothing_and_do_nothing_twice() -> None:
+    done = subprocess.run(
+        [sys.executable, str(CRASH), "12", "--json"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == ""
+    told = json.loads(done.stdout)
+    assert told["violations"] == [], f"seed {told['seed']}"
+    figures = {row["what"]: row["ours"] for row in told["rows"]}
+    assert figures["crash: runs"] > 0
+    assert figures["crash: ideas"] > 0
+    assert done.returncode == 0

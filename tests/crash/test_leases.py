@@ -1,0 +1,185 @@
+"""One driver for each run, whatever processes do: leases and fencing epochs (DESIGN 7)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge.driver import Driver, is_gone, own_name
+from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import RunEnded
+
+PROCESS = Path(__file__).with_name("process.py")
+
+
+class Process:
+    """A process that drives runs."""
+
+    def __init__(self, popen: subprocess.Popen[str]) -> None:
+        self._popen = popen
+        assert popen.stdin is not None
+        assert popen.stdout is not None
+        self._in, self._out = popen.stdin, popen.stdout
+        self.pid = popen.pid
+
+    def says(self) -> str:
+        return self._out.readline().rstrip("\n")
+
+    def tell(self, line: str) -> None:
+        self._in.write(f"{line}\n")
+        self._in.flush()
+
+    def kill(self) -> None:
+        self._popen.kill()
+        self._popen.wait()
+
+    def stop(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+
+    def wake(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+
+@contextmanager
+def processes(count: int, store: Path, lease: float = 15) -> Generator[list[Process]]:
+    command = [sys.executable, str(PROCESS), str(store), str(lease)]
+    opened = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    try:
+        started = [Process(popen) for popen in opened]
+        assert [one.says() for one in started] == ["ready"] * count
+        yield started
+    finally:
+        for popen in opened:
+            popen.kill()
+            popen.communicate()
+
+
+def begun(driver: Process) -> str:
+    """The id of a run that was started and is in its first call."""
+    driver.tell("start")
+    word, _, run_id = driver.says().partition(" ")
+    assert word == "run"
+    assert driver.says() == "started first"
+    return run_id
+
+
+def contents(path: Path, run_id: str) -> object:
+    """All that a driver can write about a run."""
+    with Store.open(path) as store:
+        return store.run(run_id), list(store.events(run_id)), store.ideas(100).items
+
+
+def test_a_run_at_work_is_not_driven_by_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(2, path) as (one, two):
+        run_id = begun(one)
+        two.tell(f"resume {run_id}")
+        assert two.says() == f"not mine: run {run_id} is driven by another process right now"
+        one.tell("go")
+        assert one.says() == "started second"
+        one.tell("go")
+        assert one.says() == "ended done"
+        two.tell(f"resume {run_id}")
+        assert two.says() == f"not mine: run {run_id} has ended (done); there is nothing to resume"
+
+
+def test_of_many_that_take_up_a_run_at_once_one_gets_it(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(4, path) as (dead, *others):
+        run_id = begun(dead)
+        # Its lease holds for another 15 seconds; that the process is gone is known at once.
+        dead.kill()
+        for other in others:
+            other.tell(f"resume {run_id}")
+        answers = {other: other.says() for other in others}
+        winners = [other for other in others if answers[other] == "mine"]
+        assert len(winners) == 1, answers
+        assert sorted(answers.values())[1:] == [f"not mine: run {run_id} is driven by another process right now"] * 2
+        winner = winners[0]
+        assert winner.says() == "started first"
+        winner.tell("go")
+        assert winner.says() == "started second"
+        winner.tell("go")
+        assert winner.says() == "ended done"
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["while the other is at work", "after the other has finished"])
+def test_a_driver_that_slept_while_another_went_on_writes_nothing(tmp_path: Path, finished: bool) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(2, path, lease=0.4) as (sleeper, other):
+        run_id = begun(sleeper)
+        sleeper.stop()
+        # It may be alive: its lease is waited out.
+        other.tell("recover")
+        assert other.says() == "started first"
+        if finished:
+            other.tell("go")
+            assert other.says() == "started second"
+            other.tell("go")
+            assert other.says() == "ended done"
+        before = contents(path, run_id)
+        # Its call ends the moment it wakes.
+        sleeper.tell("go")
+        sleeper.wake()
+        assert sleeper.says() == "ended interrupted"
+        sleeper.tell(f"resume {run_id}")
+        assert sleeper.says().startswith("not mine: ")
+        after = contents(path, run_id)
+        if finished:
+            assert after == before
+        else:
+            # But for the heartbeats of the other.
+            assert str(after).partition("lease_until")[0] == str(before).partition("lease_until")[0]
+            assert after[1:] == before[1:]  # pyright: ignore[reportIndexIssue, reportUnknownVariableType]
+            other.tell("go")
+            assert other.says() == "started second"
+            other.tell("go")
+            assert other.says() == "ended done"
+
+
+def test_an_old_epoch_neither_journals_nor_saves() -> None:
+    with Store.open(":memory:") as store:
+        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+        old, new = Driver(store, "run", "old", 0.0), Driver(store, "run", "new")
+        assert old.take()
+        old.hold()
+        assert new.take()
+        with pytest.raises(StaleDriverError):
+            old.hold()
+        with pytest.raises(StaleDriverError):
+            old.journal([RunEnded("done")])
+        with pytest.raises(StaleDriverError):
+            old.set_status("done")
+        assert not old.renew()
+        old.release()
+        new.journal([RunEnded("done")])
+
+
+def test_only_a_process_of_this_system_that_is_no_more_is_surely_gone() -> None:
+    name = own_name()
+    assert not is_gone(name)
+    host, boot, space, pid, started, token = name.split("|")
+    assert is_gone("|".join((host, boot, space, pid, f"{started}0", token)))
+    # Another boot, or a container: its processes are not ours to see.
+    assert not is_gone("|".join((host, "other", space, pid, f"{started}0", token)))
+    assert not is_gone("|".join((host, boot, "pid:[1]", pid, f"{started}0", token)))
+    assert not is_gone("a name of another kind")
+    ended = subprocess.Popen(
+        [sys.executable, "-c", f"import {own_name.__module__} as d; print(d.own_name())"], stdout=-1
+    )
+    assert ended.stdout is not None
+    theirs = ended.stdout.read().decode().strip()
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    # It has ended, and nobody has collected it yet.
+    assert is_gone(theirs)
+    ended.communicate()
+    assert is_gone(theirs)

@@ -1,0 +1,234 @@
+"""What a process left behind is taken up by the next, where it may be (DESIGN 7)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration, load_configuration
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
+from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.plan import read_plan
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.toolbox import Toolbox
+from tests.server.serving import call, configured, over_stdio
+
+pytestmark = pytest.mark.anyio
+
+PLAN: JSON = {"calls": [{"_tool": "work", "text": "x", "_outputPath": "a"}], "output": "†state.a"}
+ASKING: JSON = {"calls": [{"_tool": "send", "_outputPath": "a"}], "output": "†state.a"}
+
+
+class Desk:
+    """A bridge's tools; `work` ends only where `open` is."""
+
+    def __init__(self, *, open: bool) -> None:  # noqa: A002 - what a desk is
+        self.started = anyio.Event()
+        self.troubles: list[tuple[str, str]] = []
+        self.taken_up: list[str] = []
+
+        @tool(read_only=True)
+        async def work(text: str) -> str:
+            """Work."""
+            self.started.set()
+            if not open:
+                await anyio.sleep_forever()
+            return text
+
+        @tool(read_only=False)
+        async def send() -> str:
+            """Send."""
+            return "sent"
+
+        self.toolbox = Toolbox(work, send)
+
+    def tell(self, record: RunRecord, why: str) -> None:
+        self.troubles.append((record.id, why))
+
+    async def recover(self, bridge: Bridge) -> None:
+        with anyio.fail_after(10):
+            await bridge.recover_runs(self.tell, lambda run: self.taken_up.append(run.id))
+
+
+async def left_behind(store: Path, count: int = 1) -> list[str]:
+    """Runs that were at work when their bridge was closed."""
+    desk = Desk(open=False)
+    async with Bridge(toolbox=desk.toolbox, store=store) as bridge:
+        runs = [await bridge.run_plan(read_plan(PLAN)) for _ in range(count)]
+        await desk.started.wait()
+        return [run.id for run in runs]
+
+
+async def test_what_was_at_work_goes_on_and_what_waits_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        solving, asking = await bridge.solve("x"), await bridge.run_plan(read_plan(ASKING))
+        assert (solving.status, asking.status) == ("needs_solution", "needs_approval")
+    ids = await left_behind(path, 20)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        waiting = [bridge.store.run(run.id) for run in (solving, asking)]
+        await desk.recover(bridge)
+        assert sorted(desk.taken_up) == sorted(ids)
+        assert desk.troubles == []
+        records = [bridge.store.run(run_id) for run_id in ids]
+        assert {record.status for record in records if record} == {"done"}
+        assert [(await bridge.run(run_id)).answer()["output"] for run_id in ids] == ["x"] * 20
+        assert [bridge.store.run(run.id) for run in (solving, asking)] == waiting
+
+
+async def test_another_configuration_interrupts_and_the_right_one_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    async with Bridge(Configuration(approval="allow_all"), toolbox=desk.toolbox, store=path) as bridge:
+        await desk.recover(bridge)
+        [(told, why)] = desk.troubles
+        assert told == run_id
+        assert "configuration has changed" in why
+        record = bridge.store.run(run_id)
+        assert record is not None
+        assert (record.status, record.driver) == ("interrupted", None)
+        assert "configuration has changed" in str(record.summary)
+        assert not desk.started.is_set()
+        with pytest.raises(InterruptedRunError, match="configuration has changed"):
+            await bridge.resume(run_id)
+        # Told once: the next start says nothing of it.
+        await desk.recover(bridge)
+        assert len(desk.troubles) == 1
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        await desk.recover(bridge)
+        assert desk.taken_up == [run_id]
+        record = bridge.store.run(run_id)
+        assert record is not None
+        assert record.status == "done"
+
+
+async def test_a_run_whose_tool_is_not_here_is_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    async with Bridge(store=path) as bridge:
+        with pytest.raises(InterruptedRunError, match="its tool 'work' is not here"):
+            await bridge.resume(run_id)
+        assert bridge.runs()[0]["status"] == "interrupted"
+
+
+async def test_a_journal_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    damaged, sound = await left_behind(path, 2)
+    with Store.open(path) as store:
+        epoch = store.acquire(damaged, "somebody", 0, 0)
+        assert epoch is not None
+        store.append(damaged, epoch, [{"event": "from_the_future"}])
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        await desk.recover(bridge)
+        assert desk.taken_up == [sound]
+        [(told, why)] = desk.troubles
+        assert told == damaged
+        assert "from_the_future" in why
+
+
+async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        done, asking = await bridge.run_plan(read_plan(PLAN)), await bridge.run_plan(read_plan(ASKING))
+        await done.wait(10)
+        # The note of how it stands comes after the event: so a kill between the two leaves it.
+        for run in (done, asking):
+            epoch = bridge.store.acquire(run.id, "somebody", 0, 0)
+            assert epoch is not None
+            bridge.store.set_status(run.id, epoch, "running", None)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        await desk.recover(bridge)
+        assert desk.troubles == []
+        told = {entry["run"]: entry["status"] for entry in bridge.runs()}
+        assert told == {done.id: "done", asking.id: "needs_approval"}
+        record = bridge.store.run(asking.id)
+        assert record is not None
+        assert record.driver is None
+
+
+async def test_what_comes_between_reading_and_taking_a_run_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    desk, other = Desk(open=False), Desk(open=True)
+    async with (
+        Bridge(toolbox=desk.toolbox, store=path) as one,
+        Bridge(toolbox=other.toolbox, store=path) as two,
+    ):
+        run = await one.run_plan(read_plan(PLAN))
+        await desk.started.wait()
+        acquire = two.store.acquire
+
+        def late(*arguments: Any) -> int | None:
+            # The other ends the run after its journal was read here.
+            run.cancel("meanwhile")
+            return acquire(*arguments)
+
+        monkeypatch.setattr(two.store, "acquire", late)
+        assert (await two.run(run.id)).status == "cancelled"
+        assert not other.started.is_set()
+
+
+async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        run = await bridge.run_plan(read_plan(PLAN), caller="somebody")
+        await run.wait(10)
+        with pytest.raises(FinishedRunError, match="has ended"):
+            await bridge.resume(run.id)
+        for run_id, caller in ((run.id, "another"), ("run_0", None)):
+            with pytest.raises(UnknownRunError, match="unknown run"):
+                await bridge.resume(run_id, caller=caller)
+
+
+SERVED = """
+import pathlib
+import anyio
+from ideabridge.tools import tool
+
+@tool(read_only=True)
+async def pulse(pipe: str) -> str:
+    '''Tell the test that it runs; the first time, never end.'''
+    mark = pathlib.Path(pipe + ".mark")
+    again = mark.exists()
+    mark.touch()
+    with open(pipe, "w") as writing:
+        writing.write("again" if again else "first")
+    if not again:
+        await anyio.sleep_forever()
+    return "alive"
+"""
+
+
+async def test_a_server_takes_up_what_the_one_before_left(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "pulse.py").write_text(SERVED, encoding="utf-8")
+    configuration = configured(tmp_path, tools=[str(tmp_path / "pulse.py")])
+    plan: JSON = {"calls": [{"_tool": "pulse", "pipe": str(pipe), "_outputPath": "a"}], "output": "†state.a"}
+    # Open for both: whoever writes does not wait for a reader.
+    descriptor = os.open(pipe, os.O_RDWR)
+    try:
+        async with Bridge(load_configuration(configuration)) as bridge:
+            run = await bridge.run_plan(read_plan(plan))
+            assert await anyio.to_thread.run_sync(os.read, descriptor, 100) == b"first"
+        async with over_stdio(configuration, "auto") as client:
+            # Nobody has asked for the run: it goes on by itself.
+            assert await anyio.to_thread.run_sync(os.read, descriptor, 100) == b"again"
+            answer = await call(client, "check_run", run=run.id, wait_s=20)
+            assert answer["output"] == "alive"
+    finally:
+        os.close(descriptor)
