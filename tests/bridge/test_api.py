@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import AsyncIterator
 from datetime import date
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ideabridge.bridge import (
     sync,
 )
 from ideabridge.bridge.loop.event import ApprovalAsked
+from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.plan import Plan
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
@@ -280,6 +282,24 @@ def test_a_script_decides_by_a_function() -> None:
         with pytest.raises(RunFailedError, match="only Ada"):
             bridge.run_plan(waiting("Eve"))
     assert asked == ["Ada", "Eve"]
+
+
+class Counting:
+    """A mind that counts, and then reports what it counted."""
+
+    name = "counting"
+
+    async def answer(self, request: Request) -> AsyncIterator[str]:
+        if len(request.texts) < 3:
+            yield '{"calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "n"}]}'
+        else:
+            yield '{"calls": [], "output": {"title": "names", "lines": []}}'
+
+
+def test_a_script_lets_a_mind_solve_a_task() -> None:
+    with sync.Bridge(mind=Counting()) as bridge:
+        found = bridge.solve("Count the names.", input={"names": ["Ada"]}, output=Report)
+        assert found == Report(title="names", lines=[])
 
 
 def fail_in_a_script() -> None:
