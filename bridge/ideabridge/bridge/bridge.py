@@ -31,12 +31,14 @@ from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
+from ideabridge.bridge.outputs import schema_of
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.recovery import Recovery, Tell
+from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
-from ideabridge.bridge.run import Run, rejection
+from ideabridge.bridge.run import Run
+from ideabridge.bridge.run_view import rejection
 from ideabridge.bridge.runs import Runs
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
@@ -206,8 +208,8 @@ class Bridge:
         return (await self._rehearse(plan)).drawn(form)
 
     async def _rehearse(self, plan: Plan) -> Rehearsal:
-        settings = self.settings(output_by_instance=plan.output_by_instance)
-        return rehearse(plan, await self._catalogue_of(plan), settings)
+        catalogue = await self._catalogue_of(plan)
+        return rehearse(plan, catalogue, self.settings(output_by_instance=plan.output_by_instance))
 
     # -- ideas -------------------------------------------------------------------------------------------------
 
@@ -227,10 +229,9 @@ class Bridge:
             PublicationError: it cannot be published so.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
         """
-        catalogue = self.offer.catalogue
         return publish(
             self.store,
-            catalogue,
+            self.offer.catalogue,
             ref,
             name,
             description=description,
@@ -267,6 +268,7 @@ class Bridge:
         task: str,
         *,
         input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        output: type[object] | None = None,
         output_schema: JSONObject | None = None,
         tools: Iterable[str] | None = None,
         context: list[JSON] | None = None,
@@ -279,6 +281,7 @@ class Bridge:
         Args:
             task: what to do, in words.
             input: what `†input` reads.
+            output: type of the output, as `Run.result` takes it; its JSON Schema becomes the output schema.
             output_schema: JSON Schema of the output; None: text.
             tools: names or patterns of the tools to offer; None: all.
             context: more context messages, before the task.
@@ -290,20 +293,18 @@ class Bridge:
             PlanError: a pattern that names no tool, or a limit that is none.
             MessageError: a context message that is none.
         """
-        messages: list[JSON] = [*(context or []), {"role": "user", "content": task}]
-        if input is not None:
-            messages.append({"type": "input", "input": input})
-        messages = [normalise(message, what="the context") for message in messages]
+        given: list[JSON] = [] if input is None else [{"type": "input", "input": input}]
+        said: list[JSON] = [*(context or []), {"role": "user", "content": task}, *given]
+        messages = [normalise(message, what="the context") for message in said]
         defined = defined_tools(read_context(messages))
         await self.offer.settled()
-        wanted = list(tools) if tools is not None else None
-        catalogue = self.offer.chosen(wanted, defined)
+        catalogue = self.offer.chosen(wanted := None if tools is None else list(tools), defined)
         if wanted and not catalogue.tools:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         machine = Machine(catalogue)
         mind = None if by_turns else self.mind
-        settings = self.settings(limits=limits)
-        start = self._started("solve", messages, catalogue, settings, output_schema, mind)
+        output_schema = output_schema if output is None else schema_of(output)
+        start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema, mind)
         machine.receive(start)
         return self._open_runs.create(machine, "solve", caller, task, [start], mind)
 
@@ -316,9 +317,8 @@ class Bridge:
         output_schema: JSONObject | None,
         mind: Mind | None = None,
     ) -> RunStarted:
-        tools, latent = catalogue.to_json()
         name = mind.name if mind is not None else None
-        return RunStarted(mode, context, tools, latent, settings.to_json(), output_schema, name)
+        return RunStarted(mode, context, *catalogue.to_json(), settings.to_json(), output_schema, name)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.
