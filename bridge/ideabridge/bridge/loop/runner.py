@@ -219,6 +219,9 @@ class Runner:
         return True
 
     async def _run(self, effect: Execute) -> None:
+        if self.lost is not None:
+            # Given up between being due and its turn: what no journal holds must not run.
+            return
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             try:
