@@ -108,11 +108,13 @@ class Finding:
         return told
 
     def _sees(self, hit: IdeaHit, caller: str) -> bool:
-        return self._is_own(hit.meta.run, caller) or any(self._published_to(name, caller) for name in hit.names)
+        return self._is_own(hit.id, caller) or any(self._published_to(name, caller) for name in hit.names)
 
-    def _is_own(self, run: str | None, caller: str) -> bool:
-        record = self._bridge.store.run(run) if run is not None else None
-        return record is None or record.caller == caller
+    def _is_own(self, idea_id: str, caller: str) -> bool:
+        """Whether one of the idea's runs is the caller's, or it has none here: it was imported."""
+        store = self._bridge.store
+        known = [record for run in store.runs_of_idea(idea_id) if (record := store.run(run)) is not None]
+        return not known or any(record.caller == caller for record in known)
 
     def _published_to(self, ref: str, caller: str) -> bool:
         name, _, version = ref.partition("@")
@@ -130,7 +132,7 @@ class Finding:
             AmbiguousIdeaError: several ids start so.
         """
         stored = self._bridge.store.idea(ref)
-        if self._is_own(stored.meta.run, caller) or self._published_to(ref, caller):
+        if self._is_own(stored.id, caller) or self._published_to(ref, caller):
             return stored
         raise UnknownIdeaError(f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id, or a run")
 
