@@ -112,9 +112,11 @@ def test_no_colours_in_pipes(ideabridge: Run) -> None:
 
 
 def test_shell_completion(ideabridge: Run) -> None:
-    script = ideabridge("--show-completion", "bash")
+    # Named, not guessed from the processes above: a build machine may have no shell there.
+    script = ideabridge(env={"_IDEABRIDGE_COMPLETE": "source_bash"})
     words = ideabridge(
         env={"_IDEABRIDGE_COMPLETE": "complete_bash", "COMP_WORDS": "ideabridge ideas pub", "COMP_CWORD": "2"}
     )
     assert words.stdout.split() == ["publish"]
     assert script.returncode == 0
+    assert "_ideabridge_completion" in script.stdout
