@@ -11,8 +11,9 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools import Toolbox, tool
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 
 pytestmark = pytest.mark.anyio
 
@@ -177,3 +178,46 @@ async def test_turns_stay_possible_beside_a_mind() -> None:
         assert run.status == "needs_solution"
         run.submit(0, {"calls": [], "output": "mine"})
         assert await run.wait(10) == "done"
+
+
+class Metered:
+    """Answers as told, and says what each answer took."""
+
+    name = "metered"
+
+    def __init__(self, answers: list[str], usage: Usage) -> None:
+        self.answers = answers
+        self.usage = usage
+
+    async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
+        yield self.answers.pop(0)
+        yield self.usage
+
+
+async def test_what_an_answer_took_stands_in_the_run_and_in_its_idea() -> None:
+    mind = Metered(['{"calls": [], "output": "done"}'], Usage(1200, 34, 0.0021, "tiny-1"))
+    async with Bridge(mind=mind) as bridge:
+        run = await bridge.solve("say done")
+        assert await run.result() == "done"
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 1234, "cost": 0.0021}
+        meta = bridge.store.step_ideas(run.id)[0].meta
+        assert (meta.model, meta.usage) == ("tiny-1", {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0021})
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"tokens": 2000}, "2,468 tokens were used; a run may use 2,000"),
+        ({"cost": 0.003}, "0.0042 dollars were spent; a run may spend 0.003"),
+    ],
+)
+async def test_a_run_ends_when_its_minds_have_used_what_they_may(limits: JSONObject, reason: str) -> None:
+    call = '{"calls": [{"_tool": "join", "items": ["a"], "_outputPath": "a"}], "output": null}'
+    mind = Metered([call] * 9, Usage(1200, 34, 0.0021))
+    async with Bridge(mind=mind) as bridge:
+        run = await bridge.solve("go on for ever", limits=limits)
+        assert await run.wait() == "limit"
+        assert run.answer()["reason"] == reason
+        # Everything done so far is kept.
+        assert run.machine.state == {"a": "a"}
+        assert len(mind.answers) == 7

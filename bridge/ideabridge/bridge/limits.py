@@ -10,7 +10,7 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
-_LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds")
+_LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")
 
 
 def settings_under(
@@ -31,27 +31,31 @@ def settings_under(
         if name not in _LIMITS:
             raise PlanError(f"limits: unknown limit {name[:100]!r}.{did_you_mean(name, _LIMITS)}")
 
-    def lower(name: str, configured: float) -> float:
+    def wanted(name: str, *, whole: bool = True) -> float | None:
         value = asked.get(name)
         if value is None:
-            return configured
+            return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
             raise PlanError(f"limits.{name}: expected a number above 0, found {value!r}")
-        return min(value, configured)
-
-    def count(name: str, configured: int) -> int:
-        value = lower(name, configured)
-        if value != int(value):
+        if whole and value != int(value):
             raise PlanError(f"limits.{name}: expected a whole number, found {value!r}")
-        return int(value)
+        return value
+
+    def lower(name: str, configured: int) -> int:
+        value = wanted(name)
+        return configured if value is None else min(int(value), configured)
 
     own = configuration.limits
+    seconds, tokens, cost = wanted("wall_seconds", whole=False), wanted("tokens"), wanted("cost", whole=False)
     return Settings(
         order=configuration.order,
-        parallel_calls=count("parallel_calls", own.parallel_calls),
-        calls=count("calls", own.calls),
-        requests=count("requests", own.requests),
-        wall_seconds=lower("wall_seconds", own.wall_seconds),
+        parallel_calls=lower("parallel_calls", own.parallel_calls),
+        calls=lower("calls", own.calls),
+        requests=lower("requests", own.requests),
+        wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
+        # None: without bound, here and in the configuration.
+        tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
+        cost=own.cost if cost is None else min(cost, own.cost or cost),
     )

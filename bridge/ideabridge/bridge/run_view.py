@@ -55,7 +55,8 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     if status == "needs_approval" or (status == "running" and pending_approvals(machine.history)):
         result["approvals"] = run.approvals()
     # By turns the host's model answers, and its tokens are the host's: none are spent here.
-    result["usage"] = {"requests": run.requests, "tokens": 0}
+    spent = machine.spending
+    result["usage"] = {"requests": run.requests, "tokens": spent.tokens, **({"cost": spent.cost} if spent.cost else {})}
     return result
 
 

@@ -31,6 +31,8 @@ def idea_of_step(run: Run, machine: Machine, request: Request, outcome: str, fin
         step=place,
         parent=run.idea,
         mind=_mind_of(run),
+        model=str((machine.spending.last or {}).get("model", "")),
+        usage={key: value for key, value in (machine.spending.last or {}).items() if key != "model"},
         fingerprint=fingerprint,
         title=_title(machine.messages) or ", ".join(tools)[:200],
         tools=tools,

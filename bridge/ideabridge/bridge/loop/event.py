@@ -87,6 +87,14 @@ class SolutionClosed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class UsageNoted(_Event):
+    """What the answer to the Request at hand took, as `Usage.to_json` tells it."""
+
+    name: ClassVar[str] = "usage_noted"
+    usage: JSONObject
+
+
+@dataclass(frozen=True, slots=True)
 class SolutionProposed(_Event):
     """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`."""
 
@@ -180,6 +188,7 @@ Event: TypeAlias = (
     | CallProposed
     | OutputProposed
     | SolutionClosed
+    | UsageNoted
     | SolutionProposed
     | SolutionRejected
     | ApprovalAsked
@@ -198,6 +207,7 @@ _BY_NAME: dict[str, type[Event]] = {
         CallProposed,
         OutputProposed,
         SolutionClosed,
+        UsageNoted,
         SolutionProposed,
         SolutionRejected,
         ApprovalAsked,

@@ -10,26 +10,10 @@ from collections.abc import Collection
 from typing import Literal
 
 from ideabridge.bridge.context.message import Message, read_context, read_message
+from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskMind, Effect, Finish
-from ideabridge.bridge.loop.event import (
-    ApprovalAsked,
-    CallDecided,
-    CallFinished,
-    CallProposed,
-    CallStarted,
-    EndStatus,
-    Event,
-    JournalError,
-    MessageAdded,
-    OutputProposed,
-    RequestMade,
-    RunEnded,
-    RunStarted,
-    SolutionClosed,
-    SolutionProposed,
-    SolutionRejected,
-)
+from ideabridge.bridge.loop.event import EndStatus, Event, JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening, open_context
@@ -37,6 +21,7 @@ from ideabridge.bridge.loop.output import OutputSchema, error_message, state_err
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.spending import Spending
 from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -59,6 +44,7 @@ class Machine:
         errors: errors of the last Solution: `{"call", "place", "error"}` (DESIGN 4.5).
         corrections: what people changed or denied since the last Request.
         output: the output, once there is one; `has_output` tells null from none.
+        spending: what its answers have taken.
         has_mind: a mind answers by itself; else Solutions are handed in.
         status, reason: how the run ended.
     """
@@ -81,6 +67,7 @@ class Machine:
         self.output_schema: JSONObject | None = None
         self.opening = Opening()
         self.memory = Memory({})
+        self.spending = Spending()
         self.has_mind = False
         self.status: str | None = None
         self.reason: str | None = None
@@ -141,32 +128,34 @@ class Machine:
         if self.phase == "ended":
             raise JournalError(f"the run has ended; it cannot take {event.name}")
         match event:
-            case CallFinished():
+            case events.CallFinished():
                 self._solving().finished(event)
-            case CallStarted():
+            case events.CallStarted():
                 self._solving().started(event.call, event.item)
-            case CallProposed():
+            case events.CallProposed():
                 self._propose(event)
-            case SolutionProposed():
+            case events.SolutionProposed():
                 self._take_up(event)
-            case OutputProposed():
+            case events.OutputProposed():
                 self._streaming().graph.set_output(event.output)
                 self.solution = (self.solution[0], event.output, self.solution[2])
-            case SolutionClosed():
+            case events.SolutionClosed():
                 self._close(event)
-            case SolutionRejected():
+            case events.SolutionRejected():
                 self._expect("asking")
-            case RequestMade():
+            case events.RequestMade():
                 self._request(event)
-            case ApprovalAsked():
+            case events.ApprovalAsked():
                 self._solving().asked(event.call)
-            case CallDecided():
+            case events.CallDecided():
                 self._solving().decided(event)
-            case MessageAdded():
+            case events.UsageNoted():
+                self.spending.add(event.usage)
+            case events.MessageAdded():
                 self.added.append(read_message(event.message))
-            case RunStarted():
+            case events.RunStarted():
                 self._start(event)
-            case RunEnded():
+            case events.RunEnded():
                 self._end(event)
         self._advance()
 
@@ -189,7 +178,7 @@ class Machine:
             raise JournalError("the answer has ended already")
         return tick
 
-    def _start(self, event: RunStarted) -> None:
+    def _start(self, event: events.RunStarted) -> None:
         self._expect("new")
         self.mode = event.mode
         self.settings = Settings.from_json(event.settings)
@@ -205,10 +194,11 @@ class Machine:
         # A plan's author has answered already: its Solution follows as the next event.
         self._mind_due = event.mode == "solve"
 
-    def _request(self, event: RequestMade) -> None:
+    def _request(self, event: events.RequestMade) -> None:
         if event.step != self.step or not self._mind_due:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
         self._mind_due = False
+        self.spending.last = None
 
     def _graph(self) -> Graph:
         opening, settings = self.opening, self.settings
@@ -252,7 +242,7 @@ class Machine:
         """The graph of the Solution that was checked last and not taken up."""
         return self._checked[2] if self._checked is not None else None
 
-    def _take_up(self, event: SolutionProposed) -> None:
+    def _take_up(self, event: events.SolutionProposed) -> None:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
@@ -270,7 +260,7 @@ class Machine:
         tick.take_up()
         self._note(tick.progress.values())
 
-    def _propose(self, event: CallProposed) -> None:
+    def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
         tick.propose(event.call, event.place)
         self.solution[0].append(event.call)
@@ -280,7 +270,7 @@ class Machine:
         self.history.extend(listed)
         self._ids.update(one.call.id for one in listed if one.call.id is not None)
 
-    def _close(self, event: SolutionClosed) -> None:
+    def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
         if event.broken is not None:
             # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
@@ -324,6 +314,8 @@ class Machine:
             self._finish_with("failed" if failed else "done", "the output could not be made" if failed else None)
         elif self.step + 1 >= self.settings.requests:
             self._finish_with("limit", f"{self.settings.requests} requests were made, the most a run may make")
+        elif (over := self.spending.over(self.settings)) is not None:
+            self._finish_with("limit", over)
         else:
             for message in (one for one in self.added if one.type == "data"):
                 self.memory.learn(message.instance, message.kind, message.value)
@@ -336,7 +328,7 @@ class Machine:
         self.phase = "ending"
         self._finish = Finish(status, reason)
 
-    def _end(self, event: RunEnded) -> None:
+    def _end(self, event: events.RunEnded) -> None:
         if self.phase == "new":
             raise JournalError("the run has not begun")
         if self.phase == "solving" and self._tick is not None:

@@ -27,12 +27,14 @@ from ideabridge.bridge.loop.event import (
     RequestMade,
     RunEnded,
     SolutionClosed,
+    UsageNoted,
 )
 from ideabridge.bridge.loop.executor import CallContext, Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
@@ -185,10 +187,12 @@ class Runner:
 
     async def _listen(self, mind: Mind, request: Request) -> None:
         answer = Answer()
-        pieces = mind.answer(request)
+        parts = mind.answer(request)
         try:
-            async for text in pieces:
-                if not self._take_pieces(answer.feed(text)):
+            async for part in parts:
+                if isinstance(part, Usage):
+                    self._note_usage(part)
+                elif not self._take_pieces(answer.feed(part)):
                     return
             self._take_pieces(answer.close())
         except (StaleDriverError, JournalError):
@@ -196,8 +200,12 @@ class Runner:
         except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off (DESIGN 4.4.6)
             self._take_pieces([EndPiece(str(self._executor.explain(error)["message"]), {})])
         finally:
-            if isinstance(pieces, AsyncGenerator):
-                await pieces.aclose()
+            if isinstance(parts, AsyncGenerator):
+                await parts.aclose()
+
+    def _note_usage(self, usage: Usage) -> None:
+        if self.lost is None and self.machine.phase != "ended":
+            self.post(UsageNoted(usage.to_json()))
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
         """Post what the pieces say; False once the answer has ended, or nobody wants more of it."""

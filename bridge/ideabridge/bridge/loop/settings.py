@@ -20,6 +20,8 @@ class Settings:
         calls: how many calls a run may list.
         items: how many items one `_each` may have.
         requests: how many Requests a run may make.
+        tokens: how many tokens its minds may use; None: as many as they like.
+        cost: how many US dollars its minds may spend; None: as many as they like.
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
         output_by_instance: the output is a map by instance (DESIGN 4.8).
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
@@ -33,6 +35,8 @@ class Settings:
     wall_seconds: float = 86_400.0
     output_by_instance: bool = False
     approval: ApprovalSetting = "default"
+    tokens: int | None = None
+    cost: float | None = None
 
     def to_json(self) -> JSONObject:
         """The settings as a journal holds them."""
@@ -45,6 +49,8 @@ class Settings:
             "wall_seconds": self.wall_seconds,
             "output_by_instance": self.output_by_instance,
             "approval": self.approval,
+            "tokens": self.tokens,
+            "cost": self.cost,
         }
 
     @classmethod

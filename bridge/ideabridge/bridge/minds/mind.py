@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.usage import Usage
 
 
 class Mind(Protocol):
@@ -21,8 +22,8 @@ class Mind(Protocol):
         """What runs, ideas and `check_run` call it: `model`, `recorded`, or a name of its own."""
         ...
 
-    def answer(self, request: Request) -> AsyncIterator[str | bytes]:
-        """The Solution of a Request, in pieces of any size.
+    def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
+        """The Solution of a Request, in pieces of any size, and what it took, once that is known.
 
         Args:
             request: `texts` and `schema` are what to send to a model; `model` holds settings handlers asked for.

@@ -1,0 +1,45 @@
+"""Spending: what the answers of a run have taken, and the limit on it (DESIGN 4.4.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.tools.encoding import JSONObject
+
+
+@dataclass(slots=True)
+class Spending:
+    """Tokens and cost, added up over the Requests of a run.
+
+    Attributes:
+        input_tokens, output_tokens: of every answer whose mind told.
+        cost: in US dollars, of every answer whose price is known.
+        last: the usage of the Request at hand; None: not told.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    last: JSONObject | None = None
+
+    def add(self, usage: JSONObject) -> None:
+        """Count the usage of one answer."""
+        given, written, cost = usage.get("input_tokens"), usage.get("output_tokens"), usage.get("cost")
+        self.input_tokens += given if isinstance(given, int) else 0
+        self.output_tokens += written if isinstance(written, int) else 0
+        self.cost += cost if isinstance(cost, int | float) else 0.0
+        self.last = usage
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in and out."""
+        return self.input_tokens + self.output_tokens
+
+    def over(self, settings: Settings) -> str | None:
+        """The reason to make no further Request; None: the limits leave room."""
+        if settings.tokens is not None and self.tokens >= settings.tokens:
+            return f"{self.tokens:,} tokens were used; a run may use {settings.tokens:,}"
+        if settings.cost is not None and self.cost >= settings.cost:
+            return f"{self.cost:.4g} dollars were spent; a run may spend {settings.cost:g}"
+        return None

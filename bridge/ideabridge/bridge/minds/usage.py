@@ -1,0 +1,33 @@
+"""Usage: what one answer of a mind took (DESIGN 4.4.5, 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ideabridge.tools.encoding import JSONObject
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one answer took, as far as the mind knows.
+
+    Attributes:
+        input_tokens: tokens of the Request.
+        output_tokens: tokens of the answer, those of thinking among them.
+        cost: in US dollars; None: nobody knows the price.
+        model: the model that answered, as its provider calls it.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float | None = None
+    model: str | None = None
+
+    def to_json(self) -> JSONObject:
+        """The usage as journals and ideas hold it; what nobody knows is left out."""
+        told: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        if self.cost is not None:
+            told["cost"] = self.cost
+        if self.model is not None:
+            told["model"] = self.model
+        return told
