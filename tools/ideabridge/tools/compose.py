@@ -11,7 +11,7 @@ from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.explain import describe
 from ideabridge.tools.keywords import children, move_refs
 from ideabridge.tools.rename import rename_meta_parameters
-from ideabridge.tools.tool import META_PROPERTIES, Tool, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool, ToolKey
 
 __all__ = ["admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"]
 
@@ -42,8 +42,15 @@ _ACTIVITY: Final[JSONObject] = {
 _IMPORTS: Final[JSONObject] = {
     "type": "array",
     "items": {"type": "string"},
-    "description": 'References the module may see, such as "input" or "†state.doc"; it sees nothing else',
+    "description": 'References a clean room may see, such as "input" or "†state.doc"; it sees nothing else from here',
 }
+_CLEAN: Final[JSONObject] = {
+    "const": ANONYMOUS,
+    "description": "Have it answered in a clean room, which sees the parameters and _imports alone",
+}
+_RESULT_HERE: Final = (
+    "The result, written now. Left out where it must be written once the values the parameters refer to are known"
+)
 
 
 def call_schema(tool: Tool, *, latent: bool, instances: Sequence[str] = ()) -> JSONObject:
@@ -159,8 +166,7 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     if description:
         result["description"] = description
     result["properties"] = {**before, **own, **rest, **after}
-    names_needed = [*needed, *known, *(["_output"] if latent else [])]
-    result["required"] = [*dict.fromkeys(names_needed)]
+    result["required"] = [*dict.fromkeys([*needed, *known])]
     for word in ("type", "title", "description", "default", "examples"):
         parameters.pop(word, None)
     result.update(parameters)
@@ -178,7 +184,9 @@ def _meta_before(
     if tool.module is not None:
         meta["_module"] = {"const": tool.module}
         needed.append("_module")
-    elif not latent:
+    elif latent:
+        meta["_module"] = admitter.define("_module", _CLEAN)
+    else:
         meta["_activity"] = admitter.define("_activity", _ACTIVITY)
     if instances:
         listed: JSONObject = {"description": "Which instance the call is for"}
@@ -192,7 +200,7 @@ def _meta_before(
             }
         meta["_instance"] = admitter.define("_instance", listed)
         needed.append("_instance")
-    if tool.module is not None and (tool.module == "anonymous" or tool.module.startswith("idea:")):
+    if tool.in_room or latent:
         meta["_imports"] = admitter.define("_imports", _IMPORTS)
     return meta, needed
 
@@ -200,7 +208,9 @@ def _meta_before(
 def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta: JSONObject = {}
     if latent:
-        meta["_output"] = True if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
+        meta["_output"] = _described(
+            True if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
+        )
     meta["_outputPath"] = admitter.define("_outputPath", _OUTPUT_PATH)
     meta["_outputMethod"] = admitter.define("_outputMethod", _OUTPUT_METHOD)
     each: JSONObject = {
@@ -211,6 +221,13 @@ def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta["_after"] = admitter.define("_after", _AFTER)
     meta["_id"] = admitter.define("_id", _ID)
     return meta
+
+
+def _described(result: JSON) -> JSON:
+    """The schema of `_output`, saying when it is written."""
+    told = result.get("description") if isinstance(result, dict) else None
+    description = f"{told}\n{_RESULT_HERE}" if isinstance(told, str) and told else _RESULT_HERE
+    return {**result, "description": description} if isinstance(result, dict) else {"description": description}
 
 
 def _inside(schema: JSONObject) -> tuple[list[str], bool]:

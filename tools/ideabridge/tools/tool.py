@@ -22,6 +22,12 @@ META_PROPERTIES: Final = (
 )
 """Exactly the names a Call keeps for itself (DESIGN 4.2); any other underscore is an ordinary parameter."""
 
+ANONYMOUS: Final = "anonymous"
+"""The `_module` of a clean room (DESIGN 4.10)."""
+
+IDEA: Final = "idea:"
+"""How the `_module` of an idea begins: `idea:weekly_report`, `idea:weekly_report@3`."""
+
 ToolKey = tuple[str | None, str]
 """(module or None for here, name): what a Tool is known by."""
 
@@ -103,6 +109,11 @@ class Tool:
     remote_name: str | None = None
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     activity: str | None = None
+
+    @property
+    def in_room(self) -> bool:
+        """Whether a call of it opens a room: a run of its own, for an idea or an anonymous task (DESIGN 4.10)."""
+        return self.module is not None and (self.module == ANONYMOUS or self.module.startswith(IDEA))
 
     @property
     def key(self) -> ToolKey:

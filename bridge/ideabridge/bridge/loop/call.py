@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 from ideabridge.bridge.context.document import Method
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
@@ -23,7 +23,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.reading import wrong_reference_hint
-from ideabridge.tools.tool import META_PROPERTIES, Tool
+from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
 """Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
@@ -31,6 +31,8 @@ said no; `output`: the output of a solution could not be resolved or validated."
 
 UNCAUGHT = ("structural", "unknown")
 """What `p || q` does not catch: faults of the plan itself, and a call of which nobody knows whether it happened."""
+
+Room: TypeAlias = Literal["latent", "anonymous", "idea"]
 
 _META = frozenset(META_PROPERTIES)
 
@@ -62,6 +64,9 @@ class Call:
         after: ids it waits for.
         problems: structural problems, each one sentence.
         edges: calls it waits for that are named by `_after`; None while an id is still unknown.
+        imports: what its room may see besides the parameters, each one reference.
+        room: how it is answered where a run of its own does it: `latent` (a mind writes the result, seeing the context
+            of here), `anonymous` (a clean room), `idea`; None: by code, a module, or `_output`.
         order: earlier calls whose listed order it keeps.
         constant: no reference stands in the parameters; they are validated already.
     """
@@ -87,6 +92,8 @@ class Call:
     problems: list[str] = field(default_factory=list[str])
     edges: tuple[int, ...] | None = ()
     order: list[int] = field(default_factory=list[int])
+    imports: tuple[Expression, ...] = ()
+    room: Room | None = None
     constant: bool = False
 
     @property
@@ -167,8 +174,13 @@ def _read_imports(call: Call) -> None:
         if not isinstance(item, str):
             call.problems.append(f"_imports.{number}: expected a reference")
             continue
+        before = len(call.reads)
         # "input" is short for †input (DESIGN 4.10).
         _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
+        expressions = [read.expression for read in call.reads[before:]]
+        if any(len(list(one.operands())) != 1 or one.uses_item for one in expressions):
+            call.problems.append(f"_imports.{number}: expected one reference, without || and && and †item")
+        call.imports += tuple(expressions)
 
 
 def _read_tool(call: Call, catalogue: Catalogue) -> None:
@@ -184,10 +196,16 @@ def _read_tool(call: Call, catalogue: Catalogue) -> None:
         call.problems.append(
             f"_activity: tool {quoted(call.name)} belongs to module {tool.module!r}, which runs it itself"
         )
+    if tool.in_room:
+        call.room = "anonymous" if tool.module == ANONYMOUS else "idea"
+    elif latent and module == ANONYMOUS:
+        call.room = "anonymous"
+    elif latent and not call.has_latent:
+        call.room = "latent"
     if call.has_latent and not latent:
         call.problems.append(f"_output: tool {quoted(call.name)} has code that makes its result; leave _output out")
-    if latent and not call.has_latent:
-        call.problems.append(f"_output: tool {quoted(call.name)} has no code; write its result as _output")
+    elif call.has_latent and call.room is not None:
+        call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 
 
 def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue) -> None:

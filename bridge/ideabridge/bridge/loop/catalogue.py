@@ -10,7 +10,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import Tool, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 
 
 class Catalogue:
@@ -48,14 +48,22 @@ class Catalogue:
             UnknownToolError: there is none; the message names the nearest.
         """
         tool = self._by_key.get((module, name))
+        if tool is None and module == ANONYMOUS:
+            # A clean room has the tools of here.
+            tool = self._by_key.get((None, name))
         if tool is not None:
             return tool
+        if module is not None and module.startswith(IDEA):
+            raise UnknownToolError(_no_idea(module, name, [key for key in self._by_key if key[0] == module]))
         named = self._by_name.get(name, [])
         if module is None and len(named) == 1:
             return named[0]
         if module is None and named:
             modules = ", ".join(repr(tool.module) for tool in named)
             raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
+        if module == ANONYMOUS:
+            own = [key[1] for key in self._by_key if key[0] in (None, ANONYMOUS)]
+            raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{did_you_mean(name, own)}")
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
@@ -113,3 +121,11 @@ class Catalogue:
         """The properties of the tool's parameters, by name."""
         properties = tool.parameters.get("properties")
         return properties if isinstance(properties, dict) else {}
+
+
+def _no_idea(module: str, name: str, known: list[ToolKey]) -> str:
+    if known:
+        return f"{quoted(module)} is called with _tool {quoted(known[0][1])}, not {quoted(name)}"
+    return (
+        f"nothing is published to you as {quoted(module)}; search_ideas tells what is, and a run names what it offers"
+    )

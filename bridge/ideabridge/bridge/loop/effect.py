@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ideabridge.bridge.context.reference import Path
 from ideabridge.bridge.loop.call import Call
-from ideabridge.bridge.loop.event import EndStatus
+from ideabridge.bridge.loop.event import EndStatus, JournalError
+from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
+
+ExecutionKey: TypeAlias = "tuple[int, int | None]"
+"""(call, item) of one execution; no item: the call as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,8 @@ class AskApproval:
 class Execute:
     """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
 
-    `latent` is the result the mind wrote itself, resolved; then there is nothing to run.
+    `latent` is the result the mind wrote itself, resolved; then there is nothing to run. Where `call.room` says so, a
+    run of its own answers it, which sees `imports`: (path, value) of each.
     """
 
     call: Call
@@ -42,6 +48,21 @@ class Execute:
     parameters: JSONObject
     latent: JSON = None
     is_latent: bool = False
+    imports: tuple[tuple[Path, JSON], ...] = ()
+
+    @property
+    def key(self) -> ExecutionKey:
+        """(call, item): which execution of its run it is."""
+        return (self.call.index, self.item)
+
+    @classmethod
+    def of(cls, progress: Progress, item: int | None) -> Execute:
+        """The effect that runs a call whose references are resolved, or one item of it."""
+        call = progress.call
+        if call.tool is None:
+            raise JournalError(f"call {call.index} has no tool")
+        one = progress.items[item or 0]
+        return cls(call, call.tool, item, one.parameters, one.latent, call.has_latent, one.imports)
 
 
 @dataclass(frozen=True, slots=True)

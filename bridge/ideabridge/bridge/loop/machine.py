@@ -12,7 +12,7 @@ from typing import Literal
 from ideabridge.bridge.context.message import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskMind, Effect, Finish
+from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import EndStatus, Event, JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
@@ -112,6 +112,16 @@ class Machine:
     def waits_for_people(self) -> bool:
         """Whether nothing moves until a person decides."""
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
+
+    @property
+    def rooms(self) -> Collection[ExecutionKey]:
+        """The executions that a room has been opened for and that have not ended."""
+        return self._tick.rooms.keys() if self._tick is not None else ()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing moves but in rooms."""
+        return self.phase == "solving" and self._tick is not None and self._tick.at_rest
 
     @property
     def state(self) -> JSONObject:

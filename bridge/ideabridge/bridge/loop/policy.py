@@ -101,8 +101,8 @@ def allow_all(tool: Tool, call: JSONObject) -> Verdict:
 
 
 def default_policy(tool: Tool, call: JSONObject) -> Verdict:
-    """Calls of tools that say they are read-only run, all others ask."""
-    if tool.annotations.read_only is True:
+    """Calls of tools that say they are read-only run, all others ask; a room opens, and its calls ask by themselves."""
+    if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
         return Verdict("ask", f"{_named(tool)} says it is destructive")

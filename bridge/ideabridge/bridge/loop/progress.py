@@ -36,10 +36,14 @@ _SETTLED = frozenset({Standing.DONE, Standing.CAUGHT, Standing.FAILED, Standing.
 
 @dataclass(slots=True)
 class Item:
-    """One execution of a call: the call itself, or one item of its `_each`."""
+    """One execution of a call: the call itself, or one item of its `_each`.
+
+    `imports`: (path, value) of what its room may see.
+    """
 
     parameters: JSONObject
     latent: JSON = None
+    imports: tuple[tuple[Path, JSON], ...] = ()
     started: bool = False
     finished: bool = False
     value: JSON = None

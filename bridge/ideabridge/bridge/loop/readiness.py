@@ -96,7 +96,8 @@ class Readiness:
                     return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
                 known[read.expression.text] = value
         parameters = fill(call.parameters, lambda expression: known[expression.text])
-        item = Item(parameters if isinstance(parameters, dict) else {})
+        imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
+        item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
         if call.has_latent:
             item.latent = fill(call.latent, lambda expression: known[expression.text])
         if not call.constant and call.tool is not None:

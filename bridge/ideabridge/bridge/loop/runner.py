@@ -324,9 +324,8 @@ class Runner:
             call = progress.call
             if call.tool is None:
                 continue
-            if call.has_latent or call.tool.annotations.repeatable:
-                item = progress.items[number or 0]
-                again.append(Execute(call, call.tool, number, item.parameters, item.latent, call.has_latent))
+            if call.has_latent or call.room is not None or call.tool.annotations.repeatable:
+                again.append(Execute.of(progress, number))
             else:
                 message = (
                     "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"

@@ -21,6 +21,7 @@ class Settings:
         items: how many items one `_each` may have.
         requests: how many Requests a run may make.
         tokens: how many tokens its minds may use; None: as many as they like.
+        depth: how deep rooms may open in each other (DESIGN 4.10).
         cost: how many US dollars its minds may spend; None: as many as they like.
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
         output_by_instance: the output is a map by instance (DESIGN 4.8).
@@ -37,6 +38,7 @@ class Settings:
     approval: ApprovalSetting = "default"
     tokens: int | None = None
     cost: float | None = None
+    depth: int = 3
 
     def to_json(self) -> JSONObject:
         """The settings as a journal holds them."""
@@ -51,6 +53,7 @@ class Settings:
             "approval": self.approval,
             "tokens": self.tokens,
             "cost": self.cost,
+            "depth": self.depth,
         }
 
     @classmethod

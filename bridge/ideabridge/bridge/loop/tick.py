@@ -12,7 +12,7 @@ from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.context.reference import Path, fill
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
-from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute
+from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory, Write
@@ -26,7 +26,7 @@ EffectKey: TypeAlias = "tuple[str, int, int | None]"
 
 
 class Tick:
-    """Runs the calls of one Solution; effects nobody has acknowledged yet stand in `due`.
+    """Runs the calls of one Solution; effects nobody has acknowledged yet stand in `due`, open rooms in `rooms`.
 
     Args:
         graph: the Solution's calls; closed already where it arrived whole.
@@ -46,6 +46,7 @@ class Tick:
         self.graph = graph
         self.due: dict[EffectKey, Effect] = {}
         self.progress: dict[int, Progress] = {}
+        self.rooms: dict[ExecutionKey, None] = {}
         self.corrections: list[JSONObject] = []
         self._memory = memory
         self._settings = settings
@@ -85,6 +86,8 @@ class Tick:
         if self.due.pop(("execute", index, item), None) is None:
             raise JournalError(f"call {index} was started without being due")
         self.progress[index].items[item or 0].started = True
+        if self.progress[index].call.room is not None:
+            self.rooms[index, item] = None
 
     def asked(self, index: int) -> None:
         """An `AskApproval` was acknowledged."""
@@ -103,6 +106,7 @@ class Tick:
             raise JournalError(f"call {event.call} finished twice or without having started")
         item.finished, item.value, item.error = True, event.value, event.error
         self._running -= 1
+        self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
         if progress.open_items == 0:
             self._complete(progress, event.chosen)
@@ -142,8 +146,13 @@ class Tick:
 
     @property
     def waits_for_people(self) -> bool:
-        """Whether nothing moves until a person decides."""
+        """Whether nothing moves here until a person decides."""
         return self._asking > 0 and self._running == 0
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing moves here but in rooms."""
+        return self._running == len(self.rooms)
 
     def errors(self) -> list[JSONObject]:
         """The failed calls, in listing order: `{"call", "place", "error"}`."""
@@ -229,7 +238,8 @@ class Tick:
             self._complete(progress, None)
             return
         tool = call.tool
-        if call.has_latent or tool is None:
+        if call.has_latent or tool is None or (call.room is not None and tool.module is None):
+            # Only a mind is asked.
             self._queue_up(progress)
             return
         resolved = resolved_call(progress)
@@ -261,16 +271,10 @@ class Tick:
         while self._queue and self._running < self._settings.parallel_calls:
             index, number = self._queue.popleft()
             progress = self.progress[index]
-            call = progress.call
-            if call.tool is None:
-                raise JournalError(f"call {index} has no tool")
             progress.standing = Standing.RUNNING
             self._running += 1
-            item = progress.items[number]
-            place = number if call.has_each else None
-            self.due["execute", index, place] = Execute(
-                call, call.tool, place, item.parameters, item.latent, call.has_latent
-            )
+            place = number if progress.call.has_each else None
+            self.due["execute", index, place] = Execute.of(progress, place)
 
     # -- settling ----------------------------------------------------------------------------------------------
 
