@@ -104,9 +104,9 @@ class Machine:
         return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
 
     @property
-    def room(self) -> bool:
-        """Whether the run may list one more call."""
-        return len(self.history) < self.settings.calls
+    def room(self) -> int:
+        """How many more calls the run may list."""
+        return self.settings.calls - len(self.history)
 
     @property
     def waits_for_people(self) -> bool:

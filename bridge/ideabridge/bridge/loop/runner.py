@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import TypeAlias
 
 import anyio
-import anyio.from_thread
+from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -22,29 +21,24 @@ from ideabridge.bridge.loop.event import (
     CallStarted,
     Event,
     JournalError,
-    MessageAdded,
     OutputProposed,
     RequestMade,
     RunEnded,
     SolutionClosed,
     UsageNoted,
 )
-from ideabridge.bridge.loop.executor import CallContext, Executor
+from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.usage import Usage
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
 """Stores events durably before it returns; raises `StaleDriverError` where another process drives the run."""
 
 Watcher: TypeAlias = Callable[[Event], None]
 """Told of every event after it was journaled and taken."""
-
-ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
-"""(call, progress, total, message): what an activity or a module reports while it runs."""
 
 
 class Runner:
@@ -86,23 +80,41 @@ class Runner:
         self._group = group
         self._close_step = close_step
         self._rest = rest
-        self._scopes: set[anyio.CancelScope] = set()
+        self._answering: TaskHandle[None] | None = None
+        self._taken: list[Event] = []
         self._changed = anyio.Event()
-        self._thread = threading.get_ident()
+        self._calls = Calls(
+            executor,
+            group,
+            post=lambda events: self.post(*events),
+            wanted=lambda: self._wanted,
+            fail=self.abandon,
+            progress_watchers=self.progress_watchers,
+        )
         machine.has_mind = mind is not None
+
+    @property
+    def _wanted(self) -> bool:
+        """Whether anything more may come of the run here."""
+        return self.lost is None and self.machine.phase != "ended"
 
     # -- events in ---------------------------------------------------------------------------------------------
 
     def post(self, *events: Event) -> None:
-        """Journal events, take them, and perform what follows.
+        """Take events, journal them, and perform what follows.
 
         Raises:
             StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
             StoreError: the journal could not be written; the run is given up here, and can be taken up again.
-            JournalError: an event does not fit what the run is doing; it was not taken.
+            JournalError: an event does not fit what the run is doing; it was not taken, nor those after it.
         """
         try:
-            self._take(events)
+            try:
+                self._take(events)
+            except JournalError:
+                # What was taken before it is so, and goes on.
+                self.perform()
+                raise
             self.perform()
         except JournalError:
             raise
@@ -112,11 +124,17 @@ class Runner:
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        # The machine first: what it refuses must not stand in the journal. Nothing is done before both have it.
+        """Let the machine take events. The machine first: what it refuses must not stand in the journal."""
         for event in events:
             self.machine.receive(event)
-        self._journal(events)
-        self._notify(events)
+            self._taken.append(event)
+
+    def _write(self) -> None:
+        """Journal, all or none, what the machine has taken: before anything is done about it."""
+        if self._taken:
+            events, self._taken = self._taken, []
+            self._journal(events)
+            self._notify(events)
 
     def _notify(self, events: Sequence[Event]) -> None:
         changed, self._changed = self._changed, anyio.Event()
@@ -131,27 +149,29 @@ class Runner:
 
     def begin(self, *events: Event) -> None:
         """Journal the first events of a run whose machine has taken the first already, and perform what follows."""
-        for event in events[1:]:
-            self.machine.receive(event)
-        self._journal(events)
-        self._notify(events)
+        self._taken.extend(events[:1])
+        self._take(events[1:])
         self.perform()
 
     # -- effects out -------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Perform every effect that is due. All calls that are unblocked start in one go."""
+        """Journal what was taken, and perform every effect that is due. All calls that are unblocked start in one go,
+        and what unblocked them is journaled together with their start.
+        """
         while True:
             due = self.machine.due()
             if not due:
+                self._write()
                 self._rest()
                 return
             starts = [effect for effect in due if isinstance(effect, Execute)]
             self._take([self._acknowledge(effect) for effect in due])
+            self._write()
             for effect in starts:
-                self._group.start_soon(self._run, effect)
-            if self.mind is not None and self.request is not None and any(isinstance(one, AskMind) for one in due):
-                self._group.start_soon(self._ask, self.mind, self.request)
+                self._calls.start(effect)
+            if any(isinstance(one, AskMind) for one in due):
+                self._let_answer()
 
     def _acknowledge(self, effect: Effect) -> Event:
         match effect:
@@ -168,22 +188,25 @@ class Runner:
                 return RunEnded(effect.status, effect.reason)
 
     def _finish_step(self, outcome: str) -> None:
+        # An idea is kept of what the journal holds already.
+        self._write()
         if self.request is None and self.machine.mode == "plan":
             # A plan's author was never asked: its Request is what a mind would have been.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
             self._close_step(self.machine, self.request, outcome)
 
+    def _let_answer(self) -> None:
+        """Let the mind, where there is one, answer the Request at hand."""
+        if self.mind is not None and self.request is not None:
+            self._answering = self._group.start_soon(self._ask, self.mind, self.request)
+
     async def _ask(self, mind: Mind, request: Request) -> None:
-        """Let the mind answer, and take up each call the moment it closes."""
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            try:
-                await self._listen(mind, request)
-            except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
-                self.abandon(f"the run's journal could not be written: {error}")
-            finally:
-                self._scopes.discard(scope)
+        """Take up each call of an answer the moment it closes."""
+        try:
+            await self._listen(mind, request)
+        except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
+            self.abandon(f"the run's journal could not be written: {error}")
 
     async def _listen(self, mind: Mind, request: Request) -> None:
         answer = Answer()
@@ -204,67 +227,32 @@ class Runner:
                 await parts.aclose()
 
     def _note_usage(self, usage: Usage) -> None:
-        if self.lost is None and self.machine.phase != "ended":
+        if self._wanted:
             self.post(UsageNoted(usage.to_json()))
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Post what the pieces say; False once the answer has ended, or nobody wants more of it."""
+        """Post what the pieces say, together; False once the answer has ended, or nobody wants more of it."""
+        if not self._wanted:
+            return False
+        events: list[Event] = []
+        room = self.machine.room
         for piece in pieces:
-            if self.lost is not None or self.machine.phase == "ended":
-                return False
             match piece:
-                case CallPiece(call) if self.machine.room:
-                    self.post(CallProposed(call))
+                case CallPiece(call) if room > 0:
+                    room -= 1
+                    events.append(CallProposed(call))
                 case CallPiece():
                     most = self.machine.settings.calls
-                    self.post(SolutionClosed(f"a run may list at most {most:,} calls"))
-                    return False
+                    events.append(SolutionClosed(f"a run may list at most {most:,} calls"))
+                    break
                 case OutputPiece(output):
-                    self.post(OutputProposed(output))
+                    events.append(OutputProposed(output))
                 case EndPiece(broken, extra):
-                    self.post(SolutionClosed(broken, extra or None))
-                    return False
-        return True
-
-    async def _run(self, effect: Execute) -> None:
-        if self.lost is not None:
-            # Given up between being due and its turn: what no journal holds must not run.
-            return
-        with anyio.CancelScope() as scope:
-            self._scopes.add(scope)
-            try:
-                finished = await self._outcome(effect)
-                if self.lost is None and self.machine.phase != "ended":
-                    self.post(finished)
-            except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
-                self.abandon(f"the run's journal could not be written: {error}")
-            finally:
-                self._scopes.discard(scope)
-
-    async def _outcome(self, effect: Execute) -> CallFinished:
-        index = effect.call.index
-
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            for watcher in list(self.progress_watchers):
-                watcher(index, progress, total, message)
-
-        def on_message(message: JSONObject) -> None:
-            copied = normalise(message, what="the message")
-            # Read here, so that a message that is none fails its call and never reaches the journal.
-            read_message(copied)
-            added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
-            if threading.get_ident() == self._thread:
-                self.post(added)
-            else:
-                # A sync activity runs in a worker thread; the machine belongs to the event loop.
-                anyio.from_thread.run_sync(self.post, added)
-
-        context = CallContext(effect, on_progress, on_message)
-        try:
-            value: JSON = await self._executor.execute(effect, context, on_progress)
-        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
-            return CallFinished(index, effect.item, error=self._executor.explain(error))
-        return CallFinished(index, effect.item, value=value, chosen=context.chosen)
+                    events.append(SolutionClosed(broken, extra or None))
+                    break
+        if events:
+            self.post(*events)
+        return not events or not isinstance(events[-1], SolutionClosed)
 
     # -- ends --------------------------------------------------------------------------------------------------
 
@@ -296,8 +284,9 @@ class Runner:
         self._notify(())
 
     def _stop(self) -> None:
-        for scope in list(self._scopes):
-            scope.cancel()
+        self._calls.stop()
+        if self._answering is not None:
+            self._answering.cancel()
 
     # -- resuming ----------------------------------------------------------------------------------------------
 
@@ -332,10 +321,10 @@ class Runner:
                 )
                 unknown.append(CallFinished(call.index, number, error={"kind": "unknown", "message": message}))
         for effect in again:
-            self._group.start_soon(self._run, effect)
+            self._calls.start(effect)
         if self.machine.streams:
             # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
             unknown.append(SolutionClosed("the process ended while the answer streamed in"))
-        elif self.mind is not None and self.request is not None and self.machine.awaits_mind:
-            self._group.start_soon(self._ask, self.mind, self.request)
+        elif self.machine.awaits_mind:
+            self._let_answer()
         self.post(*unknown)

@@ -1,0 +1,111 @@
+"""Calls: the calls of one run that are at work, each in a task of its own (DESIGN 4.4.2)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import anyio.from_thread
+import anyio.lowlevel
+from anyio import TaskHandle
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.context.message import read_message
+from ideabridge.bridge.loop.effect import Execute, ExecutionKey
+from ideabridge.bridge.loop.event import CallFinished, Event, MessageAdded
+from ideabridge.bridge.loop.executor import CallContext, Executor
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+
+ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
+"""(call, progress, total, message): what an activity or a module reports while it runs."""
+
+
+class Calls:
+    """Runs calls.
+
+    Args:
+        executor: runs one call.
+        group: task group the calls run in; it outlives the run.
+        post: takes the events: that calls have ended, or added a message.
+        wanted: whether the run still wants calls to run, and to hear of them.
+        fail: told why, where what has happened could not be posted.
+        progress_watchers: told what calls report.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        group: TaskGroup,
+        *,
+        post: Callable[[Sequence[Event]], None],
+        wanted: Callable[[], bool],
+        fail: Callable[[str], None],
+        progress_watchers: list[ReportedProgress],
+    ) -> None:
+        self._executor = executor
+        self._group = group
+        self._post = post
+        self._wanted = wanted
+        self._fail = fail
+        self._progress_watchers = progress_watchers
+        self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
+        self._ended: list[Event] = []
+        self._thread = threading.get_ident()
+
+    def start(self, effect: Execute) -> None:
+        """Start a call; that it has started is journaled."""
+        self._handles[effect.key] = self._group.start_soon(self._run, effect)
+
+    def stop(self) -> None:
+        """Cancel every call."""
+        for handle in list(self._handles.values()):
+            handle.cancel()
+
+    async def _run(self, effect: Execute) -> None:
+        try:
+            # Given up between being due and its turn: what no journal holds must not run.
+            if self._wanted():
+                await self._tell(await self._outcome(effect))
+        except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
+            self._fail(f"the run's journal could not be written: {error}")
+        finally:
+            self._handles.pop(effect.key, None)
+
+    async def _tell(self, finished: CallFinished) -> None:
+        """Post that a call has ended: the first for all that end in the same pass of the event loop."""
+        self._ended.append(finished)
+        if len(self._ended) > 1:
+            return
+        try:
+            if len(self._handles) > 1:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+        finally:
+            ended, self._ended = self._ended, []
+            if self._wanted():
+                self._post(ended)
+
+    async def _outcome(self, effect: Execute) -> CallFinished:
+        index = effect.call.index
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            for watcher in list(self._progress_watchers):
+                watcher(index, progress, total, message)
+
+        def on_message(message: JSONObject) -> None:
+            copied = normalise(message, what="the message")
+            # Read here, so that a message that is none fails its call and never reaches the journal.
+            read_message(copied)
+            added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
+            if threading.get_ident() == self._thread:
+                self._post([added])
+            else:
+                # A sync activity runs in a worker thread; the machine belongs to the event loop.
+                anyio.from_thread.run_sync(self._post, [added])
+
+        context = CallContext(effect, on_progress, on_message)
+        try:
+            value: JSON = await self._executor.execute(effect, context, on_progress)
+        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
+            return CallFinished(index, effect.item, error=self._executor.explain(error))
+        return CallFinished(index, effect.item, value=value, chosen=context.chosen)
