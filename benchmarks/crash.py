@@ -7,7 +7,8 @@ that writes down each execution durably. N times it is killed with SIGKILL at a 
 what it left. In the end every run must have ended, and:
 
 - runs of read-only and idempotent tools have the output, the values and the idea of an undisturbed run;
-- in the others exactly the calls that were in flight at a kill are of unknown outcome, and each ran once at most;
+- in the others a person is asked about exactly the calls that were in flight at a kill; skipped, these are of unknown
+  outcome, and each ran once at most;
 - nothing that was journaled as finished ran again; every run and idea that was acknowledged is there;
 - SQLite finds the file whole after each kill, and no process of a module outlives its parent.
 
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from crash_parts.life import begin, configured
+from crash_parts.life import begin, configured, skip_unknown
 from crash_parts.plans import execution, is_steady, plan_of
 from crash_parts.witness import Witness
 
@@ -96,16 +97,22 @@ class Trial:
         def tell(record: RunRecord, why: str) -> None:
             self.violations.append(f"run {record.id} was not taken up: {why}")
 
-        def taken_up(_run: Run) -> None:
+        def taken_up(run: Run) -> None:
             self.counts["resumed"] += 1
+            self.counts["asked about"] += skip_unknown(run)
 
         async with (
             Bridge(configured(folder / "log"), store=folder / "store.sqlite") as bridge,
             Bridge(configured(folder / "undisturbed.log"), store=folder / "undisturbed.sqlite") as undisturbed,
         ):
             await bridge.recover_runs(tell, taken_up)
+            for record in bridge.store.runs(status="needs_approval", limit=1000):
+                # Its process died before it answered.
+                run = await bridge.run(record.id)
+                self.counts["asked about"] += skip_unknown(run)
+                await run.wait()
             self.witness.read_log()
-            for status in ("running", "interrupted"):
+            for status in ("running", "interrupted", "needs_approval"):
                 left = bridge.store.runs(status=status)
                 self.violations.extend(f"run {record.id} is still {status}" for record in left)
             for run_id in self.acknowledged["run"] - self.witness.seen:

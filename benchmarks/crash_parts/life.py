@@ -31,6 +31,14 @@ def configured(log: Path) -> Configuration:
     return parse_configuration({"mcpServers": {"crash": entry}, "approval": "allow_all"}, project=log.parent)
 
 
+def skip_unknown(run: Run) -> int:
+    """Answer every question what came of a call that was in flight: nobody knows. Returns how many there were."""
+    asked = run.questions()
+    for question in asked:
+        run.decide(question.approval, "skip", by="the life after")
+    return len(asked)
+
+
 async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None:
     """Live until killed.
 
@@ -47,6 +55,7 @@ async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None
 
     def taken_up(run: Run) -> None:
         say(f"resumed {run.id}")
+        skip_unknown(run)
 
     async with Bridge(configured(folder / "log"), store=folder / "store.sqlite") as bridge:
 

@@ -218,6 +218,7 @@ async def test_a_callback_decides_on_calls_side_by_side_and_never_mixes_them_up(
         assert [error["call"]["to"] for error in cast("list[Any]", run.errors())] == ["eve"]
         assert "denied by Ann: nobody knows her" in str(run.errors())
     request = asked["ada"]
+    assert request.tool is not None
     assert (request.run, request.caller, request.tool.name) == (run.id, "local", "send")
     assert request.call == {"_tool": "send", "_outputPath": "ada", "to": "ada", "text": "hello"}
     assert "does not say that it is read-only" in request.why

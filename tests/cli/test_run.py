@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,6 +12,7 @@ import pytest
 from ideabridge.server.main import main
 
 from .conftest import EXECUTABLE, Run
+from .terminal import Terminal
 
 TOOLS = '''
 from pathlib import Path
@@ -233,50 +232,6 @@ def test_approval_without_a_terminal(here: Path, ideabridge: Run) -> None:
     assert not (here / "noted.txt").exists()
     assert ideabridge("run", "note.json", "--allow-all").returncode == 0
     assert (here / "noted.txt").read_text(encoding="utf-8") == "hello"
-
-
-class Terminal:
-    """The command at a terminal of its own."""
-
-    def __init__(self, here: Path, words: list[str], env: dict[str, str] | None = None) -> None:
-        self._primary, secondary = pty.openpty()
-        self.seen = ""
-        self._process = subprocess.Popen(
-            [str(EXECUTABLE), *words],
-            cwd=here,
-            stdin=secondary,
-            stderr=secondary,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "TERM": "xterm", **(env or {})},
-            text=True,
-        )
-        os.close(secondary)
-
-    def read_until(self, text: str) -> None:
-        """Read what is shown until `text` has been."""
-        while text not in self.seen:
-            self.seen += os.read(self._primary, 65536).decode("utf-8", "replace")
-
-    def type(self, text: str) -> None:
-        """Type a line."""
-        self.seen = ""
-        os.write(self._primary, f"{text}\n".encode())
-
-    def end(self) -> tuple[int, str]:
-        """Exit code and standard output."""
-        while True:
-            try:
-                if not os.read(self._primary, 65536):
-                    break
-            except OSError:
-                # Linux says so when the other side of a terminal is gone.
-                break
-        assert self._process.stdout is not None
-        out = self._process.stdout.read()
-        self._process.stdout.close()
-        code = self._process.wait(timeout=30)
-        os.close(self._primary)
-        return code, out
 
 
 def test_a_person_approves(here: Path) -> None:

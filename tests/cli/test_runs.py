@@ -13,6 +13,7 @@ import pytest
 from ideabridge.server.main import main
 
 from .conftest import EXECUTABLE
+from .terminal import Terminal
 
 TOOLS = '''
 from pathlib import Path
@@ -94,13 +95,44 @@ def test_a_killed_run_is_resumed_and_followed(here: Path, capsys: pytest.Capture
     assert run["run"] in capsys.readouterr().out
 
 
-def test_what_must_not_run_twice_is_told_as_unknown(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_must_not_run_twice_is_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed(here, SEND)
     [run] = listed(capsys)
-    assert main(["resume", run["run"], "--json"]) == 1
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["status"] == "done"
-    assert "outcome unknown" in str(answer["errors"])
+    # Nobody sits here to answer: it waits.
+    assert main(["resume", run["run"], "--json"]) == 4
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert answer["status"] == "needs_approval"
+    assert answer["approvals"][0]["choices"] == ["retry", "skip", "value"]
+    assert "outcome unknown" in printed.err
+    assert listed(capsys)[0]["status"] == "needs_approval"
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "state"),
+    [("v", 0, {"a": "it was sent"}), ("s ask them", 1, {}), ("r", 0, {"a": "send"})],
+    ids=["a value", "skip", "retry"],
+)
+def test_a_person_says_what_came_of_it(
+    here: Path, capsys: pytest.CaptureFixture[str], typed: str, code: int, state: dict[str, str]
+) -> None:
+    killed(here, SEND)
+    [run] = listed(capsys)
+    descriptor = os.open(here / "pipe", os.O_RDWR)
+    try:
+        terminal = Terminal(here, ["resume", run["run"], "--json"])
+        terminal.read_until("v(alue) JSON: ")
+        # A letter alone is no value; the question comes again.
+        terminal.type(typed)
+        if typed == "v":
+            terminal.read_until("v(alue) JSON: ")
+            terminal.type("v it was sent")
+        ended, out = terminal.end()
+    finally:
+        os.close(descriptor)
+    answer = json.loads(out)
+    assert (ended, answer["status"], answer["state"]) == (code, "done", state)
+    assert ("skipped by the person at the terminal: ask them" in str(answer["errors"])) is (typed[0] == "s")
 
 
 def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

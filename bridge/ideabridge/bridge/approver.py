@@ -1,20 +1,29 @@
-"""Approver: who decides on the calls of a run that ask, and what happens when nobody does (DESIGN 4.6)."""
+"""Approver: who answers the questions of a run, and what happens when nobody does (DESIGN 4.6, 7)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.answering import key_of, question_of
+from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError
-from ideabridge.bridge.loop.event import ApprovalAsked, CallDecided, Event, RunEnded
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallDecided,
+    Event,
+    OutcomeAsked,
+    OutcomeDecided,
+    RunEnded,
+)
 from ideabridge.bridge.loop.policy import approval_timeout
-from ideabridge.bridge.loop.progress import Progress, pending_approvals
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.bridge.loop.question import CHOICES, Choice, Kind, Question
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
 
@@ -29,45 +38,61 @@ _REASON_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One call somebody is asked about.
+    """One thing somebody is asked about: a call that would run, or (`kind` is `outcome`) what came of one that was in
+    flight when its process died.
 
     Attributes:
         run: id of its run; `caller`: who started the run.
         approval: id of the approval.
         tool: the tool, with its module and annotations.
-        call: the call with its references resolved: what would run.
+        call: the call with its references resolved: what would run, or did.
         why: why it asks.
-        deadline: when it is denied if nobody has decided, in seconds since 1970; None: never.
+        deadline: when it is denied (an outcome: skipped) if nobody has decided, in seconds since 1970; None: never.
+        choices: the decisions it takes.
     """
 
     run: str
     caller: str
     approval: str
-    tool: Tool
+    tool: Tool | None
     call: JSONObject
     why: str
     deadline: float | None = None
+    kind: Kind = "call"
+    choices: tuple[Choice, ...] = CHOICES["call"]
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody decided on one call.
+    """What somebody decided on one question.
 
     Attributes:
-        decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal.
+        decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal. Of an unknown outcome:
+            `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result.
         call: for `edit`, the resolved call as it shall run.
         reason: told to the mind.
         by: who decided.
+        value: for `value`, the result of the call.
     """
 
-    decision: Literal["approve", "deny", "edit"]
+    decision: Choice
     call: JSONObject | None = None
     reason: str | None = None
     by: str = "the approver"
+    value: JSON | Missing = MISSING
+
+    def hand_in(self, run: Run, approval: str) -> None:
+        """Decide on a pending approval of a run.
+
+        Raises:
+            DecisionError, FinishedRunError, InterruptedRunError: see `Run.decide`.
+        """
+        run.decide(approval, self.decision, by=self.by, call=self.call, value=self.value, reason=self.reason)
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
-"""Decides on one call. Several may be asked about at once. What it raises denies the call, with its text as reason."""
+"""Decides on one question. Several may be asked about at once. What it raises denies the call (an outcome: skips it),
+with its text as reason."""
 
 
 class People:
@@ -98,141 +123,141 @@ class People:
         self._approver = approver
         self._mask = mask
         self._now = now or time.time
-        self._open: dict[str, int] = {}
+        self._open: dict[str, Question] = {}
         self._asked: dict[str, float] = {}
-        self._scopes: dict[int, list[anyio.CancelScope]] = {}
+        self._scopes: dict[str, list[anyio.CancelScope]] = {}
 
     # -- what happens in the run -------------------------------------------------------------------------------
 
     def watch(self, event: Event) -> None:
         """A watcher of the run: what asks is seen to, and what is decided is let go."""
-        if isinstance(event, ApprovalAsked):
-            self._note(event)
-            self._open[event.approval] = event.call
-            progress = self._pending().get(event.approval)
-            if progress is not None:
-                self._arm(progress)
-                self._start(progress)
-        elif isinstance(event, CallDecided):
-            self._open = {approval: call for approval, call in self._open.items() if call != event.call}
-            self._let_go(event.call)
-        elif isinstance(event, RunEnded):
-            for call in list(self._scopes):
-                self._let_go(call)
+        match event:
+            case ApprovalAsked() | OutcomeAsked():
+                self._note(event)
+                question = question_of(self._run.machine, event)
+                if question is not None:
+                    self._open[question.approval] = question
+                    self._arm(question)
+                    self._start(question)
+            case CallDecided() | OutcomeDecided():
+                key = key_of(event)
+                for approval in [approval for approval, one in self._open.items() if one.key == key]:
+                    del self._open[approval]
+                    self._let_go(approval)
+            case RunEnded():
+                for approval in list(self._scopes):
+                    self._let_go(approval)
+            case _:
+                return
 
     def take_up(self, events: Iterable[Event]) -> None:
         """The run was read from its journal: note what waits, and since when."""
         for event in events:
-            if isinstance(event, ApprovalAsked):
+            if isinstance(event, ApprovalAsked | OutcomeAsked):
                 self._note(event)
-        for progress in pending_approvals(self._run.machine.history):
-            if progress.approval is not None:
-                self._open[progress.approval[0]] = progress.call.index
-        for progress in self._pending().values():
-            self._arm(progress)
+        self._open.update({one.approval: one for one in self._run.questions()})
+        for question in self._pending().values():
+            self._arm(question)
 
     def ask(self) -> None:
         """Ask the approver about everything that is pending: the run was taken up and is driven here."""
-        for progress in self._pending().values():
-            self._start(progress)
+        for question in self._pending().values():
+            self._start(question)
 
     def expire(self) -> None:
-        """Deny every call nobody decided on in time."""
-        for approval in self._pending():
-            deadline = self.deadline(approval)
+        """Refuse everything nobody decided on in time."""
+        for question in list(self._pending().values()):
+            deadline = self.deadline(question.approval)
             if deadline is not None and deadline <= self._now():
-                self._deny(approval)
+                self._refuse(question)
 
     # -- what is pending ---------------------------------------------------------------------------------------
 
     def requests(self) -> list[ApprovalRequest]:
-        """The calls that wait for a decision."""
-        return [request for request in map(self._request, self._pending().values()) if request is not None]
+        """What waits for a decision."""
+        return [self._request(one) for one in self._pending().values()]
 
     def deadline(self, approval: str) -> float | None:
         """When a pending approval is denied, in seconds since 1970; None: never."""
         seconds = approval_timeout(self._run.machine.settings.approval)
         return None if seconds is None else self._asked.setdefault(approval, self._now()) + seconds
 
-    def _pending(self) -> dict[str, Progress]:
+    def _pending(self) -> dict[str, Question]:
         run = self._run
-        if not self._open or run.machine.phase == "ended" or run.runner.lost is not None:
-            return {}
         # Not by looking through all calls: this is asked at every event.
-        return {approval: run.machine.history[call] for approval, call in self._open.items()}
+        return {} if run.machine.phase == "ended" or run.runner.lost is not None else self._open
 
-    def _request(self, progress: Progress) -> ApprovalRequest | None:
-        if progress.approval is None or progress.call.tool is None:
-            return None
-        approval, _, call, why = progress.approval
-        run = self._run
-        return ApprovalRequest(run.id, run.caller, approval, progress.call.tool, call, why, self.deadline(approval))
+    def _request(self, one: Question) -> ApprovalRequest:
+        run, deadline = self._run, self.deadline(one.approval)
+        place = (run.id, run.caller, one.approval, one.tool)
+        return ApprovalRequest(*place, one.shown, one.why, deadline, one.kind, one.choices)
 
-    def _note(self, event: ApprovalAsked) -> None:
+    def _note(self, event: ApprovalAsked | OutcomeAsked) -> None:
         # A journal without the time counts from now.
         self._asked[event.approval] = self._now() if event.at is None else event.at
 
     # -- time-outs ---------------------------------------------------------------------------------------------
 
-    def _arm(self, progress: Progress) -> None:
-        request = self._request(progress)
-        if request is not None and request.deadline is not None:
-            self._group.start_soon(self._time_out, progress.call.index, request.approval, request.deadline)
+    def _arm(self, question: Question) -> None:
+        deadline = self.deadline(question.approval)
+        if deadline is not None:
+            self._group.start_soon(self._time_out, question, deadline)
 
-    async def _time_out(self, call: int, approval: str, deadline: float) -> None:
+    async def _time_out(self, question: Question, deadline: float) -> None:
         with anyio.CancelScope() as scope:
-            self._scopes.setdefault(call, []).append(scope)
-            while approval in self._pending():
+            self._scopes.setdefault(question.approval, []).append(scope)
+            while question.approval in self._pending():
                 left = deadline - self._now()
                 if left <= 0:
-                    self._deny(approval)
+                    self._refuse(question)
                     return
                 await anyio.sleep(min(left, _NAP))
 
-    def _deny(self, approval: str) -> None:
+    def _refuse(self, question: Question) -> None:
         seconds = approval_timeout(self._run.machine.settings.approval) or 0.0
-        self._decide(approval, Decision("deny", reason=f"nobody decided within {seconds:g} s", by="the time-out"))
+        why = f"nobody decided within {seconds:g} s"
+        self._decide(question, Decision(question.refusal, reason=why, by="the time-out"))
 
     # -- the approver ------------------------------------------------------------------------------------------
 
-    def _start(self, progress: Progress) -> None:
-        request = self._request(progress)
-        if self._approver is not None and request is not None and request.approval not in self.deciding:
-            self.deciding.add(request.approval)
-            self._group.start_soon(self._consult, self._approver, progress.call.index, request)
+    def _start(self, question: Question) -> None:
+        if self._approver is not None and question.approval not in self.deciding:
+            self.deciding.add(question.approval)
+            self._group.start_soon(self._consult, self._approver, question)
 
-    async def _consult(self, approver: Approver, call: int, request: ApprovalRequest) -> None:
+    async def _consult(self, approver: Approver, question: Question) -> None:
         decision: Any = None
         with anyio.CancelScope() as scope:
-            self._scopes.setdefault(call, []).append(scope)
+            self._scopes.setdefault(question.approval, []).append(scope)
             try:
-                if request.approval in self._pending():
-                    decision = await approver(request)
-            except Exception as error:  # noqa: BLE001 - whatever it raises denies this call, and nothing else
+                if question.approval in self._pending():
+                    decision = await approver(self._request(question))
+            except Exception as error:  # noqa: BLE001 - whatever it raises refuses this one, and nothing else
                 text = self._mask(f"{type(error).__name__}: {error}")[:_REASON_CHARACTERS]
-                decision = Decision("deny", reason=f"the approver failed: {text}")
-        self.deciding.discard(request.approval)
+                decision = Decision(question.refusal, reason=f"the approver failed: {text}")
+        self.deciding.discard(question.approval)
         if scope.cancelled_caught:
             return
         if not isinstance(decision, Decision):
             found = type(decision).__name__
-            decision = Decision("deny", reason=f"the approver gave a {found}; expected a Decision")
-        self._decide(request.approval, decision)
+            decision = Decision(question.refusal, reason=f"the approver gave a {found}; expected a Decision")
+        self._decide(question, decision)
 
-    def _decide(self, approval: str, decision: Decision) -> None:
+    def _decide(self, question: Question, decision: Decision) -> None:
+        approval, by = question.approval, decision.by
         if approval not in self._pending():
             # Settled meanwhile, or the run has ended: a decision comes too late, and changes nothing.
             return
         run = self._run
         try:
             try:
-                run.decide(approval, decision.decision, by=decision.by, call=decision.call, reason=decision.reason)
+                decision.hand_in(run, approval)
             except DecisionError as error:
-                run.decide(approval, "deny", by=decision.by, reason=f"its decision does not hold: {error}")
+                run.decide(approval, question.refusal, by=by, reason=f"its decision does not hold: {error}")
         except IdeabridgeError:
             # The run is not driven here any more; its status says why, and the journal holds no decision.
             return
 
-    def _let_go(self, call: int) -> None:
-        for scope in self._scopes.pop(call, []):
+    def _let_go(self, approval: str) -> None:
+        for scope in self._scopes.pop(approval, []):
             scope.cancel()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import anyio
 
+from ideabridge.bridge.answering import answered, questions
+from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -18,10 +20,10 @@ from ideabridge.bridge.errors import (
     SettledTurnError,
 )
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.loop.event import CallDecided, Event, RunEnded, SolutionProposed, SolutionRejected
+from ideabridge.bridge.loop.event import Event, RunEnded, SolutionProposed, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Progress, pending_approvals
-from ideabridge.bridge.loop.readiness import edit_problem
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.run_view import answer_of, given_by, rejection, value_at
@@ -237,39 +239,38 @@ class Run:
 
     # -- people ------------------------------------------------------------------------------------------------
 
-    def decide(self, approval: str, decision: str, *, by: str, call: JSON = None, reason: str | None = None) -> None:
-        """Settle a pending approval (DESIGN 4.6). The decision holds for the resolved call it was asked about.
+    def decide(
+        self,
+        approval: str,
+        decision: str,
+        *,
+        by: str,
+        call: JSON = None,
+        value: JSON | Missing = MISSING,
+        reason: str | None = None,
+    ) -> None:
+        """Settle a pending approval (DESIGN 4.6). The decision holds for exactly what was asked about.
+
+        Args:
+            approval: its id.
+            decision: one of its choices: `approve`, `deny`, `edit`; of an unknown outcome `retry`, `skip`, `value`.
+            by: who decides.
+            call: for `edit`: the resolved call as it shall run.
+            value: for `value`: the result of the call.
+            reason: why; told to the mind.
 
         Raises:
-            DecisionError: no such approval is pending, or the edit cannot run.
+            DecisionError: no such approval is pending, it has no such choice, or what was given with it cannot hold.
             FinishedRunError: the run has ended.
         """
         self._expect_alive()
-        call = normalise(call, what="the edited call")
-        by, reason = (
-            str(normalise(by, what="by")),
-            None if reason is None else str(normalise(reason, what="the reason")),
-        )
-        pending = {one.approval[0]: one for one in pending_approvals(self.machine.history) if one.approval is not None}
-        progress = pending.get(approval)
-        if progress is None or progress.approval is None:
+        by = str(normalise(by, what="by"))
+        reason = None if reason is None else str(normalise(reason, what="the reason"))
+        pending = {one.approval: one for one in self.questions()}
+        question = pending.get(approval)
+        if question is None:
             raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
-        digest = progress.approval[1]
-        index = progress.call.index
-        if decision == "approve":
-            event = CallDecided(index, digest, "approve", by, reason)
-        elif decision == "deny":
-            event = CallDecided(index, digest, "deny", by, reason)
-        elif decision == "edit":
-            if not isinstance(call, dict):
-                raise DecisionError("an edit needs `call`: the resolved call as it shall run")
-            problem = edit_problem(progress, call, self.machine.catalogue)
-            if problem is not None:
-                raise DecisionError(f"the edited call cannot run: {problem}")
-            event = CallDecided(index, digest, "edit", by, reason, call)
-        else:
-            raise DecisionError(f"decision: expected 'approve', 'deny' or 'edit', found {decision!r}")
-        self._drive(event)
+        self._drive(answered(self.machine, question, decision, by=by, reason=reason, call=call, value=value))
 
     def cancel(self, reason: str | None = None) -> None:
         """End the run and its calls; what was done stays.
@@ -298,12 +299,12 @@ class Run:
         return self.machine.errors
 
     def approvals(self) -> list[JSON]:
-        """`{"approval", "call", "why"}` of every pending approval."""
-        return [
-            {"approval": one.approval[0], "call": one.approval[2], "why": one.approval[3]}
-            for one in pending_approvals(self.machine.history)
-            if one.approval is not None
-        ]
+        """`{"approval", "call", "why"}` of every pending approval; see `Question.to_json`."""
+        return [one.to_json() for one in self.questions()]
+
+    def questions(self) -> list[Question]:
+        """What the run waits for people to answer."""
+        return questions(self.machine)
 
     def given(self) -> JSON:
         """What the run gives as a function: its output; where none was asked for its state, or else the results."""

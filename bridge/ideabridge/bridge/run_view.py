@@ -11,7 +11,7 @@ from ideabridge.bridge.context.preview import reference_to, shorten, shorten_lit
 from ideabridge.bridge.context.reference import parse_reference
 from ideabridge.bridge.errors import UnknownPathError
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Standing, pending_approvals
+from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.turns import INSTRUCTIONS
 from ideabridge.tools.encoding import JSON, JSONObject, encode
@@ -52,7 +52,7 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     if status == "needs_solution" and run.runner.request is not None:
         result["turn"] = run.turn
         result["requests"] = [_request(run.runner.request)]
-    if status == "needs_approval" or (status == "running" and pending_approvals(machine.history)):
+    if status == "needs_approval" or (status == "running" and run.questions()):
         result["approvals"] = run.approvals()
     # By turns the host's model answers, and its tokens are the host's: none are spent here.
     spent = machine.spending

@@ -139,7 +139,9 @@ def error_line(error: JSON) -> str:
 def _approval_line(one: JSON) -> str:
     if not isinstance(one, dict):
         return _short(one)
-    return f"{one.get('approval')}: {_short(one.get('call'))} because {one.get('why')}"
+    choices = one.get("choices")
+    takes = f" ({', '.join(map(str, choices))})" if isinstance(choices, list) else ""
+    return f"{one.get('approval')}{takes}: {_short(one.get('call'))} because {one.get('why')}"
 
 
 def _request_lines(request: JSONObject, turn: JSON) -> list[str]:

@@ -20,10 +20,12 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ideabridge.bridge.approver import ApprovalRequest, Decision
+from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.loop.event import Event
+from ideabridge.bridge.loop.question import Choice, Kind
 from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.callers import Asked
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode, decode_trusted, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 BY: Final = "the person at the client"
@@ -38,20 +40,25 @@ _VALUE: Final = 500
 _MESSAGE: Final = 6000
 _GRACE_S: Final = 1.0
 
-FORM: Final[types.ElicitRequestedSchema] = {
-    "type": "object",
-    "properties": {
-        "decision": {
-            "type": "string",
-            "title": "Run this call?",
-            "description": "approve: it runs. deny: it does not.",
-            "enum": ["approve", "deny"],
-        },
-        "reason": {"type": "string", "title": "Reason", "description": "Told to the assistant. May be left out."},
-    },
-    "required": ["decision"],
+
+def _form(title: str, meaning: str, choices: list[Any], more: dict[str, Any]) -> types.ElicitRequestedSchema:
+    decision = {"type": "string", "title": title, "description": meaning, "enum": choices}
+    reason = {"type": "string", "title": "Reason", "description": "Told to the assistant. May be left out."}
+    return {"type": "object", "properties": {"decision": decision, **more, "reason": reason}, "required": ["decision"]}
+
+
+_RESULT: Final = {"type": "string", "title": "Result", "description": "For value: JSON, or else taken as text."}
+
+FORMS: Final[dict[Kind, types.ElicitRequestedSchema]] = {
+    "call": _form("Run this call?", "approve: it runs. deny: it does not.", ["approve", "deny"], {}),
+    "outcome": _form(
+        "What came of this call?",
+        "retry: run it again. skip: it fails as unknown. value: it worked, and this is its result.",
+        ["retry", "skip", "value"],
+        {"value": _RESULT},
+    ),
 }
-"""What a person fills in."""
+"""What a person fills in, by what is asked."""
 
 
 def takes_forms(asked: Asked) -> bool:
@@ -84,9 +91,7 @@ def message(request: ApprovalRequest) -> str:
     """What a form says: the tool, its module, the resolved parameters, and why it asks. Values are shown as JSON, one
     to a line and shortened, so that none can pass for a part of the form.
     """
-    tool = request.tool
-    where = f" of module {_plain(tool.module)}" if tool.module else ""
-    lines = [f"Run {_plain(tool.name)}{where}?", ""]
+    lines = [_headline(request), ""]
     left = _MESSAGE
     shown = {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
     for number, (key, value) in enumerate(shown.items()):
@@ -100,6 +105,14 @@ def message(request: ApprovalRequest) -> str:
     return "\n".join(lines)
 
 
+def _headline(request: ApprovalRequest) -> str:
+    tool = request.tool
+    named = _plain(tool.name) if tool is not None else "it"
+    if tool is not None and tool.module:
+        named += f" of module {_plain(tool.module)}"
+    return f"What came of {named}?" if request.kind == "outcome" else f"Run {named}?"
+
+
 def _value(value: JSON) -> str:
     text = _plain(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= _VALUE else f"{text[:_VALUE]}... (shortened; {len(text):,} characters)"
@@ -110,32 +123,41 @@ def _plain(text: str) -> str:
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
-def decision_of(result: types.ElicitResult) -> Decision | None:
-    """What a person said. Declined: the call is denied. Cancelled, or an answer that fits no form: None, it goes on
-    waiting, and nothing runs.
+def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decision | None:
+    """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or an answer that fits no
+    form: None, it goes on waiting, and nothing runs.
     """
     if result.action == "decline":
-        return Decision("deny", reason="the form was declined", by=BY)
+        refused: Choice = "skip" if request.kind == "outcome" else "deny"
+        return Decision(refused, reason="the form was declined", by=BY)
     content = result.content
     if result.action != "accept" or content is None:
         return None
-    reason = content.get("reason")
+    reason, chosen, given = content.get("reason"), content.get("decision"), content.get("value")
     told = reason if isinstance(reason, str) and reason.strip() else None
-    match content.get("decision"):
-        case "approve":
-            return Decision("approve", reason=told, by=BY)
-        case "deny":
-            return Decision("deny", reason=told, by=BY)
-        case _:
-            return None
+    offered: dict[str, Choice] = {one: one for one in request.choices if one != "edit"}
+    decision = offered.get(str(chosen))
+    if decision is None or (decision == "value" and not isinstance(given, str)):
+        return None
+    value = _read(given) if isinstance(given, str) and decision == "value" else MISSING
+    return Decision(decision, reason=told, by=BY, value=value)
+
+
+def _read(text: str) -> JSON:
+    try:
+        return decode(text, what="the result")
+    except IdeabridgeError:
+        return text
 
 
 def settle(run: Run, approval: str, decision: Decision) -> None:
-    """Hand a decision in. One that comes too late (settled elsewhere, timed out, the run over) changes nothing."""
+    """Hand a decision in. One that comes too late (settled elsewhere, timed out, the run over) changes nothing, nor
+    does one that does not hold (a result that does not fit its tool): then it goes on waiting.
+    """
     if not any(one.approval == approval for one in waiting(run)):
         return
     try:
-        run.decide(approval, decision.decision, by=decision.by, reason=decision.reason)
+        decision.hand_in(run, approval)
     except IdeabridgeError:
         # Another process has the run, or it has just ended: its status says so to whoever waits.
         return
@@ -200,9 +222,9 @@ class Forms:
             context = self._asked.context
             try:
                 result = await context.session.elicit_form(
-                    self._mask(message(request)), FORM, related_request_id=context.request_id
+                    self._mask(message(request)), FORMS[request.kind], related_request_id=context.request_id
                 )
-                decision = decision_of(result)
+                decision = decision_of(result, request)
             except (MCPError, ValidationError):
                 # The client could not show it, or what it sent is no answer: the call goes on waiting.
                 decision = None
@@ -270,9 +292,13 @@ def read_state(text: str) -> Round:
 def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse]) -> Round:
     """Hand in what the person said in a round; returns the round with what was left open."""
     left = list(last.left)
+    asked = {one.approval: one for one in waiting(run)}
     for approval in last.asked:
-        response = responses.get(approval)
-        decision = decision_of(response) if isinstance(response, types.ElicitResult) else None
+        response, request = responses.get(approval), asked.get(approval)
+        if request is None:
+            # Settled meanwhile: what was said of it comes too late.
+            continue
+        decision = decision_of(response, request) if isinstance(response, types.ElicitResult) else None
         if decision is None:
             left.append(approval)
         else:
@@ -304,7 +330,11 @@ def required(requests: list[ApprovalRequest], last: Round, mask: Callable[[str],
     forms: JSONObject = {
         one.approval: {
             "method": "elicitation/create",
-            "params": {"mode": "form", "message": mask(message(one)), "requestedSchema": dict[str, Any](FORM)},
+            "params": {
+                "mode": "form",
+                "message": mask(message(one)),
+                "requestedSchema": dict[str, Any](FORMS[one.kind]),
+            },
         }
         for one in requests
     }

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
@@ -225,6 +226,7 @@ class OwnHandlers:
                     str(decision["decision"]),
                     by=asked.caller,
                     call=decision.get("call"),
+                    value=decision.get("value", MISSING),
                     reason=reason if isinstance(reason, str) else None,
                 )
             except DecisionError as error:

@@ -155,7 +155,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "decide_approval",
-        "Settle calls that wait for approval. Ask the person first: these calls change things.",
+        "Settle what waits for approval. Ask the person first: these calls change things. A call whose outcome is"
+        " unknown takes retry, skip or value; all others approve, deny or edit.",
         _closed(
             {
                 "run": _RUN,
@@ -166,8 +167,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "items": _closed(
                         {
                             "approval": {"type": "string"},
-                            "decision": {"enum": ["approve", "deny", "edit"]},
+                            "decision": {"enum": ["approve", "deny", "edit", "retry", "skip", "value"]},
                             "call": {"type": "object", "description": "For edit: the call as it shall run."},
+                            "value": {"description": "For value: the result the call had."},
                             "reason": {"type": "string"},
                         },
                         ["approval", "decision"],

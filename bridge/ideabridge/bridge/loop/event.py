@@ -165,6 +165,37 @@ class CallFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class OutcomeAsked(_Event):
+    """A call (or one item) was in flight when its process died, and may not simply run again: a person is asked what
+    came of it (DESIGN 7). `digest` is the hash of the question, `at` as in `ApprovalAsked`.
+    """
+
+    name: ClassVar[str] = "outcome_asked"
+    call: int
+    approval: str
+    digest: str
+    item: int | None = None
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeDecided(_Event):
+    """A person said what came of it: `value`: that is its result; `skip`: it fails, `error` says how; `retry`: it runs
+    again.
+    """
+
+    name: ClassVar[str] = "outcome_decided"
+    call: int
+    digest: str
+    decision: Literal["retry", "skip", "value"]
+    by: str
+    item: int | None = None
+    reason: str | None = None
+    value: JSON = None
+    error: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MessageAdded(_Event):
     """An activity added a message for the next Request."""
 
@@ -195,6 +226,8 @@ Event: TypeAlias = (
     | CallDecided
     | CallStarted
     | CallFinished
+    | OutcomeAsked
+    | OutcomeDecided
     | MessageAdded
     | RunEnded
 )
@@ -214,6 +247,8 @@ _BY_NAME: dict[str, type[Event]] = {
         CallDecided,
         CallStarted,
         CallFinished,
+        OutcomeAsked,
+        OutcomeDecided,
         MessageAdded,
         RunEnded,
     )

@@ -12,12 +12,13 @@ from typing import Literal
 from ideabridge.bridge.context.message import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.course import Course
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import EndStatus, Event, JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening, open_context
-from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
+from ideabridge.bridge.loop.output import OutputSchema, error_message, resolve, state_errors
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.settings import Settings
@@ -75,7 +76,7 @@ class Machine:
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
-        self._idle = 0
+        self._course = Course()
         self._ids: set[str] = set()
         self._checked: tuple[list[JSON], JSON, Graph] | None = None
 
@@ -159,6 +160,10 @@ class Machine:
                 self._solving().asked(event.call)
             case events.CallDecided():
                 self._solving().decided(event)
+            case events.OutcomeAsked():
+                self._solving().doubted(event)
+            case events.OutcomeDecided():
+                self._solving().undoubted(event)
             case events.UsageNoted():
                 self.spending.add(event.usage)
             case events.MessageAdded():
@@ -301,37 +306,31 @@ class Machine:
         self.corrections = tick.corrections
         calls, output, _ = self.solution
         if output is not None:
-            value, faults, made = self._output.settle(*tick.resolve_output())
+            found = resolve(tick.graph, tick.judge, by_instance=self.settings.output_by_instance)
+            value, faults, made = self._output.settle(*found)
             self.errors.extend(error_message("output", fault) for fault in faults)
             if made:
                 self.output, self.has_output = value, True
                 self._finish_with("done", None)
                 return
-        elif not calls and self.mode == "solve":
-            self._idle += 1
-            # An answer that broke off before its first call has been told of already.
-            if not self.errors:
-                self.errors.append(
-                    error_message("output", "the solution holds neither calls nor an output; give either")
-                )
-            if self._idle > 1:
-                self._finish_with("stalled", "two solutions in a row held neither calls nor an output")
-                return
-        if calls or output is not None:
-            self._idle = 0
         if self.mode == "plan":
             failed = output is not None
             self._finish_with("failed" if failed else "done", "the output could not be made" if failed else None)
-        elif self.step + 1 >= self.settings.requests:
-            self._finish_with("limit", f"{self.settings.requests} requests were made, the most a run may make")
-        elif (over := self.spending.over(self.settings)) is not None:
-            self._finish_with("limit", over)
-        else:
-            for message in (one for one in self.added if one.type == "data"):
-                self.memory.learn(message.instance, message.kind, message.value)
-            self.phase = "asking"
-            self.step += 1
-            self._mind_due = True
+            return
+        end = self._course.note(self.errors, acted=bool(calls) or output is not None)
+        self._go_on(end)
+
+    def _go_on(self, end: Finish | None = None) -> None:
+        """The next Request, unless the run ends here."""
+        end = end or self._course.limit(self.step, self.settings, self.spending)
+        if end is not None:
+            self._finish_with(end.status, end.reason)
+            return
+        for message in (one for one in self.added if one.type == "data"):
+            self.memory.learn(message.instance, message.kind, message.value)
+        self.phase = "asking"
+        self.step += 1
+        self._mind_due = True
 
     def _finish_with(self, status: EndStatus, reason: str | None) -> None:
         self.errors.extend(state_errors(self.opening, self.memory))

@@ -6,8 +6,12 @@ from typing import Literal
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.errors import ClosedStateError
+from ideabridge.bridge.context.reference import fill
+from ideabridge.bridge.loop.event import JournalError
+from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening
+from ideabridge.bridge.loop.progress import Absent, Judge, Wait
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -67,6 +71,28 @@ class OutputSchema:
             faults.append(str(error))
             return MISSING
         return value
+
+
+def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str]]:
+    """The output of a Solution whose calls have settled, and what is wrong; by instance, a map of those that could be
+    made (DESIGN 4.8).
+
+    Raises:
+        JournalError: a call has not settled.
+    """
+    faults: list[str] = list(graph.output_problems)
+    found: dict[str, JSON] = {}
+    for instance, reads in () if faults else graph.output_reads.items():
+        values = {read.expression.text: judge.evaluate(read, instance) for read in reads}
+        if any(isinstance(value, Wait) for value in values.values()):
+            raise JournalError("the output was read before every call had settled")
+        where = f"output{f' of {instance}' if instance else ''}"
+        absent = [f"{where}: {value.message}" for value in values.values() if isinstance(value, Absent)]
+        known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
+        if not absent:
+            found[instance] = fill(graph.output, lambda expression, known=known: known[expression.text])
+        faults.extend(absent)
+    return (dict(found) if by_instance else found.get("")), faults
 
 
 def error_message(kind: str, message: str) -> JSONObject:

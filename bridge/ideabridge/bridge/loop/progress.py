@@ -39,6 +39,7 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     `imports`: (path, value) of what its room may see.
+    `doubt` is the digest of the question what came of it, while a person is asked; `doubts` counts such questions.
     """
 
     parameters: JSONObject
@@ -48,6 +49,8 @@ class Item:
     finished: bool = False
     value: JSON = None
     error: JSONObject | None = None
+    doubt: str | None = None
+    doubts: int = 0
 
 
 @dataclass(slots=True)
@@ -79,6 +82,18 @@ class Progress:
         return self.standing in _SETTLED
 
 
+def items_error(items: list[Item]) -> JSONObject:
+    """The error of a call by `_each` of which some items failed: `{"kind", "message", "items"}`."""
+    failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
+    texts: list[JSON] = [{"item": number, "message": message} for number, message in failed]
+    shown = "; ".join(f"item {number}: {message}" for number, message in failed[:5])
+    return {
+        "kind": "runtime",
+        "message": f"{len(failed)} of {len(items)} items failed: {shown}",
+        "items": texts,
+    }
+
+
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
     """(call, item) of what was started and has not finished: after a crash, its outcome is unknown (DESIGN 7)."""
     return [
@@ -86,7 +101,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
         for one in history
         if one.standing is Standing.RUNNING
         for number, item in enumerate(one.items)
-        if item.started and not item.finished
+        if item.started and not item.finished and item.doubt is None
     ]
 
 

@@ -112,14 +112,17 @@ class Readiness:
 def resolved_call(progress: Progress) -> JSONObject:
     """The call with its references resolved: what people and policies see, and decisions are bound to."""
     call = progress.call
+    if not call.has_each:
+        return executed_call(call, progress.items[0].parameters)
+    return executed_call(call, {"_each": [item.parameters for item in progress.items if item.error is None]})
+
+
+def executed_call(call: Call, parameters: JSONObject) -> JSONObject:
+    """One execution of a call: what people see of it, and an item of `_each` like a call of its own."""
     result: JSONObject = {key: value for key, value in call.raw.items() if key in _SHOWN}
     if call.tool is not None and call.tool.module is not None:
         result["_module"] = call.tool.module
-    if call.has_each:
-        result["_each"] = [item.parameters for item in progress.items if item.error is None]
-    else:
-        result.update(progress.items[0].parameters)
-    return result
+    return {**result, **parameters}
 
 
 def digest_of(resolved: JSONObject) -> str | Refusal:

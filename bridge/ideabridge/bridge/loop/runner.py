@@ -11,12 +11,12 @@ from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
-    CallFinished,
     CallProposed,
     CallStarted,
     Event,
@@ -29,7 +29,6 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.usage import Usage
@@ -304,27 +303,10 @@ class Runner:
             self.machine.receive(event)
 
     def resume(self) -> None:
-        """Go on after `fold`: calls in flight run again where the tool says that is safe, else their outcome is
-        unknown (DESIGN 7).
-        """
-        unknown: list[Event] = []
-        again: list[Execute] = []
-        for progress, number in in_flight(self.machine.history):
-            call = progress.call
-            if call.tool is None:
-                continue
-            if call.has_latent or call.room is not None or call.tool.annotations.repeatable:
-                again.append(Execute.of(progress, number))
-            else:
-                message = (
-                    "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"
-                )
-                unknown.append(CallFinished(call.index, number, error={"kind": "unknown", "message": message}))
+        """Go on after `fold`; see `aftermath`."""
+        again, events = aftermath(self.machine, time.time())
         for effect in again:
             self._calls.start(effect)
-        if self.machine.streams:
-            # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
-            unknown.append(SolutionClosed("the process ended while the answer streamed in"))
-        elif self.machine.awaits_mind:
+        if self.machine.awaits_mind:
             self._let_answer()
-        self.post(*unknown)
+        self.post(*events)

@@ -9,15 +9,16 @@ from collections import deque
 from typing import TypeAlias
 
 from ideabridge.bridge.context.errors import StateWriteError
-from ideabridge.bridge.context.reference import Path, fill
+from ideabridge.bridge.context.reference import Path
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
+from ideabridge.bridge.loop.doubt import raise_doubt, settle_doubt
 from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute, ExecutionKey
-from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError
+from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError, OutcomeAsked, OutcomeDecided
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.policy import Policy
-from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait, items_error
 from ideabridge.bridge.loop.readiness import Readiness, Refusal, digest_of, edited_parameters, resolved_call
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -52,8 +53,8 @@ class Tick:
         self._settings = settings
         self._policy = policy
         self._schemas = schemas
-        self._judge = Judge(memory, self.progress)
-        self._readiness = Readiness(graph, self._judge, self.progress, settings.items)
+        self.judge = Judge(memory, self.progress)
+        self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
         self._consider: deque[int] = deque()
         self._queue: deque[tuple[int, int]] = deque()
@@ -112,6 +113,23 @@ class Tick:
             self._complete(progress, event.chosen)
         self._drain()
 
+    def doubted(self, event: OutcomeAsked) -> None:
+        """What came of an execution in flight nobody knows: a person is asked."""
+        raise_doubt(self.progress, event)
+        self._running -= 1
+        self._asking += 1
+
+    def undoubted(self, event: OutcomeDecided) -> None:
+        """A person said what came of it, or to run it again."""
+        ended = settle_doubt(self.progress, event)
+        self._asking -= 1
+        if ended is None:
+            self._queue.append((event.call, event.item or 0))
+            self._drain()
+        else:
+            self._running += 1
+            self.finished(ended)
+
     def decided(self, event: CallDecided) -> None:
         """A person, or a policy acting for one, decided on a call."""
         progress = self.progress.get(event.call)
@@ -161,22 +179,6 @@ class Tick:
             for one in self.progress.values()
             if one.standing is Standing.FAILED
         ]
-
-    def resolve_output(self) -> tuple[JSON, list[str]]:
-        """The output resolved, and what is wrong; by instance, a map of those that could be made (DESIGN 4.8)."""
-        faults: list[str] = list(self.graph.output_problems)
-        found: dict[str, JSON] = {}
-        for instance, reads in () if faults else self.graph.output_reads.items():
-            values = {read.expression.text: self._judge.evaluate(read, instance) for read in reads}
-            if any(isinstance(value, Wait) for value in values.values()):
-                raise JournalError("the output was read before every call had settled")
-            where = f"output{f' of {instance}' if instance else ''}"
-            absent = [f"{where}: {value.message}" for value in values.values() if isinstance(value, Absent)]
-            known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
-            if not absent:
-                found[instance] = fill(self.graph.output, lambda expression, known=known: known[expression.text])
-            faults.extend(absent)
-        return (dict(found) if self._settings.output_by_instance else found.get("")), faults
 
     # -- moving on ---------------------------------------------------------------------------------------------
 
@@ -290,10 +292,7 @@ class Tick:
             return
         values: list[JSON] = [item.value for item in progress.items]
         if failed:
-            texts: list[JSON] = [{"item": number, "message": (error or {}).get("message")} for number, error in failed]
-            shown = "; ".join(f"item {number}: {(error or {}).get('message')}" for number, error in failed[:5])
-            message = f"{len(failed)} of {len(values)} items failed: {shown}"
-            self._fail_with(progress, {"kind": "runtime", "message": message, "items": texts}, partial=values)
+            self._fail_with(progress, items_error(progress.items), partial=values)
         else:
             self._write(progress, values, chosen)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from ideabridge.bridge.loop.event import CallFinished, CallStarted, JournalError, SolutionProposed
+from ideabridge.bridge.loop.event import JournalError, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.recorded import RecordedRun
@@ -42,9 +42,8 @@ def inconsistency(run: RecordedRun, plan: Plan) -> str | None:
         return f"it cannot run by itself: {errors[0]['error']}"
     try:
         machine.receive(SolutionProposed(calls, plan.output, None, places))
-        for event in run.events:
-            if isinstance(event, CallStarted | CallFinished):
-                machine.receive(event)
+        for event in run.executions():
+            machine.receive(event)
     except JournalError as error:
         return f"other calls would run than did: {error}"
     if machine.phase != "ending":

@@ -9,7 +9,16 @@ from ideabridge.bridge.errors import PublicationError, UnknownRunError
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import RunRecord, StoredIdea
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.event import CallDecided, Event, RunStarted, SolutionProposed, event_from_json
+from ideabridge.bridge.loop.event import (
+    CallDecided,
+    CallFinished,
+    CallStarted,
+    Event,
+    OutcomeDecided,
+    RunStarted,
+    SolutionProposed,
+    event_from_json,
+)
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.run_view import given_by
@@ -56,6 +65,26 @@ class RecordedRun:
                 call = {key: value for key, value in call.items() if key != "_instance"}
             listed.setdefault(str(place), call)
         return list(listed.values())
+
+    def executions(self) -> list[CallStarted | CallFinished]:
+        """What ran and what came of it, in order. A result a person gave for a call of unknown outcome stands like one
+        it gave itself, and one that was run again stands once.
+        """
+        found: list[CallStarted | CallFinished] = []
+        started: set[tuple[int, int | None]] = set()
+        for event in self.events:
+            match event:
+                case CallStarted(call, item):
+                    if (call, item) not in started:
+                        found.append(event)
+                    started.add((call, item))
+                case CallFinished():
+                    found.append(event)
+                case OutcomeDecided() if event.decision != "retry":
+                    found.append(CallFinished(event.call, event.item, event.value, event.error))
+                case _:
+                    continue
+        return found
 
     def not_as_listed(self) -> list[str]:
         """The calls that did not do what stands in the plan, and why: `calls.0 (send): a person changed it`."""

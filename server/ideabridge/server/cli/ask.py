@@ -1,4 +1,4 @@
-"""Ask: a person at the terminal decides about a call (DESIGN 4.6)."""
+"""Ask: a person at the terminal answers what a run asks (DESIGN 4.6, 7)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import shlex
 import sys
 import tempfile
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
 from ideabridge.server.cli.console import clean, err, report, say
+from ideabridge.server.cli.inputs import value_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -45,7 +47,7 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
             report("this call is settled already; nobody needs to decide on it any more")
             return
         try:
-            run.decide(approval, decision.decision, by=BY, call=decision.call, reason=decision.reason)
+            replace(decision, by=BY).hand_in(run, approval)
         except DecisionError as error:
             report(str(error))
 
@@ -71,11 +73,14 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
 
 
 async def _ask(entry: JSONObject) -> Decision:
+    say(f"? {entry.get('why')}", "bold yellow")
+    say(json.dumps(entry.get("call"), ensure_ascii=False, indent=2))
+    return await (_ask_outcome() if entry.get("choices") else _ask_call(entry.get("call")))
+
+
+async def _ask_call(call: JSON) -> Decision:
     from ideabridge.bridge.approver import Decision
 
-    call = entry.get("call")
-    say(f"? {entry.get('why')}", "bold yellow")
-    say(json.dumps(call, ensure_ascii=False, indent=2))
     while True:
         answer = await _line("  run it? y(es), n(o) [reason], e(dit): ")
         if answer is None:
@@ -91,6 +96,23 @@ async def _ask(entry: JSONObject) -> Decision:
                 return Decision("edit", call=edited)
         else:
             say("  y runs the call, n (and a reason) does not, e lets you change it first")
+
+
+async def _ask_outcome() -> Decision:
+    from ideabridge.bridge.approver import Decision
+
+    while True:
+        answer = await _line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")
+        if answer is None:
+            return Decision("skip", reason="nobody answered at the terminal")
+        word, _, rest = answer.strip().partition(" ")
+        if word.lower() in ("r", "retry"):
+            return Decision("retry")
+        if word.lower() in ("s", "skip"):
+            return Decision("skip", reason=rest.strip() or None)
+        if word.lower() in ("v", "value") and rest.strip():
+            return Decision("value", value=value_of(rest.strip()))
+        say("  r runs the call again, s (and a reason) lets it fail as unknown, v and JSON says what its result was")
 
 
 async def _line(prompt: str) -> str | None:

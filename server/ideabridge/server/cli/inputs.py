@@ -46,7 +46,7 @@ def read_input(words: list[str] | None, option: str = "--input") -> JSONObject |
         elif word.startswith("@"):
             result.update(_object(read_json(word[1:], option), f"{option} {word}"))
         elif equals and key:
-            result[key] = _value(value)
+            result[key] = value_of(value)
         else:
             raise UsageError(f"{option}: expected a JSON object, @FILE or key=value, found {word[:60]!r}")
     return result
@@ -65,7 +65,8 @@ def _object(value: JSON, what: str) -> JSONObject:
     return value
 
 
-def _value(text: str) -> JSON:
+def value_of(text: str) -> JSON:
+    """The JSON a text is; the text itself where it is none."""
     try:
         return decode(text, what="value")
     except IdeabridgeError:

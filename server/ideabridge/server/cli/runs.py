@@ -92,8 +92,9 @@ def resume(
 ) -> int:
     """Take up a run whose process died, and stay with it as `run` does.
 
-    Finished calls do not run again; those in flight do where their tool says that it may run twice, else their outcome
-    is told as unknown. It needs the configuration the run was started under, --tools and --allow-all included.
+    Finished calls do not run again; those in flight do where their tool says that it may run twice, else you are asked
+    what came of them (of a mind's calls it is told). It needs the configuration the run was started under, --tools and
+    --allow-all included.
     """
     import anyio
 

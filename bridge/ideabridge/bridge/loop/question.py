@@ -1,0 +1,111 @@
+"""Question: what a run asks people, and what may be answered (DESIGN 4.6, 7).
+
+A question is bound to the digest of what it shows: an answer holds for exactly that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ideabridge.bridge.loop.call import Call
+from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.readiness import Refusal, digest_of, executed_call
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.tool import Tool
+
+Kind: TypeAlias = Literal["call", "outcome"]
+"""`call`: may it run; `outcome`: what came of it, where nobody knows."""
+
+Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
+
+Key: TypeAlias = "tuple[Kind, int, int | None]"
+"""What a question is about: its kind, the call, and the item of its `_each`."""
+
+CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
+    "call": ("approve", "deny", "edit"),
+    "outcome": ("retry", "skip", "value"),
+}
+
+REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip"}
+"""What holds where nobody answers in time."""
+
+UNKNOWN: Final = "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question that waits for a person.
+
+    Attributes:
+        kind: see `Kind`.
+        approval: its id.
+        digest: the hash of what is shown, which an answer is bound to.
+        shown: the call with its references resolved.
+        why: why it is asked.
+        call: the call's index in the run; `item`: of its `_each`.
+        tool: the call's tool.
+    """
+
+    kind: Kind
+    approval: str
+    digest: str
+    shown: JSONObject
+    why: str
+    call: int
+    item: int | None = None
+    tool: Tool | None = None
+
+    @property
+    def key(self) -> Key:
+        """What it is about."""
+        return self.kind, self.call, self.item
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What may be answered."""
+        return CHOICES[self.kind]
+
+    @property
+    def refusal(self) -> Choice:
+        """What holds where nobody answers in time."""
+        return REFUSALS[self.kind]
+
+    def to_json(self) -> JSONObject:
+        """`{"approval", "call", "why"}`, with `choices` (and `item`) where it is not whether the call may run."""
+        told: JSONObject = {"approval": self.approval, "call": self.shown, "why": self.why}
+        if self.kind != "call":
+            told["choices"] = list(self.choices)
+        if self.item is not None:
+            told["item"] = self.item
+        return told
+
+
+def call_question(progress: Progress) -> Question | None:
+    """Whether a call may run; None where nobody is asked."""
+    if progress.standing is not Standing.ASKING or progress.approval is None:
+        return None
+    approval, digest, resolved, why = progress.approval
+    return Question("call", approval, digest, resolved, why, progress.call.index, tool=progress.call.tool)
+
+
+def outcome_question(progress: Progress, number: int | None) -> Question | None:
+    """What came of an execution that was in flight when its process died; None where what it ran with nests too deep
+    to be shown.
+
+    Args:
+        progress: the call.
+        number: the item of its `_each`.
+    """
+    call, item = progress.call, progress.items[number or 0]
+    shown = executed_call(call, item.parameters)
+    # The same execution may be in flight at another crash: that is another question.
+    digest = digest_of({"call": shown, "item": number, "time": item.doubts})
+    if isinstance(digest, Refusal):
+        return None
+    place = call.index if number is None else f"{call.index}.{number}"
+    return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, _why(call), call.index, number, call.tool)
+
+
+def _why(call: Call) -> str:
+    return f"{UNKNOWN}. retry: run it again; skip: it fails as unknown; value: give its result"

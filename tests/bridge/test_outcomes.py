@@ -1,0 +1,259 @@
+"""What came of a plan's call that was in flight when its process died: a person is asked (DESIGN 7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
+from ideabridge.bridge import approver as approver_module
+from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.errors import DecisionError
+from ideabridge.bridge.loop.event import JournalError, OutcomeAsked, OutcomeDecided
+from ideabridge.bridge.loop.question import UNKNOWN
+from ideabridge.bridge.run import Run
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+
+pytestmark = pytest.mark.anyio
+
+ALLOW = Configuration(approval="allow_all")
+
+
+class Payments:
+    """`pay` hangs until `open`; `look` reads what it gave."""
+
+    def __init__(self, *, open: bool = True) -> None:  # noqa: A002 - what they are
+        self.open = open
+        self.paid: list[str] = []
+        self.begun = anyio.Event()
+        self.expected = 1
+
+        @tool(destructive=False)
+        async def pay(to: str) -> dict[str, int]:
+            """Pay somebody."""
+            self.paid.append(to)
+            if len(self.paid) >= self.expected:
+                self.begun.set()
+            if not self.open:
+                await anyio.sleep_forever()
+            return {"receipt": len(self.paid)}
+
+        @tool(read_only=True)
+        async def look(at: JSON) -> JSON:
+            """Give what it is given."""
+            return at
+
+        self.toolbox = Toolbox(pay, look)
+
+
+PLAN: JSON = {
+    "calls": [
+        {"_tool": "pay", "to": "Ada", "_outputPath": "paid"},
+        {"_tool": "look", "at": "†state.paid.receipt", "_outputPath": "seen"},
+    ],
+    "output": "†state.seen",
+}
+
+
+async def cut_off(store: Path, plan: JSON = PLAN, configuration: Configuration = ALLOW, calls: int = 1) -> str:
+    """A run whose process ended while it paid."""
+    payments = Payments(open=False)
+    payments.expected = calls
+    async with Bridge(configuration, toolbox=payments.toolbox, store=store) as bridge:
+        run = await bridge.run_plan(read_plan(plan))
+        with anyio.fail_after(10):
+            await payments.begun.wait()
+        return run.id
+
+
+def only(run: Run) -> Any:
+    [entry] = run.approvals()
+    return entry
+
+
+async def test_a_person_is_asked_what_came_of_a_call_in_flight(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path)
+    payments = Payments()
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        assert run.status == "needs_approval"
+        entry = only(run)
+        assert entry["call"] == {"_tool": "pay", "_outputPath": "paid", "to": "Ada"}
+        assert entry["why"].startswith("outcome unknown")
+        assert entry["choices"] == ["retry", "skip", "value"]
+        assert run.answer()["approvals"] == [entry]
+        run.decide(entry["approval"], "retry", by="Ann")
+        assert await run.wait(10) == "done"
+        assert (payments.paid, run.answer()["output"]) == (["Ada"], 1)
+
+
+async def test_a_skipped_one_fails_as_unknown_and_is_not_caught(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    calls: list[JSON] = [
+        {"_tool": "pay", "to": "Ada", "_outputPath": "paid || refused"},
+        {"_tool": "look", "at": "†state.refused", "_outputPath": "seen"},
+    ]
+    run_id = await cut_off(path, {"calls": calls})
+    payments = Payments()
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        run.decide(only(run)["approval"], "skip", by="Ann", reason="ask the bank")
+        assert await run.wait(10) == "done"
+        errors: list[Any] = [*run.errors()]
+        assert [error["error"]["kind"] for error in errors] == ["unknown", "dependency"]
+        assert errors[0]["error"]["message"] == f"{UNKNOWN}; skipped by Ann: ask the bank"
+        assert payments.paid == []
+
+
+async def test_a_given_value_is_a_literal_that_satisfies_the_tools_output_schema(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path)
+    async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        approval = only(run)["approval"]
+        wrong: list[tuple[Any, str]] = [
+            ({"decision": "value"}, "needs `value`"),
+            ({"decision": "value", "value": {"receipt": "†state.paid"}}, "receipt: found "),
+            ({"decision": "value", "value": float("nan")}, "cannot stand for the call's result"),
+            ({"decision": "approve"}, "expected 'retry', 'skip' or 'value', found 'approve'"),
+        ]
+        for given, message in wrong:
+            with pytest.raises(DecisionError) as refused:
+                run.decide(approval, by="Ann", **given)
+            assert message in str(refused.value)
+        assert run.status == "needs_approval"
+        run.decide(approval, "value", by="Ann", value={"receipt": 7})
+        assert await run.wait(10) == "done"
+        assert run.answer()["output"] == 7
+    async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+        # The journal folds to the same.
+        assert (await bridge.run(run_id)).answer()["output"] == 7
+
+
+async def test_the_question_outlives_restarts_and_each_crash_asks_anew(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path)
+    asked: list[str] = []
+    for _ in range(3):
+        async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+            run = await bridge.run(run_id)
+            asked.append(only(run)["approval"])
+            assert bridge.runs()[0]["status"] == "needs_approval"
+    assert len(set(asked)) == 1
+    payments = Payments(open=False)
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        run.decide(asked[0], "retry", by="Ann")
+        with anyio.fail_after(10):
+            await payments.begun.wait()
+    async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        again = only(run)["approval"]
+        # It was in flight once more: an answer to the first question does not hold for the second.
+        assert again != asked[0]
+        with pytest.raises(DecisionError, match="is pending"):
+            run.decide(asked[0], "skip", by="Ann")
+        run.decide(again, "skip", by="Ann")
+        assert await run.wait(10) == "failed"
+        kinds = [type(event) async for event in run]
+        assert kinds.count(OutcomeAsked) == kinds.count(OutcomeDecided) == 2
+
+
+async def test_a_decision_bound_to_another_question_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path)
+    async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        with pytest.raises(JournalError, match="bound to another question"):
+            run.runner.post(OutcomeDecided(0, "0" * 64, "retry", "somebody"))
+        with pytest.raises(JournalError, match="not running"):
+            run.runner.post(OutcomeDecided(1, "0" * 64, "retry", "somebody"))
+        assert only(run)
+
+
+async def test_items_of_each_are_asked_about_one_by_one(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    calls: list[JSON] = [{"_tool": "pay", "_each": ["Ada", "Bob", "Eve"], "to": "†item", "_outputPath": "paid"}]
+    run_id = await cut_off(path, {"calls": calls}, calls=3)
+    payments = Payments()
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        entries: list[Any] = run.approvals()
+        assert [(entry["item"], entry["call"]["to"]) for entry in entries] == [(0, "Ada"), (1, "Bob"), (2, "Eve")]
+        first, second, third = (entry["approval"] for entry in entries)
+        run.decide(second, "retry", by="Ann")
+        run.decide(first, "value", by="Ann", value={"receipt": 10})
+        run.decide(third, "value", by="Ann", value={"receipt": 30})
+        assert await run.wait(10) == "done"
+        assert run.answer()["state"] == {"paid": [{"receipt": 10}, {"receipt": 1}, {"receipt": 30}]}
+        assert payments.paid == ["Bob"]
+
+
+async def test_nobody_in_time_skips_and_never_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.sqlite"
+    rules: JSONObject = {"approval": {"default": "allow", "timeout_seconds": 3600}}
+    configuration = parse_configuration(rules, project=tmp_path)
+    run_id = await cut_off(path, PLAN, configuration)
+    payments = Payments()
+    async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
+        assert (await bridge.run(run_id)).status == "needs_approval"
+    now = approver_module.time.time()
+    monkeypatch.setattr(approver_module.time, "time", lambda: now + 3601)
+    async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        assert await run.wait(10) == "failed"
+        assert "skipped by the time-out: nobody decided within 3600 s" in str(run.errors())
+        assert payments.paid == []
+
+
+async def test_the_approver_is_asked_and_its_failure_skips(tmp_path: Path) -> None:
+    asked: list[ApprovalRequest] = []
+
+    async def approver(request: ApprovalRequest) -> Decision:
+        asked.append(request)
+        return (
+            Decision("value", value={"receipt": 3}, by="the bank")
+            if request.call["to"] == "Ada"
+            else Decision("approve")
+        )
+
+    path = tmp_path / "store.sqlite"
+    calls: list[JSON] = [{"_tool": "pay", "to": to, "_outputPath": to} for to in ("Ada", "Eve")]
+    run_id = await cut_off(path, {"calls": calls}, calls=2)
+    payments = Payments()
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=path, approver=approver) as bridge:
+        run = await bridge.run(run_id)
+        assert await run.wait(10) == "done"
+        assert {(one.kind, one.choices) for one in asked} == {("outcome", ("retry", "skip", "value"))}
+        assert run.answer()["state"] == {"Ada": {"receipt": 3}}
+        assert "its decision does not hold" in str(run.errors())
+        assert payments.paid == []
+
+
+async def test_a_mind_is_told_instead(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    payments = Payments(open=False)
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.solve("Pay Ada.")
+        run.submit(0, {"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}]})
+        with anyio.fail_after(10):
+            await payments.begun.wait()
+    async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+        again = await bridge.run(run.id)
+        assert again.status == "needs_solution"
+        assert UNKNOWN in str(again.answer()["requests"])
+
+
+async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await cut_off(path)
+    async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 7})
+        assert await run.wait(10) == "done"
+        assert bridge.publish(run_id, "pay_ada", answer="plan", choices={"accept": True}).answer == "plan"

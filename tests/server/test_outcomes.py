@@ -1,0 +1,107 @@
+"""A call whose outcome nobody knows is asked about through the server: decide_approval, and forms in both eras."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import types
+
+from ideabridge.bridge import Bridge, read_plan
+from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.loop.event import CallStarted
+
+from .serving import ERAS, call, over_stdio, refused, text
+
+pytestmark = pytest.mark.anyio
+
+TOOLS = '''
+from pathlib import Path
+
+import anyio
+
+from ideabridge.tools.decorator import tool
+
+
+@tool(destructive=False)
+async def pay(to: str) -> dict[str, int]:
+    """Pay somebody."""
+    if not Path(__file__).with_name("open").exists():
+        await anyio.sleep_forever()
+    return {"receipt": 1}
+'''
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def cut_off(folder: Path) -> tuple[Path, str]:
+    """The configuration, and a run whose process ended while it paid."""
+    path = folder / "ideabridge.json"
+    (folder / "tools.py").write_text(TOOLS)
+    path.write_text('{"store": "ideas.sqlite", "tools": ["tools.py"], "approval": "allow_all"}')
+    plan = read_plan({"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}], "output": "†state.paid.receipt"})
+    async with Bridge(load_configuration(path, project=folder)) as bridge:
+        run = await bridge.run_plan(plan)
+        async for event in run:
+            if isinstance(event, CallStarted):
+                break
+    (folder / "open").touch()
+    return path, run.id
+
+
+async def test_a_host_decides_what_came_of_it(era: str, tmp_path: Path) -> None:
+    path, run = await cut_off(tmp_path)
+    async with over_stdio(path, era) as client:
+        told = await call(client, "check_run", run=run)
+        assert told["status"] == "needs_approval"
+        [entry] = told["approvals"]
+        assert entry["choices"] == ["retry", "skip", "value"]
+        shown = text(await client.call_tool("check_run", {"run": run}))
+        assert "(retry, skip, value)" in shown
+        assert "outcome unknown" in shown
+        wrong = {"approval": entry["approval"], "decision": "value", "value": {"receipt": "none"}}
+        assert "expected an integer" in await refused(client, "decide_approval", run=run, decisions=[wrong])
+        lacking = {"approval": entry["approval"], "decision": "value"}
+        assert "needs `value`" in await refused(client, "decide_approval", run=run, decisions=[lacking])
+        right = {**wrong, "value": {"receipt": 7}}
+        done = await call(client, "decide_approval", run=run, decisions=[right])
+        assert (done["status"], done["output"]) == ("done", 7)
+
+
+@pytest.mark.parametrize(
+    ("content", "output"),
+    [
+        ({"decision": "retry"}, 1),
+        ({"decision": "value", "value": '{"receipt": 5}'}, 5),
+        ({"decision": "skip", "reason": "ask the bank"}, None),
+        ({"decision": "approve"}, "waits"),
+        ({"decision": "value", "value": "paid"}, "waits"),
+        (None, None),
+    ],
+)
+async def test_a_person_answers_a_form(era: str, tmp_path: Path, content: dict[str, Any] | None, output: Any) -> None:
+    path, run = await cut_off(tmp_path)
+    asked = anyio.Event()
+
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        assert params.message.startswith("What came of pay?")
+        assert set(params.requested_schema["properties"]) == {"decision", "value", "reason"}
+        asked.set()
+        return types.ElicitResult(action="decline" if content is None else "accept", content=content)
+
+    async with over_stdio(path, era, elicitation_callback=answer) as client:
+        told = await call(client, "check_run", run=run)
+        assert asked.is_set()
+        if output == "waits":
+            assert told["status"] == "needs_approval"
+        elif output is None:
+            assert told["status"] == "failed"
+            assert "ask the bank" in str(told["errors"]) if content else "form was declined" in str(told["errors"])
+        else:
+            assert (told["status"], told["output"]) == ("done", output)
