@@ -4,23 +4,25 @@
 
 A fake mind writes 20 calls, one every 50 ms; tools take 500 ms. The floor is the theoretical critical path: a call
 starts when it has been written and what it reads exists. Overhead is measured with a mind and tools that take no
-time. Where pydantic-ai is installed beside us, it runs the same overhead cases with its own function model.
+time. Beside us, in the same process and with the same work, run those of our peers that are installed (`peers/`,
+`pip install '.[bench]'`). A peer cannot wire calls by reference: what a call reads must stand in an earlier answer, so
+each layer of a shape is an answer of its own.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
+import peers
 
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.loop.request import Request
@@ -30,6 +32,19 @@ from ideabridge.tools.encoding import JSONObject
 APART = 0.05
 SECONDS = 0.5
 OUTPUT: JSONObject = {"type": "string"}
+PEER_TARGET = {"pydantic-ai": 1 / 3}
+"""How much of a peer's overhead ours may be at most; of every other peer's: all of it."""
+
+GROWTH = 1.5
+"""How much more a step of a long run may cost: a Request tells of the last 50 calls, and of no more."""
+
+Answer: TypeAlias = "str | list[str]"
+"""What the mind writes: whole, or piece by piece."""
+
+Shape: TypeAlias = "list[tuple[str, tuple[str, ...]]]"
+"""Calls in the order they are written: (name, what it waits for)."""
+
+Row: TypeAlias = "dict[str, Any]"
 
 
 @tool(read_only=True)
@@ -39,6 +54,12 @@ async def work(after: list[str]) -> str:
     return "done"
 
 
+async def wait(x: int) -> int:
+    """Take a while."""
+    await anyio.sleep(SECONDS)
+    return x
+
+
 @tool(read_only=True)
 async def instant(x: int) -> int:
     """Take no time."""
@@ -46,26 +67,41 @@ async def instant(x: int) -> int:
 
 
 class Writer:
-    """A mind that writes its calls one by one, then its output."""
+    """A mind that writes its answers one by one; after the last, the output alone.
+
+    Args:
+        answers: see `Answer`; written before the clock runs.
+        apart: seconds before each piece that holds a call.
+    """
 
     name = "writer"
 
-    def __init__(self, answers: list[list[JSONObject]], apart: float = 0.0) -> None:
+    def __init__(self, answers: Sequence[Answer], apart: float = 0.0) -> None:
         self._answers = iter(answers)
         self._apart = apart
 
     async def answer(self, request: Request) -> AsyncIterator[str | bytes]:
-        """The next answer; the last one is the output alone."""
-        calls = next(self._answers, None)
-        if calls is None:
-            yield '{"calls": [], "output": "done"}'
+        """The next answer."""
+        answer = next(self._answers, '{"calls": [], "output": "done"}')
+        if isinstance(answer, str):
+            yield answer
             return
-        yield '{"calls": ['
-        for number, call in enumerate(calls):
-            if self._apart:
+        for piece in answer:
+            if self._apart and "_tool" in piece:
                 await anyio.sleep(self._apart)
-            yield (", " if number else "") + json.dumps(call, ensure_ascii=False)
-        yield '], "output": null}'
+            yield piece
+
+
+def whole(calls: list[JSONObject]) -> str:
+    """A Solution in one piece."""
+    return json.dumps({"calls": calls, "output": None}, ensure_ascii=False)
+
+
+def pieces(calls: list[JSONObject]) -> list[str]:
+    """A Solution in pieces of one call each."""
+    texts = [json.dumps(call, ensure_ascii=False) for call in calls]
+    listed = [text if number == 0 else f", {text}" for number, text in enumerate(texts)]
+    return ['{"calls": [', *listed, '], "output": null}']
 
 
 def call(name: str, *after: str) -> JSONObject:
@@ -73,8 +109,8 @@ def call(name: str, *after: str) -> JSONObject:
     return {"_tool": "work", "after": [f"†state.{one}" for one in after], "_outputPath": name}
 
 
-def shapes() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
-    """20 calls each: (name, what it waits for), in the order they are written."""
+def shapes() -> dict[str, Shape]:
+    """20 calls each."""
     layers = [(f"a{n}", ()) for n in range(7)] + [(f"b{n}", (f"a{n}",)) for n in range(7)]
     chain = [("c0", ()), *((f"c{n}", (f"c{n - 1}",)) for n in range(1, 3))]
     beside = [(f"i{n}", ()) for n in range(17)]
@@ -86,12 +122,23 @@ def shapes() -> dict[str, list[tuple[str, tuple[str, ...]]]]:
     }
 
 
-def critical(listed: list[tuple[str, tuple[str, ...]]]) -> float:
+def critical(shape: Shape) -> float:
     """Seconds until the last call can have ended."""
     ends: dict[str, float] = {}
-    for number, (name, after) in enumerate(listed):
+    for number, (name, after) in enumerate(shape):
         ends[name] = max([APART * (number + 1), *(ends[one] for one in after)]) + SECONDS
     return max(ends.values())
+
+
+def layers_of(shape: Shape) -> list[list[int]]:
+    """The calls by how many others they wait for one after another: the answers of a mind without references."""
+    depths: dict[str, int] = {}
+    for name, after in shape:
+        depths[name] = max((depths[one] + 1 for one in after), default=0)
+    return [
+        [number for number, (name, _) in enumerate(shape) if depths[name] == depth]
+        for depth in range(max(depths.values()) + 1)
+    ]
 
 
 async def solved(mind: Writer, box: Toolbox, store: Path | None, requests: int = 2) -> float:
@@ -107,83 +154,102 @@ async def solved(mind: Writer, box: Toolbox, store: Path | None, requests: int =
         return took
 
 
+async def beside(
+    prepare: peers.Prepare, rounds: Sequence[Sequence[int]], task: peers.Work, apart: float | None = None
+) -> float:
+    """Seconds of one run of a peer."""
+    done: list[int] = []
+
+    async def counted(x: int) -> int:
+        done.append(x)
+        return await task(x)
+
+    counted.__name__, counted.__doc__ = "counted", task.__doc__
+    run = prepare(rounds, counted, apart)
+    begin = time.perf_counter()
+    answer = await run()
+    took = time.perf_counter() - begin
+    if answer != "done" or len(done) != sum(map(len, rounds)):
+        raise SystemExit(f"a peer answered {answer[:100]!r} after {len(done)} calls")
+    return took
+
+
 async def median(measure: Callable[[], Awaitable[float]], times: int) -> float:
     """The median of several measurements, in seconds."""
     return statistics.median([await measure() for _ in range(times)])
 
 
-async def ours(folder: Path) -> list[dict[str, Any]]:
-    """Rows of the loop itself."""
-    rows: list[dict[str, Any]] = []
-    for name, listed in shapes().items():
-        took = await solved(
-            Writer([[call(*one[:1], *one[1]) for one in listed]], APART), Toolbox(work), folder / "s.sqlite"
-        )
-        floor = critical(listed)
+async def streaming(folder: Path, others: dict[str, peers.Prepare]) -> AsyncIterator[Row]:
+    """Rows of streamed Solutions: seconds, and how much more than the critical path."""
+    for name, shape in shapes().items():
+        texts = pieces([call(one, *after) for one, after in shape])
+        took = await solved(Writer([texts], APART), Toolbox(work), folder / "streamed.sqlite")
+        floor = critical(shape)
         ratio = took / floor
-        row = {"what": f"streamed: {name}", "ours": took, "floor": floor, "ratio": ratio}
-        rows.append({**row, "target": 1.03, "met": ratio <= 1.03})
+        what = f"s, streamed: {name}"
+        yield {"what": what, "ours": took, "floor": floor, "ratio": ratio, "target": 1.03, "met": ratio <= 1.03}
+        for peer, prepare in others.items():
+            theirs = await beside(prepare, layers_of(shape), wait, APART)
+            row = {"what": f"{what}, beside {peer}", "ours": took, "peer": theirs, "floor": floor}
+            yield {**row, "ratio": took / theirs}
+
+
+def cases() -> Iterator[tuple[str, int, Sequence[Answer], Sequence[Sequence[int]], float | None, int]]:
+    """(what, what its time is divided by, our answers, a peer's, how these stream, how often it is measured)."""
     fifty: list[JSONObject] = [{"_tool": "instant", "x": n} for n in range(50)]
-    for where, store in (("in memory", None), ("in SQLite", folder / "o.sqlite")):
-        took = await median(lambda store=store: solved(Writer([fifty]), Toolbox(instant), store), 7)
-        rows.append({"what": f"ms a call, 50 in one step, journal {where}", "ours": took / 50 * 1e3})
-        for steps in (50, 500):
-            answers: list[list[JSONObject]] = [[{"_tool": "instant", "x": n}] for n in range(steps)]
-            took = await median(
-                lambda store=store, answers=answers, steps=steps: solved(
-                    Writer(answers), Toolbox(instant), store, steps + 1
-                ),
-                3,
-            )
-            rows.append({"what": f"ms a step, {steps} steps of one call, journal {where}", "ours": took / steps * 1e3})
-    return rows
+    yield "ms a call, 50 in one step", 50, [whole(fifty)], [range(50)], None, 7
+    yield "ms a call, 50 in one step, streamed one by one", 50, [pieces(fifty)], [range(50)], 0.0, 7
+    for steps, times in ((50, 5), (500, 3)):
+        answers = [whole([{"_tool": "instant", "x": n}]) for n in range(steps)]
+        yield f"ms a step, {steps} steps of one call", steps, answers, [[n] for n in range(steps)], None, times
 
 
-async def beside_pydantic_ai(rows: list[dict[str, Any]]) -> None:
-    """Put pydantic-ai's time for the same cases into the rows."""
-    peer: Any = importlib.import_module("pydantic_ai")
-    messages: Any = importlib.import_module("pydantic_ai.messages")
-    function: Any = importlib.import_module("pydantic_ai.models.function")
+async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncIterator[Row]:
+    """Rows of what a call and a step cost where the mind and the tools take no time, in milliseconds."""
+    steps: dict[str, list[float]] = {}
+    for what, divisor, answers, rounds, apart, times in cases():
 
-    async def run(answers: list[list[int]]) -> float:
-        left = iter(answers)
+        async def ours(store: Path | None, answers: Sequence[Answer] = answers) -> float:
+            return await solved(Writer(answers), Toolbox(instant), store, len(answers))
 
-        def reply(_history: Any, _info: Any) -> Any:
-            xs = next(left, None)
-            if xs is None:
-                return messages.ModelResponse(parts=[messages.TextPart("done")])
-            return messages.ModelResponse(parts=[messages.ToolCallPart("instant", {"x": x}) for x in xs])
+        memory = await median(lambda ours=ours: ours(None), times) / divisor * 1e3
+        sqlite = await median(lambda ours=ours: ours(folder / "overhead.sqlite"), times) / divisor * 1e3
+        if len(answers) > 1:
+            steps.setdefault("", []).append(memory)
+        yield {"what": f"{what}, journal in memory", "ours": memory}
+        yield {"what": f"{what}, journal in SQLite", "ours": sqlite}
+        for peer, prepare in others.items():
 
-        agent = peer.Agent(function.FunctionModel(reply))
+            async def theirs(
+                prepare: peers.Prepare = prepare,
+                rounds: Sequence[Sequence[int]] = rounds,
+                apart: float | None = apart,
+            ) -> float:
+                return await beside(prepare, rounds, instant, apart)
 
-        async def instant(x: int) -> int:
-            """Take no time."""
-            return x
-
-        agent.tool_plain(instant)
-        begin = time.perf_counter()
-        limits = peer.UsageLimits(request_limit=None)
-        await agent.run("Do it.", usage_limits=limits)
-        return time.perf_counter() - begin
-
-    cases: dict[str, tuple[list[list[int]], int]] = {
-        "ms a call, 50 in one step": ([list(range(50))], 50),
-        "ms a step, 50 steps": ([[n] for n in range(50)], 50),
-        "ms a step, 500 steps": ([[n] for n in range(500)], 500),
-    }
-    for start, (answers, divisor) in cases.items():
-        took = await median(lambda answers=answers: run(answers), 3) / divisor * 1e3
-        for row in rows:
-            if row["what"].startswith(start):
-                ratio = row["ours"] / took
-                row.update({"peer": took, "ratio": ratio, "target": 1 / 3, "met": ratio <= 1 / 3})
+            took = await median(theirs, times) / divisor * 1e3
+            if len(answers) > 1:
+                steps.setdefault(peer, []).append(took)
+            target = PEER_TARGET.get(peer, 1.0)
+            for where, mine in (("memory", memory), ("SQLite", sqlite)):
+                ratio = mine / took
+                row = {"what": f"{what}, journal in {where}, beside {peer}", "ours": mine, "peer": took}
+                yield {**row, "ratio": ratio, "target": target, "met": ratio <= target}
+    for peer, (few, many) in steps.items():
+        growth = many / few
+        what = "x, a step of 500 to one of 50, journal in memory"
+        if peer:
+            yield {"what": f"{what}, {peer}", "peer": growth}
+        else:
+            yield {"what": what, "ours": growth, "ratio": growth, "target": GROWTH, "met": growth <= GROWTH}
 
 
-async def measure(folder: Path) -> list[dict[str, Any]]:
-    """Every row."""
-    rows = await ours(folder)
-    if importlib.util.find_spec("pydantic_ai") is not None:
-        await beside_pydantic_ai(rows)
+async def measure(folder: Path) -> list[Row]:
+    """Every row; the peers that are not installed are named in rows of their own."""
+    others = peers.installed()
+    rows = [row async for row in streaming(folder, others)]
+    rows.extend([row async for row in overhead(folder, others)])
+    rows.extend({"what": f"(peer not installed: {name}; pip install '.[bench]')"} for name in peers.missing())
     return rows
 
 
@@ -198,9 +264,11 @@ def main() -> int:
         print(json.dumps({"benchmark": "loop", "rows": rows}))
     else:
         for row in rows:
-            beside = f"  peer {row['peer']:.3f}" if "peer" in row else ""
+            mine = f"{row['ours']:>8.3f}" if "ours" in row else ""
+            theirs = f"  peer {row['peer']:>8.3f}" if "peer" in row else " " * 15
             ratio = f"  {row['ratio']:.3f}x" if "ratio" in row else ""
-            print(f"{row['what']:<56} {row['ours']:>8.3f}{beside}{ratio}")
+            missed = f"  MISSED: at most {row['target']:.3g}x" if not row.get("met", True) else ""
+            print(f"{row['what']:<90} {mine}{theirs}{ratio}{missed}")
     return 0 if all(row.get("met", True) for row in rows) else 1
 
 
