@@ -174,7 +174,7 @@ async def test_after_a_restart_the_mind_is_asked_again_only_where_nothing_had_co
 
 async def test_turns_stay_possible_beside_a_mind() -> None:
     async with Bridge(toolbox=Toolbox(shout), mind=Scripted()) as bridge:
-        run = await bridge.solve("x", output_schema=TEXT, by_turns=True)
+        run = await bridge.solve("x", output_schema=TEXT, mind="turns")
         assert run.status == "needs_solution"
         run.submit(0, {"calls": [], "output": "mine"})
         assert await run.wait(10) == "done"

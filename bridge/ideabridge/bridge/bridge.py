@@ -27,6 +27,7 @@ from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.minds.choice import Choice, choose
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
@@ -273,7 +274,7 @@ class Bridge:
         tools: Iterable[str] | None = None,
         context: list[JSON] | None = None,
         limits: JSONObject | None = None,
-        by_turns: bool = False,
+        mind: str | Choice = "auto",
         caller: str = LOCAL,
     ) -> Run:
         """Start the agent loop on a task; by turns, the caller is asked for the first solution.
@@ -286,13 +287,14 @@ class Bridge:
             tools: names or patterns of the tools to offer; None: all.
             context: more context messages, before the task.
             limits: lower limits than the configured ones.
-            by_turns: the caller answers, though the bridge has a mind.
+            mind: who answers, see `choose`: `auto` is the bridge's mind, else the caller, by `turns`.
             caller: who asks; others do not see the run.
 
         Raises:
             PlanError: a pattern that names no tool, or a limit that is none.
-            MessageError: a context message that is none.
+            MessageError, MindUnavailableError: a context message that is none, a mind that is not there.
         """
+        choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
         given: list[JSON] = [] if input is None else [{"type": "input", "input": input}]
         said: list[JSON] = [*(context or []), {"role": "user", "content": task}, *given]
         messages = [normalise(message, what="the context") for message in said]
@@ -302,11 +304,11 @@ class Bridge:
         if wanted and not catalogue.tools:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         machine = Machine(catalogue)
-        mind = None if by_turns else self.mind
+        answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         output_schema = output_schema if output is None else schema_of(output)
-        start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema, mind)
+        start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema, choice)
         machine.receive(start)
-        return self._open_runs.create(machine, "solve", caller, task, [start], mind)
+        return self._open_runs.create(machine, "solve", caller, task, [start], answering)
 
     @staticmethod
     def _started(
@@ -315,10 +317,10 @@ class Bridge:
         catalogue: Catalogue,
         settings: Settings,
         output_schema: JSONObject | None,
-        mind: Mind | None = None,
+        choice: Choice | None = None,
     ) -> RunStarted:
-        name = mind.name if mind is not None else None
-        return RunStarted(mode, context, *catalogue.to_json(), settings.to_json(), output_schema, name)
+        told = () if choice is None else (choice.name, choice.why)
+        return RunStarted(mode, context, *catalogue.to_json(), settings.to_json(), output_schema, *told)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.
@@ -329,11 +331,7 @@ class Bridge:
         return self._open_runs.get(run_id, caller)
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
-        """Take a run up again whose process died, and go on with it here; see `Runs.resume`.
-
-        Raises:
-            UnknownRunError, FinishedRunError, InterruptedRunError: it cannot be gone on with; the message says why.
-        """
+        """Take a run up again whose process died, and go on with it here; see `Runs.resume` and what it raises."""
         return self._open_runs.resume(run_id, caller)
 
     async def recover_runs(self, tell: Tell, taken_up: Callable[[Run], None] | None = None) -> None:

@@ -57,6 +57,10 @@ class DecisionError(IdeabridgeError):
     """A decision that fits no pending approval, or an edit that cannot run."""
 
 
+class MindUnavailableError(IdeabridgeError):
+    """A mind that was asked for and is not there."""
+
+
 class PublicationError(IdeabridgeError):
     """An idea that cannot be published as asked, or a published one that cannot be called so."""
 

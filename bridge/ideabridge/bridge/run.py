@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 import anyio
@@ -27,6 +27,7 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.run_view import answer_of, given_by, rejection, value_at
+from ideabridge.bridge.turn_log import TurnLog
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.reading import read_solution
 
@@ -53,6 +54,7 @@ class Run:
         people: sees to its approvals: an approver, and time-outs.
         idea: id of the last idea saved.
         active_seconds: how long it has been at work in this process.
+        turns: who answers, and what the journal tells of its turns.
     """
 
     def __init__(self, run_id: str, caller: str, runner: Runner, driver: Driver) -> None:
@@ -62,12 +64,9 @@ class Run:
         self.people: People | None = None
         self.idea: str | None = None
         self.active_seconds = 0.0
+        self.turns = TurnLog()
         self._driver = driver
-        self._settled: dict[int, str] = {}
-
-    def settle_from(self, events: Iterable[Event]) -> None:
-        """Note the settled turns of a journal."""
-        self._settled = self.settled_turns(events)
+        runner.watchers.append(self.turns.take)
 
     @property
     def machine(self) -> Machine:
@@ -150,12 +149,14 @@ class Run:
         """The number of the Request at hand, from 0."""
         return self.machine.step
 
-    def submit(self, turn: int, raw: JSON) -> list[str]:
+    def submit(self, turn: int, raw: JSON, *, mind: str | None = None, model: str | None = None) -> list[str]:
         """Hand in the solution of a turn.
 
         Args:
             turn: the turn it answers.
             raw: the solution, leniently read (DESIGN 4.2).
+            mind: who wrote it; None: the caller, by turns.
+            model: the model that did, as far as is known.
 
         Returns:
             What was read leniently, in words. The same solution for a settled turn changes nothing.
@@ -171,22 +172,31 @@ class Run:
         if not isinstance(calls, list):
             raise RejectedSolutionError("calls: expected an array")
         digest = content_hash({"calls": calls, "output": output})
-        if turn in self._settled:
-            if self._settled[turn] == digest:
+        settled = self.turns.settled.get(turn)
+        if settled is not None:
+            if settled == digest:
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
-        self._expect_alive()
-        machine = self.machine
-        if machine.mode != "solve" or machine.phase != "asking" or turn != machine.step:
-            raise SettledTurnError(f"turn {turn} is not open; the turn now is {self._turn_now()}")
-        errors = machine.check(calls, output)
+        self._expect_open(turn)
+        errors = self.machine.check(calls, output)
         if errors:
             self._drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors))
         extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
-        self._drive(SolutionProposed(calls, output, extra or None))
-        self._settled[turn] = digest
+        # Before it is driven: the step may end, and be saved, at once.
+        self.turns.authors[turn] = (mind or "turns", model or "")
+        self._drive(SolutionProposed(calls, output, extra or None, None, mind, model))
         return notes
+
+    def reject(self, turn: int, answer: JSON, message: str) -> None:
+        """Note an answer to a turn in which no solution could be read: nothing ran, and the turn stays open.
+
+        Raises:
+            SettledTurnError, FinishedRunError: the turn is not open.
+        """
+        self._expect_open(turn)
+        error: JSONObject = {"call": None, "error": {"kind": "structural", "message": message}}
+        self._drive(SolutionRejected(answer, [error]))
 
     def _drive(self, event: Event) -> None:
         """Post an event under the lease; given back again where the run then waits for somebody."""
@@ -215,6 +225,12 @@ class Run:
     def _turn_now(self) -> str:
         return str(self.machine.step) if self.status == "needs_solution" else f"none (the run is {self.status})"
 
+    def _expect_open(self, turn: int) -> None:
+        self._expect_alive()
+        machine = self.machine
+        if machine.mode != "solve" or machine.phase != "asking" or turn != machine.step:
+            raise SettledTurnError(f"turn {turn} is not open; the turn now is {self._turn_now()}")
+
     def _expect_alive(self) -> None:
         if self.runner.lost is not None:
             raise InterruptedRunError(f"run {self.id} is not driven here any more: {self.runner.lost}")
@@ -226,16 +242,7 @@ class Run:
         """How many Requests minds have answered."""
         if self.machine.mode == "plan":
             return 0
-        return max(len(self._settled), self.machine.step + (1 if self.machine.phase == "ended" else 0))
-
-    @staticmethod
-    def settled_turns(events: Iterable[Event]) -> dict[int, str]:
-        """The digests of settled turns, from a journal."""
-        settled: dict[int, str] = {}
-        for event in events:
-            if isinstance(event, SolutionProposed):
-                settled[len(settled)] = content_hash({"calls": event.calls, "output": event.output})
-        return settled
+        return max(len(self.turns.settled), self.machine.step + (1 if self.machine.phase == "ended" else 0))
 
     # -- people ------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,9 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     machine = run.machine
     status = run.status
     result: JSONObject = {"run": run.id, "status": status}
+    if machine.mode == "solve":
+        name, why = run.turns.mind or "turns", run.turns.why
+        result["mind"] = {"name": name, "why": why} if why else {"name": name}
     reason = run.runner.lost or machine.reason
     if reason:
         result["reason"] = reason

@@ -252,7 +252,7 @@ class Runs:
         run = self._attach(record.id, record.caller, Machine(), mind)
         driver = self._drivers[record.id]
         run.runner.fold(events)
-        run.settle_from(events)
+        run.turns.fold(events)
         driver.note(numbered[-1][0] if numbered else 0)
         steps = self._store.step_ideas(record.id)
         run.idea = steps[-1].id if steps else None

@@ -26,12 +26,13 @@ def idea_of_step(run: Run, machine: Machine, request: Request, outcome: str, fin
     # Once the next Request is due, the step has been counted on already.
     place = machine.step if machine.phase == "asking" else machine.step + 1
     tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict)))
+    mind, model = _author(run, place - 1)
     meta = IdeaMeta(
         run=run.id,
         step=place,
         parent=run.idea,
-        mind=_mind_of(run),
-        model=str((machine.spending.last or {}).get("model", "")),
+        mind=mind,
+        model=str((machine.spending.last or {}).get("model", model)),
         usage={key: value for key, value in (machine.spending.last or {}).items() if key != "model"},
         fingerprint=fingerprint,
         title=_title(machine.messages) or ", ".join(tools)[:200],
@@ -41,10 +42,13 @@ def idea_of_step(run: Run, machine: Machine, request: Request, outcome: str, fin
     return idea, meta
 
 
-def _mind_of(run: Run) -> str:
+def _author(run: Run, turn: int) -> tuple[str, str]:
+    """(mind, model) of the solution of a turn, the model as far as whoever handed it in knew it."""
     if run.machine.mode == "plan":
-        return ""
-    return run.runner.mind.name if run.runner.mind is not None else "turns"
+        return "", ""
+    if run.runner.mind is not None:
+        return run.runner.mind.name, ""
+    return run.turns.authors.get(turn, ("turns", ""))
 
 
 def _title(messages: Sequence[Message]) -> str:

@@ -81,6 +81,9 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
 def run_text(told: JSONObject) -> str:
     """What a run's answer says, as text that alone suffices."""
     lines = [f"run {told.get('run')}: {told.get('status')}{_because(told)}"]
+    mind = told.get("mind")
+    if isinstance(mind, dict):
+        lines.append(f"mind: {mind.get('name')}" + (f" ({mind['why']})" if "why" in mind else ""))
     hint = _HINTS.get(str(told.get("status")))
     if hint:
         lines.append(hint.replace("RUN", str(told.get("run"))))

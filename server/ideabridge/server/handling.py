@@ -10,6 +10,7 @@ from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
+from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
@@ -103,17 +104,13 @@ class OwnHandlers:
         """Start the loop; by turns, the answer holds the first Request.
 
         Raises:
-            PlanError: a mind that is not there, tools or limits that are none.
+            PlanError: tools or limits that are none.
+            MindUnavailableError: a mind that is not there.
             UnknownIdeaError: no such idea.
         """
         if asked.resumed is not None:
             return await self._answered(asked.resumed, arguments, asked)
-        mind = arguments.get("mind", "auto")
-        if mind not in ("auto", "turns"):
-            raise PlanError(
-                f"mind: {mind!r} is not there yet; expected 'turns' (or 'auto', which takes it): you are asked for each"
-                " solution and hand it in with submit_solution"
-            )
+        mind = choose(str(arguments.get("mind", AUTO)), self._bridge.mind)
         context: list[JSON] = []
         guide = arguments.get("idea")
         if isinstance(guide, str):
@@ -126,6 +123,7 @@ class OwnHandlers:
             tools=[str(one) for one in tools] if isinstance(tools, list) else None,
             context=context,
             limits=_object(arguments, "limits"),
+            mind=mind,
             caller=asked.caller,
         )
         with self._running.cancelling(run):

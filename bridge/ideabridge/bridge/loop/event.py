@@ -38,7 +38,7 @@ class _Event:
 @dataclass(frozen=True, slots=True)
 class RunStarted(_Event):
     """A run begins. `tools` are full definitions: a journal can be folded while modules are down. `mind` names the
-    mind that answers by itself; None: by turns.
+    mind that was chosen, None: by turns; `why` says in words why it was.
     """
 
     name: ClassVar[str] = "run_started"
@@ -49,6 +49,7 @@ class RunStarted(_Event):
     settings: JSONObject
     output_schema: JSONObject | None = None
     mind: str | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +97,17 @@ class UsageNoted(_Event):
 
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(_Event):
-    """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`."""
+    """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`. `mind` and `model`
+    tell who wrote it, where that was not the caller by turns.
+    """
 
     name: ClassVar[str] = "solution_proposed"
     calls: list[JSON]
     output: JSON = None
     extra: JSONObject | None = None
     places: list[JSON] | None = None
+    mind: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""Choice: which mind answers the Requests of a run, and why (DESIGN 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.errors import MindUnavailableError
+from ideabridge.bridge.minds.mind import Mind
+
+AUTO: Final = "auto"
+TURNS: Final = "turns"
+SAMPLING: Final = "sampling"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The mind of a run.
+
+    Attributes:
+        name: `turns`, `sampling`, or the name of the bridge's mind.
+        why: in words, for whoever asks.
+    """
+
+    name: str
+    why: str
+
+
+def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
+    """The mind that answers: the one asked for, else the bridge's, else the client's model by sampling, else turns.
+
+    Args:
+        wanted: `auto`, `turns`, `sampling`, or the name of the bridge's mind (`model`, `recorded`).
+        mind: the bridge's: one that answers by itself; None: there is none.
+        samples: whether the client lets its model be asked.
+
+    Raises:
+        MindUnavailableError: the mind asked for is not there; the message says what is.
+    """
+    if wanted == AUTO:
+        if mind is not None:
+            return Choice(mind.name, "it is configured here")
+        if samples:
+            return Choice(SAMPLING, "no model is configured here, and the client lets its own be asked")
+        return Choice(TURNS, "no model is configured here, and the client declares no sampling")
+    if wanted == TURNS or (wanted == SAMPLING and samples) or (mind is not None and wanted == mind.name):
+        return Choice(wanted, "it was asked for")
+    there = ["'turns': solutions are handed in"]
+    if mind is not None:
+        there.append(f"{mind.name!r}: configured here")
+    if samples:
+        there.append("'sampling': the client's model is asked")
+    what = {
+        SAMPLING: "'sampling' needs a client that declares the capability `sampling`, and this one does not",
+        "model": "no model is configured here",
+    }.get(wanted, f"there is no mind {wanted[:60]!r} here")
+    raise MindUnavailableError(f"mind: {what}; expected 'auto' or {', or '.join(there)}")
