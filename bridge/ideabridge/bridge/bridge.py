@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -18,14 +18,12 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.idea_tools import idea_tool
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.limits import settings_under
-from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import RunStarted, SolutionProposed
 from ideabridge.bridge.loop.executor import Executor
-from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import Choice, choose
 from ideabridge.bridge.minds.mind import Mind
@@ -39,8 +37,8 @@ from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_view import rejection
 from ideabridge.bridge.runs import Runs
+from ideabridge.bridge.starts import start_plan, start_solve
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.files import load_tool_file
@@ -95,7 +93,7 @@ class Bridge:
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._open: Runs | None = None
-        self.offer = Offer(self.toolbox, self.modules)
+        self.offer = Offer(self.toolbox, self.modules, lambda module, caller: idea_tool(self.store, module, caller))
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -111,7 +109,7 @@ class Bridge:
         most = self.configuration.limits.result_bytes
         executor = Executor(self.toolbox, self.modules, mask=self.secrets.mask, result_bytes=most)
         answering = (self.mind, self.approver, self.secrets.mask, self._lease_seconds)
-        self._open = Runs(self._store, self._group, executor, self.handlers, self.fingerprint, *answering)
+        self._open = Runs(self._store, self._group, executor, self.offer, self.handlers, self.fingerprint, *answering)
         self._group.start_soon(self._open.heartbeat)
         return self
 
@@ -170,46 +168,28 @@ class Bridge:
             PlanError: it is malformed; `errors` has every fault with its call.
             SchemaError: its input schema is invalid.
         """
-        catalogue = await self._catalogue_of(plan)
         settings = self.settings(output_by_instance=plan.output_by_instance)
-        machine = Machine(catalogue)
-        start = self._started("plan", plan.context(), catalogue, settings, plan.output_schema)
-        calls, places = plan.expanded()
-        # Checked on a machine of its own: a malformed plan leaves no run behind.
-        machine.receive(start)
-        errors = machine.check(calls, plan.output, places)
-        if errors:
-            raise PlanError(rejection(errors), [dict(error) for error in errors])
-        events = (start, SolutionProposed(calls, plan.output, None, places))
-        return self._open_runs.create(machine, "plan", caller, title or plan.name or _title(plan.calls), events)
+        start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings)
+        return self._open_runs.create(start, caller, title or plan.name or _title(plan.calls))
 
-    async def _catalogue_of(self, plan: Plan) -> Catalogue:
-        """The tools a plan names: what its journal and its idea hold. All of them where one is unknown, so that the
-        error can name the nearest.
-        """
-        plan.check_input()
-        catalogue = await self.offer.catalogue_for(plan.calls)
-        known = all(catalogue.look_up(call) is not None for call in plan.calls if isinstance(call, dict))
-        return catalogue.used_by(plan.calls) if known else catalogue
-
-    async def dry_run(self, plan: Plan) -> JSONObject:
+    async def dry_run(self, plan: Plan, *, caller: str = LOCAL) -> JSONObject:
         """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only; see `dry_run`.
 
         Raises:
             PlanError: it is malformed.
         """
-        return (await self._rehearse(plan)).told()
+        return (await self._rehearse(plan, caller)).told()
 
-    async def draw(self, plan: Plan, form: str = "mermaid") -> str:
+    async def draw(self, plan: Plan, form: str = "mermaid", *, caller: str = LOCAL) -> str:
         """A drawing of a plan: a `mermaid` flowchart, or `text`, a line for each call.
 
         Raises:
             PlanError: it is malformed, or there is no such form.
         """
-        return (await self._rehearse(plan)).drawn(form)
+        return (await self._rehearse(plan, caller)).drawn(form)
 
-    async def _rehearse(self, plan: Plan) -> Rehearsal:
-        catalogue = await self._catalogue_of(plan)
+    async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
+        catalogue = await self.offer.catalogue_of(plan, caller)
         return rehearse(plan, catalogue, self.settings(output_by_instance=plan.output_by_instance))
 
     # -- ideas -------------------------------------------------------------------------------------------------
@@ -300,27 +280,14 @@ class Bridge:
         messages = [normalise(message, what="the context") for message in said]
         defined = defined_tools(read_context(messages))
         await self.offer.settled()
-        catalogue = self.offer.chosen(wanted := None if tools is None else list(tools), defined)
+        wanted = None if tools is None else list(tools)
+        catalogue = self.offer.chosen(wanted, defined, caller=caller)
         if wanted and not catalogue.tools:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
-        machine = Machine(catalogue)
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         output_schema = output_schema if output is None else schema_of(output)
-        start = self._started("solve", messages, catalogue, self.settings(limits=limits), output_schema, choice)
-        machine.receive(start)
-        return self._open_runs.create(machine, "solve", caller, task, [start], answering)
-
-    @staticmethod
-    def _started(
-        mode: Literal["plan", "solve"],
-        context: list[JSON],
-        catalogue: Catalogue,
-        settings: Settings,
-        output_schema: JSONObject | None,
-        choice: Choice | None = None,
-    ) -> RunStarted:
-        told = () if choice is None else (choice.name, choice.why)
-        return RunStarted(mode, context, *catalogue.to_json(), settings.to_json(), output_schema, *told)
+        start = start_solve(messages, catalogue, self.settings(limits=limits), output_schema, choice)
+        return self._open_runs.create(start, caller, task, answering)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.

@@ -45,6 +45,10 @@ class OutputTypeError(IdeabridgeError):
     """An output that does not fit the type asked for, or a type of which there is no JSON Schema."""
 
 
+class RoomError(IdeabridgeError):
+    """A call whose room cannot be opened."""
+
+
 class SettledTurnError(IdeabridgeError):
     """Another solution for a turn that is settled, or a turn that is not the run's."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -11,10 +11,12 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.tools.encoding import JSON
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.room_context import SOLVE
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.schema import check_schema
-from ideabridge.tools.tool import Tool, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox
 
 SETTLE_SECONDS: Final = 30.0
@@ -27,11 +29,13 @@ class Offer:
     Args:
         toolbox: the tools here.
         modules: the configured servers.
+        idea: the tool of `idea:NAME` for a caller; see `idea_tool`.
     """
 
-    def __init__(self, toolbox: Toolbox, modules: Modules) -> None:
+    def __init__(self, toolbox: Toolbox, modules: Modules, idea: Callable[[str, str], Tool | None]) -> None:
         self._toolbox = toolbox
         self._modules = modules
+        self._idea = idea
         self._catalogue: Catalogue | None = None
 
     def forget(self) -> None:
@@ -51,25 +55,52 @@ class Offer:
         await self._modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
-    async def catalogue_for(self, calls: Iterable[JSON]) -> Catalogue:
-        """The catalogue; where it lacks a tool that a call names, once the modules have settled."""
-        for call in calls:
-            if isinstance(call, dict) and self.catalogue.look_up(call) is None:
-                return await self.settled()
-        return self.catalogue
+    async def catalogue_of(self, plan: Plan, caller: str) -> Catalogue:
+        """The tools a plan names: what its journal and its idea hold. All there are where one is unknown, so that the
+        error can name the nearest.
 
-    def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = ()) -> Catalogue:
+        Raises:
+            SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
+        """
+        plan.check_input()
+        calls = [call for call in plan.calls if isinstance(call, dict)]
+        rooms = self._rooms((call.get("_module") for call in calls), caller)
+        catalogue = self._with(rooms)
+        if any(catalogue.look_up(call) is None for call in calls):
+            await self.settled()
+            catalogue = self._with(rooms)
+        known = all(catalogue.look_up(call) is not None for call in calls)
+        return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls)) if known else catalogue
+
+    def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
+        """The tools of clean rooms and ideas among the modules named."""
+        found: list[Tool] = []
+        for module in dict.fromkeys(one for one in modules if isinstance(one, str)):
+            tool = SOLVE if module == ANONYMOUS else self._idea(module, caller) if module.startswith(IDEA) else None
+            if tool is not None:
+                found.append(tool)
+        return found
+
+    def _with(self, rooms: list[Tool]) -> Catalogue:
+        known = self.catalogue
+        return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
+
+    def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
         """The part of the catalogue whose names match the patterns (None: all of it), and tools a context defines.
 
         Args:
-            patterns: names or patterns such as `git_*`.
+            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea, by its
+                name alone.
             defined: tools of `tool` messages; each replaces one of its name here (DESIGN 4.1).
+            caller: who asks.
         """
         own = {tool.name: tool for tool in defined}
         if patterns is None and not own:
             return self.catalogue
-        tools = self.catalogue.tools if patterns is None else chosen_tools(self.catalogue.tools, patterns)
+        wanted = list(patterns or ())
+        tools = self.catalogue.tools if patterns is None else chosen_tools(self.catalogue.tools, wanted)
         tools = [*(tool for tool in tools if tool.module is not None or tool.name not in own), *own.values()]
+        tools += self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
         return Catalogue(tools, latent_keys(self._toolbox, tools))
 
 
@@ -132,3 +163,13 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
         for tool in tools
         if any(fnmatchcase(tool.name, one) or fnmatchcase(f"{tool.module}.{tool.name}", one) for one in wanted)
     ]
+
+
+def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
+    """The tools that a plan's tasks in clean rooms are given."""
+    found: list[Tool] = []
+    for call in calls:
+        wanted = call.get("tools")
+        if call.get("_module") == ANONYMOUS and call.get("_tool") == SOLVE.name and isinstance(wanted, list):
+            found.extend(chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)]))
+    return found

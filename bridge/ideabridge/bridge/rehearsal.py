@@ -16,7 +16,7 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.run_view import rejection
+from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, JSONObject
 
 

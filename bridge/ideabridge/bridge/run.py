@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import anyio
 
@@ -16,29 +16,28 @@ from ideabridge.bridge.errors import (
     FinishedRunError,
     InterruptedRunError,
     RejectedSolutionError,
-    RunFailedError,
     SettledTurnError,
 )
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.loop.event import Event, RunEnded, SolutionProposed, SolutionRejected
+from ideabridge.bridge.loop.effect import ExecutionKey
+from ideabridge.bridge.loop.event import Event, RunEnded, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
-from ideabridge.bridge.run_view import answer_of, given_by, rejection, value_at
-from ideabridge.bridge.turn_log import TurnLog
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
-from ideabridge.tools.reading import read_solution
+from ideabridge.bridge.room_view import approvals_in_rooms, key_of, room_of_approval
+from ideabridge.bridge.run_status import RunStatus, failure_of, is_still, status_of
+from ideabridge.bridge.run_values import given_by, rejection, value_at
+from ideabridge.bridge.run_view import answer_of
+from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import People
 
 T = TypeVar("T")
-
-RunStatus: TypeAlias = Literal[
-    "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
-]
 
 
 class Run:
@@ -49,16 +48,20 @@ class Run:
         caller: who started it; others do not see it.
         runner: drives its machine.
         driver: the lease under which it is driven here.
+        parent: the run whose call it answers, where it is a room.
 
     Attributes:
+        rooms: the runs that answer calls of it now, by call and item.
         people: sees to its approvals: an approver, and time-outs.
         idea: id of the last idea saved.
         active_seconds: how long it has been at work in this process.
         turns: who answers, and what the journal tells of its turns.
     """
 
-    def __init__(self, run_id: str, caller: str, runner: Runner, driver: Driver) -> None:
+    def __init__(self, run_id: str, caller: str, runner: Runner, driver: Driver, parent: Run | None = None) -> None:
         self.id = run_id
+        self.parent = parent
+        self.rooms: dict[ExecutionKey, Run] = {}
         self.caller = caller
         self.runner = runner
         self.people: People | None = None
@@ -75,17 +78,18 @@ class Run:
 
     @property
     def status(self) -> RunStatus:
-        """Where the run stands."""
-        machine = self.machine
-        if self.runner.lost is not None:
-            return "interrupted"
-        if machine.phase == "ended":
-            return _ENDED[machine.status or "failed"]
-        if machine.awaits_solution:
-            return "needs_solution"
-        if machine.waits_for_people:
-            return "running" if self.people is not None and self.people.deciding else "needs_approval"
-        return "running"
+        """Where the run stands, its rooms with it."""
+        return status_of(self)
+
+    @property
+    def root(self) -> Run:
+        """The run it belongs to with all the rooms between: itself, where it is no room."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def key(self) -> ExecutionKey:
+        """The call, and item, of its parent that it answers, where it is a room."""
+        return key_of(self.id)
 
     async def wait(self, seconds: float | None = None) -> RunStatus:
         """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
@@ -134,12 +138,8 @@ class Run:
             OutputTypeError: the output does not fit the model.
         """
         status = await self.wait()
-        errors = self.errors()
-        if not self.machine.has_output and (status != "done" or errors):
-            reason = self.runner.lost or self.machine.reason
-            lines = [f"run {self.id}: {_STANDS.get(status, status)}{f': {reason}' if reason else ''}"]
-            text = "\n".join([*lines, *([rejection(errors)] if errors else [])])
-            raise RunFailedError(text, self.id, status, [dict(error) for error in errors])
+        if not self.machine.has_output and (status != "done" or self.errors()):
+            raise failure_of(self)
         return self.given() if model is None else typed(self.given(), model)
 
     # -- turns -------------------------------------------------------------------------------------------------
@@ -167,25 +167,21 @@ class Run:
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        solution, notes = read_solution(normalise(raw, what="the solution"))
-        calls, output = solution["calls"], solution["output"]
-        if not isinstance(calls, list):
-            raise RejectedSolutionError("calls: expected an array")
-        digest = content_hash({"calls": calls, "output": output})
+        proposed, notes = read_submission(raw, mind, model)
         settled = self.turns.settled.get(turn)
         if settled is not None:
-            if settled == digest:
+            if settled == digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self.machine.check(calls, output)
+        errors = self.machine.check(proposed.calls, proposed.output)
         if errors:
-            self._drive(SolutionRejected(solution, list(errors)))
+            solution: JSONObject = {**(proposed.extra or {}), "calls": proposed.calls, "output": proposed.output}
+            self.drive(SolutionRejected(solution, list(errors)))
             raise RejectedSolutionError(rejection(errors))
-        extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
         # Before it is driven: the step may end, and be saved, at once.
         self.turns.authors[turn] = (mind or "turns", model or "")
-        self._drive(SolutionProposed(calls, output, extra or None, None, mind, model))
+        self.drive(proposed)
         return notes
 
     def reject(self, turn: int, answer: JSON, message: str) -> None:
@@ -195,22 +191,28 @@ class Run:
             SettledTurnError, FinishedRunError: the turn is not open.
         """
         self._expect_open(turn)
-        error: JSONObject = {"call": None, "error": {"kind": "structural", "message": message}}
-        self._drive(SolutionRejected(answer, [error]))
+        self.drive(SolutionRejected(answer, [error_message("structural", message)]))
 
-    def _drive(self, event: Event) -> None:
+    def drive(self, event: Event) -> None:
         """Post an event under the lease; given back again where the run then waits for somebody."""
         self._take()
         self._driver.set_status("running")
         self.runner.post(event)
 
+    def hold(self) -> None:
+        """Take the lease where nobody has it: a room of the run is at work here."""
+        with contextlib.suppress(InterruptedRunError):
+            if self.machine.phase != "ended" and self.runner.lost is None and self._driver.epoch is None:
+                self._take()
+                self._driver.set_status("running")
+
     def _take(self) -> None:
+        if self.parent is not None:
+            self.parent.hold()
         if not self._driver.take():
             self._driver.release()
             self.runner.abandon("another process has gone on with it")
-            raise InterruptedRunError(
-                f"run {self.id}: another process has gone on with it; ask check_run how it stands"
-            )
+            raise InterruptedRunError(f"run {self.id}: another process has gone on with it; check_run tells how")
 
     def rest(self) -> None:
         """Give the lease back while the run waits for somebody: any process may take it up then."""
@@ -218,9 +220,16 @@ class Run:
             with contextlib.suppress(StoreError):
                 # It runs out by itself where the store cannot be written.
                 self._driver.release()
-        elif self.status in ("needs_solution", "needs_approval"):
+        elif is_still(self) and self.status != "running":
             self._driver.set_status(self.status)
             self._driver.release()
+        if self.parent is not None:
+            self.parent.moved()
+
+    def moved(self) -> None:
+        """A room of it has opened, moved, or come to rest."""
+        self.rest()
+        self.runner.poke()
 
     def _turn_now(self) -> str:
         return str(self.machine.step) if self.status == "needs_solution" else f"none (the run is {self.status})"
@@ -271,13 +280,22 @@ class Run:
             FinishedRunError: the run has ended.
         """
         self._expect_alive()
+        if "/" in approval:
+            room, own = room_of_approval(self, approval)
+            room.decide(own, decision, by=by, call=call, value=value, reason=reason)
+            return
         by = str(normalise(by, what="by"))
         reason = None if reason is None else str(normalise(reason, what="the reason"))
         pending = {one.approval: one for one in self.questions()}
         question = pending.get(approval)
         if question is None:
             raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
-        self._drive(answered(self.machine, question, decision, by=by, reason=reason, call=call, value=value))
+        self.drive(answered(self.machine, question, decision, by=by, reason=reason, call=call, value=value))
+
+    def end_at_limit(self, reason: str) -> None:
+        """End the run at a limit that its machine does not see, with everything done so far."""
+        self._take()
+        self.runner.end_at_limit(reason)
 
     def cancel(self, reason: str | None = None) -> None:
         """End the run and its calls; what was done stays.
@@ -306,11 +324,11 @@ class Run:
         return self.machine.errors
 
     def approvals(self) -> list[JSON]:
-        """`{"approval", "call", "why"}` of every pending approval; see `Question.to_json`."""
-        return [one.to_json() for one in self.questions()]
+        """Every pending approval, those of its rooms among them; see `Question.to_json`."""
+        return [*(one.to_json() for one in self.questions()), *approvals_in_rooms(self)]
 
     def questions(self) -> list[Question]:
-        """What the run waits for people to answer."""
+        """What the run itself waits for people to answer."""
         return questions(self.machine)
 
     def given(self) -> JSON:
@@ -329,20 +347,3 @@ class Run:
     def calls(self) -> list[Progress]:
         """Every call of the run, in listing order."""
         return self.machine.history
-
-
-_ENDED: dict[str, RunStatus] = {
-    "done": "done",
-    "stalled": "stalled",
-    "limit": "limit",
-    "cancelled": "cancelled",
-    "failed": "failed",
-}
-
-
-_STANDS: dict[str, str] = {
-    "done": "it has ended without an output, with errors",
-    "needs_approval": "it waits for approvals; decide on them, or give the bridge an approver",
-    "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
-}
-"""What a run without a result says of itself."""

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ideabridge.bridge.context.document import Missing, describe_missing
-from ideabridge.bridge.context.document import read as read_path
 from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
-from ideabridge.bridge.context.reference import parse_reference
-from ideabridge.bridge.errors import UnknownPathError
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.turns import INSTRUCTIONS
+from ideabridge.bridge.room_view import open_requests, requests_in_rooms, spent_by
+from ideabridge.bridge.run_values import INLINE, results_of
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 if TYPE_CHECKING:
     from ideabridge.bridge.run import Run
 
-INLINE: Final = 4096
-"""Bytes of JSON up to which an answer gives a value whole (DESIGN 6)."""
-
-RESULTS: Final = 128 * 1024
-"""Bytes of results an answer gives together; the others are told by reference alone."""
+_ROOM: Final = (
+    "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
+    " hand the solution in with submit_solution, run {run}, turn {turn}."
+)
 
 
 def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
@@ -52,20 +47,34 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     result["errors"] = [error if whole else shorten_literal(error) for error in run.errors()]
     if run.idea is not None:
         result["idea"] = run.idea
-    if status == "needs_solution" and run.runner.request is not None:
-        result["turn"] = run.turn
-        result["requests"] = [_request(run.runner.request)]
-    if status == "needs_approval" or (status == "running" and run.questions()):
-        result["approvals"] = run.approvals()
+    if status == "needs_solution":
+        if machine.awaits_solution:
+            result["turn"] = run.turn
+        asking = [(one, one.runner.request) for one in open_requests(run)]
+        result["requests"] = [_request(one, request, run) for one, request in asking if request is not None]
+    if status in ("needs_approval", "running", "needs_solution"):
+        approvals = run.approvals()
+        if approvals or status == "needs_approval":
+            result["approvals"] = approvals
     # By turns the host's model answers, and its tokens are the host's: none are spent here.
-    spent = machine.spending
-    result["usage"] = {"requests": run.requests, "tokens": spent.tokens, **({"cost": spent.cost} if spent.cost else {})}
+    spent = spent_by(run)
+    result["usage"] = {
+        "requests": run.requests + requests_in_rooms(run),
+        "tokens": spent.tokens,
+        **({"cost": spent.cost} if spent.cost else {}),
+    }
     return result
 
 
-def _request(request: Request) -> JSONObject:
+def _request(asking: Run, request: Request, run: Run) -> JSONObject:
     messages: list[JSON] = list(request.texts)
-    return {"id": request.id, "instructions": INSTRUCTIONS, "context": messages, "schema": request.schema}
+    told: JSONObject = {"id": request.id}
+    instructions = INSTRUCTIONS
+    if asking is not run:
+        # A request of a room is answered to the room: by turns, one model answers them all.
+        told.update({"run": asking.id, "turn": asking.turn})
+        instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {INSTRUCTIONS}"
+    return {**told, "instructions": instructions, "context": messages, "schema": request.schema}
 
 
 def _short_output(output: JSON) -> JSON:
@@ -82,71 +91,3 @@ def _short_state(machine: Machine) -> JSON:
             for name in machine.opening.instances
         }
     return shorten(machine.memory.state(), ("state",), small=INLINE)
-
-
-def results_of(machine: Machine, *, whole: bool) -> JSONObject:
-    """The values of calls without an output path, by place (`INSTANCE.PLACE` where there are instances)."""
-    found: JSONObject = {}
-    room = RESULTS
-    for progress in machine.history:
-        if progress.standing is not Standing.DONE or not progress.wrote or progress.wrote[0][0] != "results":
-            continue
-        path = progress.wrote[0]
-        instance = progress.call.instance or None
-        key = f"{instance}.{path[1]}" if instance else path[1]
-        if whole:
-            found[key] = progress.value
-            continue
-        shown = shorten(progress.value, path, instance=instance, small=INLINE if room > 0 else 64)
-        room -= len(encode(shown))
-        found[key] = shown
-    return found
-
-
-def given_by(machine: Machine) -> JSON:
-    """What a run gives as a function: its output; where none was asked for its state, or else the results."""
-    if machine.has_output:
-        return machine.output
-    results = {} if machine.state else results_of(machine, whole=True)
-    return {"results": results} if results else machine.state
-
-
-def value_at(machine: Machine, text: str) -> JSON:
-    """The value at a reference as it stands.
-
-    Raises:
-        ReferenceSyntaxError: it is none.
-        UnknownPathError: nothing is there.
-    """
-    if text.strip() in ("†output", "output"):
-        if not machine.has_output:
-            raise UnknownPathError("†output: the run has no output")
-        return machine.output
-    expression = parse_reference(text if text.startswith("†") else f"†{text}")
-    last = ""
-    for alternative in expression.alternatives:
-        found: JSON | Missing = None
-        for operand in alternative:
-            document = machine.memory.documents.get(operand.instance or "", {})
-            found = read_path(document, operand.full)
-            if isinstance(found, Missing):
-                last = describe_missing(document, operand.full, operand.instance)
-                break
-        if not isinstance(found, Missing):
-            return found
-    raise UnknownPathError(f"{text}: {last}")
-
-
-def rejection(errors: Sequence[JSONObject]) -> str:
-    """The faults of a malformed solution or plan, one a line, at most 20."""
-    lines: list[str] = []
-    for entry in errors[:20]:
-        call, error = entry.get("call"), entry.get("error")
-        message = error.get("message") if isinstance(error, dict) else error
-        if isinstance(call, dict):
-            lines.append(f"calls[{entry.get('place')}] ({call.get('_tool')}): {message}")
-        else:
-            lines.append(str(message))
-    if len(errors) > 20:
-        lines.append(f"... and {len(errors) - 20} more")
-    return "\n".join(lines)

@@ -13,6 +13,7 @@ from ideabridge.bridge.approver import Approver, People
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
+from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
@@ -22,7 +23,10 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.offer import Offer
+from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
@@ -38,6 +42,7 @@ class Runs:
         store: holds their journals and their ideas.
         group: task group their calls run in.
         executor: runs the calls of all of them.
+        offer: the tools there are; ideas that answer calls look for theirs there.
         mind: answers the Requests of runs made for it.
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run goes on only under the one it was made under.
@@ -51,6 +56,7 @@ class Runs:
         store: Store,
         group: TaskGroup,
         executor: Executor,
+        offer: Offer,
         handlers: Handlers,
         fingerprint: str,
         mind: Mind | None = None,
@@ -62,7 +68,7 @@ class Runs:
         self._approver = approver
         self._mask = mask
         self._store = store
-        self._group = group
+        self.group = group
         self._executor = executor
         self._handlers = handlers
         self._schemas = SchemaCache()
@@ -70,30 +76,30 @@ class Runs:
         self._name = own_name()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
         self._runs: dict[str, Run] = {}
+        self.rooms = Rooms(self, store, offer, mind)
         self._drivers: dict[str, Driver] = {}
 
     def create(
-        self, machine: Machine, kind: str, caller: str, title: str, events: Sequence[Event], mind: Mind | None = None
+        self, start: Start, caller: str, title: str, mind: Mind | None = None, room: tuple[str, Run] | None = None
     ) -> Run:
         """A new run, driven here: kept whole with its first events, or not at all.
 
         Args:
-            machine: the machine, which has taken the first event already.
-            kind: `plan` or `solve`.
+            start: its machine and first events.
             caller: whose run it is.
             title: one line for people.
-            events: the first events.
             mind: answers its Requests; None: by turns.
+            room: its id and the run whose call it answers, where it is a room.
         """
-        run_id = f"run_{secrets.token_hex(8)}"
+        run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
+        told = {"kind": start.kind, "title": title[:200], "fingerprint": self._fingerprint}
         try:
             with self._store.transaction():
-                self._store.create_run(
-                    run_id, kind=kind, caller=caller, title=title[:200], fingerprint=self._fingerprint
-                )
-                run = self._attach(run_id, caller, machine, mind)
+                belongs = None if parent is None else parent.id
+                self._store.create_run(run_id, caller=caller, parent=belongs, **told)
+                run = self._attach(run_id, caller, start.machine, mind, parent)
                 self._drivers[run_id].take()
-                run.runner.begin(*events)
+                run.runner.begin(*start.events)
         except BaseException:
             started = self._runs.pop(run_id, None)
             self._drivers.pop(run_id, None)
@@ -112,6 +118,7 @@ class Runs:
         if record is None or record.caller != caller:
             known = [one.id for one in self._store.runs(caller=caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        parent = self.get(record.parent, caller) if record.parent is not None else None
         run = self._runs.get(run_id)
         if run is not None and self._is_at_hand(run, self._drivers[run_id], record.last_event):
             if run.people is not None:
@@ -120,7 +127,21 @@ class Runs:
         if run is not None and run.runner.lost is None and self._drivers[run_id].epoch is not None:
             # Calls that are still at work under the old handle would only find out when they end.
             run.runner.abandon("another process has gone on with it")
-        return self._load(record)
+        return self._load(record, parent)
+
+    def enter(self, record: RunRecord, parent: Run) -> Run:
+        """The room of a run: the one at hand, or one taken up again from its journal.
+
+        Raises:
+            UnknownRunError: it belongs to another run.
+        """
+        if record.parent != parent.id:
+            raise UnknownRunError(f"run {record.id} is no room of {parent.id}")
+        room = self._runs.get(record.id)
+        if room is not None and self._is_at_hand(room, self._drivers[record.id], record.last_event):
+            room.parent = parent
+            return room
+        return self._load(record, parent)
 
     def resume(self, run_id: str, caller: str | None = None) -> Run:
         """Take a run up again and go on with it here; one that waits for somebody is given as it stands.
@@ -159,7 +180,7 @@ class Runs:
     def latest(self, caller: str, limit: int) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
         found: list[JSONObject] = []
-        for record in self._store.runs(caller=caller, limit=limit):
+        for record in self._store.runs(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
             found.append(
                 {
@@ -186,27 +207,13 @@ class Runs:
             await anyio.sleep(beat)
             for run_id, driver in list(self._drivers.items()):
                 if driver.epoch is not None:
-                    self._beat(self._runs[run_id], driver, beat)
-
-    @staticmethod
-    def _beat(run: Run, driver: Driver, beat: float) -> None:
-        try:
-            kept = driver.renew()
-        except StoreError:
-            # The lease holds for several beats: the next may find the store free again.
-            return
-        if not kept:
-            driver.epoch = None
-            run.runner.abandon("its lease was lost to another process")
-        elif run.status == "running":
-            run.active_seconds += beat
-            most = run.machine.settings.wall_seconds
-            if run.active_seconds > most:
-                run.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
+                    keep(self._runs[run_id], driver, beat)
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
-    def _attach(self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None) -> Run:
+    def _attach(
+        self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
+    ) -> Run:
         driver = Driver(self._store, run_id, self._name, self._lease)
 
         def close_step(machine: Machine, request: Request, outcome: str) -> None:
@@ -220,14 +227,15 @@ class Runs:
             journal=driver.journal,
             executor=self._executor,
             composer=Composer(self._handlers, self._schemas),
-            group=self._group,
+            group=self.group,
             close_step=close_step,
             rest=lambda: run.rest(),
             mind=mind,
+            open_room=lambda effect: self.rooms.open(run, effect),
         )
-        run = Run(run_id, caller, runner, driver)
+        run = Run(run_id, caller, runner, driver, parent)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
-        run.people = People(run, self._group, self._approver, self._mask)
+        run.people = People(run, self.group, self._approver, self._mask)
         runner.watchers.append(run.people.watch)
         self._forget_idle()
         self._runs[run_id] = run
@@ -242,14 +250,16 @@ class Runs:
         for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
             del self._runs[run_id], self._drivers[run_id]
 
-    def _load(self, record: RunRecord) -> Run:
+    def _load(self, record: RunRecord, parent: Run | None = None) -> Run:
         """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it."""
         numbered = [(number, event_from_json(event)) for number, event in self._store.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
         first = events[0] if events else None
         named = first.mind if isinstance(first, RunStarted) else None
         mind = self._mind if self._mind is not None and self._mind.name == named else None
-        run = self._attach(record.id, record.caller, Machine(), mind)
+        run = self._attach(record.id, record.caller, Machine(), mind, parent)
+        if parent is not None and run.key in parent.machine.rooms:
+            parent.rooms[run.key] = run
         driver = self._drivers[record.id]
         run.runner.fold(events)
         run.turns.fold(events)
@@ -260,6 +270,7 @@ class Runs:
             if events and record.status != run.machine.status:
                 self._settle(run, driver)
             return run
+        self.rooms.reopen(run)
         waits = run.status == "needs_solution" or (run.status == "needs_approval" and self._approver is None)
         why = self._hindrance(run, record)
         if why is not None and waits:
@@ -279,7 +290,7 @@ class Runs:
         if not current:
             # It was at work until a moment ago, and has come further than what was read.
             driver.release()
-            return self._load(self._store.run(record.id) or record)
+            return self._load(self._store.run(record.id) or record, parent)
         if why is not None:
             driver.set_status("interrupted", {"reason": why})
             driver.release()
@@ -315,6 +326,8 @@ class Runs:
         if isinstance(event, RunEnded):
             self._tell_end(run, driver)
             driver.release()
+            self.rooms.close(run)
+        self.rooms.watch(run, event)
 
     @staticmethod
     def _tell_end(run: Run, driver: Driver) -> None:

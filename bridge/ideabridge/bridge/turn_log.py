@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ideabridge.bridge.errors import RejectedSolutionError
 from ideabridge.bridge.loop.event import Event, RequestMade, RunStarted, SolutionProposed, SolutionRejected
-from ideabridge.tools.encoding import content_hash
+from ideabridge.tools.encoding import JSON, content_hash, normalise
+from ideabridge.tools.reading import read_solution
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class TurnLog:
                 self.rejected.append(event)
             case SolutionProposed() if not self._planned:
                 turn = len(self.settled)
-                self.settled[turn] = content_hash({"calls": event.calls, "output": event.output})
+                self.settled[turn] = digest_of_solution(event)
                 self.authors[turn] = (event.mind or "turns", event.model or "")
             case _:
                 pass
@@ -50,3 +52,23 @@ class TurnLog:
         """Note the events of a journal."""
         for event in events:
             self.take(event)
+
+
+def digest_of_solution(proposed: SolutionProposed) -> str:
+    """The hash that tells Solutions of a turn apart."""
+    return content_hash({"calls": proposed.calls, "output": proposed.output})
+
+
+def read_submission(raw: JSON, mind: str | None, model: str | None) -> tuple[SolutionProposed, list[str]]:
+    """A solution somebody hands in, and what was read leniently of it, in words (DESIGN 4.2).
+
+    Raises:
+        ValueMismatchError: it is not a solution at all.
+        RejectedSolutionError: its calls are no array.
+    """
+    solution, notes = read_solution(normalise(raw, what="the solution"))
+    calls, output = solution["calls"], solution["output"]
+    if not isinstance(calls, list):
+        raise RejectedSolutionError("calls: expected an array")
+    extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
+    return SolutionProposed(calls, output, extra or None, None, mind, model), notes

@@ -23,7 +23,8 @@ from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.question import Choice, Kind
-from ideabridge.bridge.run import Run, RunStatus
+from ideabridge.bridge.run import Run
+from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
 from ideabridge.tools.encoding import JSON, JSONObject, decode, decode_trusted, encode_text
 from ideabridge.tools.errors import IdeabridgeError

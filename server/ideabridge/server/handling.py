@@ -83,7 +83,8 @@ class OwnHandlers:
         if isinstance(save_as, str):
             self._check_free(save_as)
         if arguments.get("dry_run") is True:
-            told = {**await self._bridge.dry_run(plan), "drawing": await self._bridge.draw(plan, "text")}
+            told = await self._bridge.dry_run(plan, caller=asked.caller)
+            told["drawing"] = await self._bridge.draw(plan, "text", caller=asked.caller)
             return answer(told, f"dry run, nothing was called: {encode_text(told)}")
         run = await self._bridge.run_plan(plan, caller=asked.caller)
         if isinstance(save_as, str):
@@ -145,6 +146,8 @@ class OwnHandlers:
         before = run.runner.request
         turn = arguments["turn"]
         notes = run.submit(int(cast("int", turn)), arguments["solution"])
+        # A room's turn is part of the run that the host asked for: that is what it is told of.
+        run = run.root
         await self._running.wait(run, _seconds(arguments), asked)
         more: JSONObject | None = {"notes": list[JSON](notes)} if notes else None
         known = before.schema if before is not None and run.runner.request is not before else None

@@ -14,7 +14,8 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.loop.event import Event, RunEnded
-from ideabridge.bridge.run import Run, RunStatus
+from ideabridge.bridge.run import Run
+from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
 from ideabridge.server.callers import Asked
 from ideabridge.server.elicitation import (

@@ -10,7 +10,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event
 from ideabridge.bridge.loop.executor import label
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.run import Run, RunStatus
+from ideabridge.bridge.run import Run
+from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
 
 _BUFFERED = 1000

@@ -178,13 +178,16 @@ class Journal:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
 
-    def runs(self, caller: str | None, status: str | None, limit: int, after: str | None) -> list[RunRecord]:
+    def runs(
+        self, caller: str | None, status: str | None, limit: int, after: str | None, *, rooms: bool
+    ) -> list[RunRecord]:
         """Runs, newest first; `after` is the id of the last run of the page before."""
         check_limit(limit)
         with self._database.guard:
             before = read_cursor(None) if after is None else self._number(after)
             wanted = [("caller = ? AND ", caller), ("status = ? AND ", status)]
             where = "".join(clause for clause, value in wanted if value is not None)
+            where += "" if rooms else "parent IS NULL AND "
             values = [value for _, value in wanted if value is not None]
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?", (*values, before, limit)

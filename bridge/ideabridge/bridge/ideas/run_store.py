@@ -88,15 +88,22 @@ class RunStore:
         return self._journal.run(run_id)
 
     def runs(
-        self, caller: str | None = None, status: str | None = None, limit: int = 20, *, after: str | None = None
+        self,
+        caller: str | None = None,
+        status: str | None = None,
+        limit: int = 20,
+        *,
+        after: str | None = None,
+        rooms: bool = True,
     ) -> list[RunRecord]:
-        """Runs, newest first, of one caller or status where named; `after`: the last id of the page before.
+        """Runs, newest first, of one caller or status where named; `after`: the last id of the page before. Without
+        `rooms`, none that belongs to another.
 
         Raises:
             CursorError: a limit out of bounds.
             UnknownRunError: `after` is no run.
         """
-        return self._journal.runs(caller, status, limit, after)
+        return self._journal.runs(caller, status, limit, after, rooms=rooms)
 
     # Settings
 

@@ -24,7 +24,7 @@ class Catalogue:
     def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = ()) -> None:
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         self._by_name: dict[str, list[Tool]] = {}
-        for tool in self._by_key.values():
+        for tool in list(self._by_key.values()):
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
                 # The module's own name works where `_module` says whose it is.
@@ -80,9 +80,11 @@ class Catalogue:
         except UnknownToolError:
             return None
 
-    def used_by(self, calls: Iterable[JSON]) -> Catalogue:
-        """The part of it that calls name: what the journal of a plan needs. Unknown tools are left to its check."""
-        tools = [self.look_up(call) for call in calls if isinstance(call, dict)]
+    def used_by(self, calls: Iterable[JSON], more: Iterable[Tool] = ()) -> Catalogue:
+        """The part of it that calls name, and `more`: what the journal of a plan needs. Unknown tools are left to its
+        check.
+        """
+        tools = [*(self.look_up(call) for call in calls if isinstance(call, dict)), *more]
         used = {tool.key: tool for tool in tools if tool is not None}
         return Catalogue(used.values(), [key for key in self.latent if key in used])
 

@@ -36,7 +36,5 @@ class Course:
     @staticmethod
     def limit(step: int, settings: Settings, spending: Spending) -> Finish | None:
         """The end, where a limit leaves no room for another Request after the one of that step."""
-        if step + 1 >= settings.requests:
-            return Finish("limit", f"{settings.requests} requests were made, the most a run may make")
-        over = spending.over(settings)
+        over = spending.over(settings, step + 1)
         return None if over is None else Finish("limit", over)

@@ -158,7 +158,7 @@ class CallStarted(_Event):
 class CallFinished(_Event):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
-    `chosen` is the output path an activity chose for itself.
+    `chosen` is the output path an activity chose for itself, `spent` what a room that answered it has used.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -167,6 +167,7 @@ class CallFinished(_Event):
     value: JSON = None
     error: JSONObject | None = None
     chosen: str | None = None
+    spent: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

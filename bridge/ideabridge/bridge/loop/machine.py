@@ -107,7 +107,7 @@ class Machine:
     @property
     def room(self) -> int:
         """How many more calls the run may list."""
-        return self.settings.calls - len(self.history)
+        return self.settings.calls - self.spending.calls - len(self.history)
 
     @property
     def waits_for_people(self) -> bool:
@@ -141,6 +141,7 @@ class Machine:
         match event:
             case events.CallFinished():
                 self._solving().finished(event)
+                self.spending.add_room(event.spent)
             case events.CallStarted():
                 self._solving().started(event.call, event.item)
             case events.CallProposed():
@@ -244,7 +245,7 @@ class Machine:
         Returns:
             `{"call", "place", "error"}` of every problem; empty: `SolutionProposed` may follow.
         """
-        if len(self.history) + len(calls) > self.settings.calls:
+        if len(calls) > self.room:
             text = f"{len(calls):,} more calls; a run may list at most {self.settings.calls:,} in all"
             return [{"call": None, "error": {"kind": "structural", "message": text}}]
         graph = self._graph()

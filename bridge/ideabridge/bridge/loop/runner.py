@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TypeAlias
 
 import anyio
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.loop.aftermath import aftermath
-from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
-    CallProposed,
     CallStarted,
     Event,
     JournalError,
-    OutputProposed,
     RequestMade,
     RunEnded,
-    SolutionClosed,
-    UsageNoted,
 )
 from ideabridge.bridge.loop.executor import Executor
+from ideabridge.bridge.loop.listening import listen
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Mind
-from ideabridge.bridge.minds.usage import Usage
+from ideabridge.tools.encoding import JSONObject
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
 """Stores events durably before it returns; raises `StaleDriverError` where another process drives the run."""
@@ -53,6 +48,7 @@ class Runner:
             Request, and how it ended (`open` where another Request follows).
         rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
         mind: answers the Requests; None: somebody hands the solutions in, by turns.
+        open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
     """
 
     def __init__(
@@ -66,6 +62,7 @@ class Runner:
         close_step: Callable[[Machine, Request, str], None],
         rest: Callable[[], None],
         mind: Mind | None = None,
+        open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
     ) -> None:
         self.machine = machine
         self.mind = mind
@@ -79,6 +76,7 @@ class Runner:
         self._group = group
         self._close_step = close_step
         self._rest = rest
+        self._open_room = open_room
         self._answering: TaskHandle[None] | None = None
         self._taken: list[Event] = []
         self._changed = anyio.Event()
@@ -86,14 +84,14 @@ class Runner:
             executor,
             group,
             post=lambda events: self.post(*events),
-            wanted=lambda: self._wanted,
+            wanted=lambda: self.wanted,
             fail=self.abandon,
             progress_watchers=self.progress_watchers,
         )
         machine.has_mind = mind is not None
 
     @property
-    def _wanted(self) -> bool:
+    def wanted(self) -> bool:
         """Whether anything more may come of the run here."""
         return self.lost is None and self.machine.phase != "ended"
 
@@ -142,6 +140,14 @@ class Runner:
             for watcher in list(self.watchers):
                 watcher(event)
 
+    def poke(self) -> None:
+        """Wake whoever waits for a change: something that belongs to the run has changed."""
+        self._notify(())
+
+    def explain(self, error: Exception) -> JSONObject:
+        """An error as a mind sees it; see `Executor.explain`."""
+        return self._executor.explain(error)
+
     async def wait_changed(self) -> None:
         """Wait for the next event."""
         await self._changed.wait()
@@ -168,9 +174,15 @@ class Runner:
             self._take([self._acknowledge(effect) for effect in due])
             self._write()
             for effect in starts:
-                self._calls.start(effect)
+                self._start(effect)
             if any(isinstance(one, AskMind) for one in due):
                 self._let_answer()
+
+    def _start(self, effect: Execute) -> None:
+        if effect.call.room is not None and self._open_room is not None:
+            self._group.start_soon(self._open_room, effect)
+        else:
+            self._calls.start(effect)
 
     def _acknowledge(self, effect: Effect) -> Event:
         match effect:
@@ -202,56 +214,13 @@ class Runner:
 
     async def _ask(self, mind: Mind, request: Request) -> None:
         """Take up each call of an answer the moment it closes."""
+        if not self.wanted:
+            # Ended between being due and its turn: by its budget, for one.
+            return
         try:
-            await self._listen(mind, request)
+            await listen(self, mind, request)
         except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
             self.abandon(f"the run's journal could not be written: {error}")
-
-    async def _listen(self, mind: Mind, request: Request) -> None:
-        answer = Answer()
-        parts = mind.answer(request)
-        try:
-            async for part in parts:
-                if isinstance(part, Usage):
-                    self._note_usage(part)
-                elif not self._take_pieces(answer.feed(part)):
-                    return
-            self._take_pieces(answer.close())
-        except (StaleDriverError, JournalError):
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off (DESIGN 4.4.6)
-            self._take_pieces([EndPiece(str(self._executor.explain(error)["message"]), {})])
-        finally:
-            if isinstance(parts, AsyncGenerator):
-                await parts.aclose()
-
-    def _note_usage(self, usage: Usage) -> None:
-        if self._wanted:
-            self.post(UsageNoted(usage.to_json()))
-
-    def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Post what the pieces say, together; False once the answer has ended, or nobody wants more of it."""
-        if not self._wanted:
-            return False
-        events: list[Event] = []
-        room = self.machine.room
-        for piece in pieces:
-            match piece:
-                case CallPiece(call) if room > 0:
-                    room -= 1
-                    events.append(CallProposed(call))
-                case CallPiece():
-                    most = self.machine.settings.calls
-                    events.append(SolutionClosed(f"a run may list at most {most:,} calls"))
-                    break
-                case OutputPiece(output):
-                    events.append(OutputProposed(output))
-                case EndPiece(broken, extra):
-                    events.append(SolutionClosed(broken, extra or None))
-                    break
-        if events:
-            self.post(*events)
-        return not events or not isinstance(events[-1], SolutionClosed)
 
     # -- ends --------------------------------------------------------------------------------------------------
 
@@ -306,7 +275,7 @@ class Runner:
         """Go on after `fold`; see `aftermath`."""
         again, events = aftermath(self.machine, time.time())
         for effect in again:
-            self._calls.start(effect)
+            self._start(effect)
         if self.machine.awaits_mind:
             self._let_answer()
         self.post(*events)

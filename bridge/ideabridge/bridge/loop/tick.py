@@ -165,12 +165,12 @@ class Tick:
     @property
     def waits_for_people(self) -> bool:
         """Whether nothing moves here until a person decides."""
-        return self._asking > 0 and self._running == 0
+        return self._asking > 0 and self._running == 0 and self.graph.closed
 
     @property
     def at_rest(self) -> bool:
         """Whether nothing moves here but in rooms."""
-        return self._running == len(self.rooms)
+        return self._running == len(self.rooms) and self.graph.closed
 
     def errors(self) -> list[JSONObject]:
         """The failed calls, in listing order: `{"call", "place", "error"}`."""

@@ -8,7 +8,7 @@ from ideabridge.bridge.loop.event import JournalError, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.recorded import RecordedRun
-from ideabridge.bridge.run_view import given_by
+from ideabridge.bridge.run_values import given_by
 from ideabridge.tools.encoding import content_hash
 
 _UNBOUNDED = 1_000_000

@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
-from ideabridge.bridge.run_view import given_by
+from ideabridge.bridge.run_values import given_by
 from ideabridge.tools.encoding import JSON
 
 

@@ -1,0 +1,30 @@
+"""Heartbeat: a run at work keeps its lease, and ends when its wall time is up (DESIGN 4.4.5, 7)."""
+
+from __future__ import annotations
+
+from ideabridge.bridge.driver import Driver
+from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.run import Run
+
+
+def keep(run: Run, driver: Driver, seconds: float) -> None:
+    """One beat of a run that is driven here.
+
+    Args:
+        run: the run.
+        driver: holds its lease.
+        seconds: since the beat before.
+    """
+    try:
+        kept = driver.renew()
+    except StoreError:
+        # The lease holds for several beats: the next may find the store free again.
+        return
+    if not kept:
+        driver.epoch = None
+        run.runner.abandon("its lease was lost to another process")
+    elif run.status == "running":
+        run.active_seconds += seconds
+        most = run.machine.settings.wall_seconds
+        if run.active_seconds > most:
+            run.runner.end_at_limit(f"{most:g} seconds, the most a run may take")

@@ -1,0 +1,92 @@
+"""Listening: a mind's answer is taken up while it streams in, each call the moment it closes (DESIGN 4.4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
+
+from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.loop.event import (
+    CallProposed,
+    Event,
+    JournalError,
+    OutputProposed,
+    SolutionClosed,
+    UsageNoted,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.minds.usage import Usage
+from ideabridge.tools.encoding import JSONObject
+
+
+class Listener(Protocol):
+    """What takes an answer up: a runner."""
+
+    machine: Machine
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything more may come of the run."""
+        ...
+
+    def post(self, *events: Event) -> None:
+        """Journal events, take them, and perform what follows."""
+        ...
+
+    def explain(self, error: Exception) -> JSONObject:
+        """An error as a mind sees it."""
+        ...
+
+
+async def listen(listener: Listener, mind: Mind, request: Request) -> None:
+    """Let a mind answer a Request, and take its calls and its output up as they come.
+
+    Raises:
+        StaleDriverError, StoreError, JournalError: the run could not be journaled; whatever else a mind raises breaks
+            its answer off (DESIGN 4.4.6).
+    """
+    answer = Answer()
+    parts = mind.answer(request)
+    try:
+        async for part in parts:
+            if isinstance(part, Usage):
+                if listener.wanted:
+                    listener.post(UsageNoted(part.to_json()))
+            elif not _take(listener, answer.feed(part)):
+                return
+        _take(listener, answer.close())
+    except (StaleDriverError, JournalError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
+        _take(listener, [EndPiece(str(listener.explain(error)["message"]), {})])
+    finally:
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()
+
+
+def _take(listener: Listener, pieces: Sequence[Piece]) -> bool:
+    """Post what the pieces say, together; False once the answer has ended, or nobody wants more of it."""
+    if not listener.wanted:
+        return False
+    events: list[Event] = []
+    room = listener.machine.room
+    for piece in pieces:
+        match piece:
+            case CallPiece(call) if room > 0:
+                room -= 1
+                events.append(CallProposed(call))
+            case CallPiece():
+                most = listener.machine.settings.calls
+                events.append(SolutionClosed(f"a run may list at most {most:,} calls"))
+                break
+            case OutputPiece(output):
+                events.append(OutputProposed(output))
+            case EndPiece(broken, extra):
+                events.append(SolutionClosed(broken, extra or None))
+                break
+    if events:
+        listener.post(*events)
+    return not events or not isinstance(events[-1], SolutionClosed)

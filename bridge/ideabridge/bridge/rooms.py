@@ -1,0 +1,211 @@
+"""Rooms: runs that answer one call of another run (DESIGN 4.2, 4.10).
+
+A room is a run of its own, with a journal and ideas of its own; its id is that of the run it belongs to and the call it
+answers. So it goes on after a restart like any other, and a call that a room answers is never run twice. Nobody waits
+for a room: when it ends, whoever drives it tells the run it belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import Execute, ExecutionKey
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    CallProposed,
+    Event,
+    RequestMade,
+    RunEnded,
+    SolutionProposed,
+    UsageNoted,
+)
+from ideabridge.bridge.minds.choice import AUTO, TURNS, Choice, choose
+from ideabridge.bridge.offer import chosen_tools
+from ideabridge.bridge.replay.replay import check_arguments, plan_of, recorded_answer
+from ideabridge.bridge.room_context import here, import_messages, latent_context
+from ideabridge.bridge.room_view import outcome_of, over_budget
+from ideabridge.bridge.run import Run
+from ideabridge.bridge.starts import Start, start_plan, start_solve
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.schema import check_schema
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.records import Publication
+    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.minds.mind import Mind
+    from ideabridge.bridge.offer import Offer
+    from ideabridge.bridge.runs import Runs
+
+_AGAIN: Final = 1.0
+"""Seconds until a run that another process drives is told again that a room of it has ended."""
+
+_COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
+
+
+class Rooms:
+    """Opens rooms, and tells runs what came of them.
+
+    Args:
+        runs: keeps the runs, and those of rooms.
+        store: holds publications and runs.
+        offer: the tools of ideas' plans.
+        mind: answers in the rooms of plans; in those of other runs, their own mind does.
+    """
+
+    def __init__(self, runs: Runs, store: Store, offer: Offer, mind: Mind | None) -> None:
+        self._runs = runs
+        self._store = store
+        self._offer = offer
+        self._mind = mind
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    async def open(self, run: Run, effect: Execute) -> None:
+        """Open the room of a call that was started, or go back into it."""
+        try:
+            found = await self._enter(run, effect)
+        except InterruptedRunError:
+            # Another process drives the room: it will tell.
+            return
+        except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone (DESIGN 4.5)
+            self._answer(run, CallFinished(*effect.key, error=run.runner.explain(error)))
+            return
+        if isinstance(found, Run):
+            run.rooms[effect.key] = found
+            if found.machine.phase == "ended":
+                self._answer(run, outcome_of(found, effect.key))
+            run.moved()
+        else:
+            self._answer(run, CallFinished(*effect.key, value=found))
+
+    @staticmethod
+    def _answer(run: Run, finished: CallFinished) -> None:
+        if run.runner.lost is None and (finished.call, finished.item) in run.machine.rooms:
+            run.rooms.pop((finished.call, finished.item), None)
+            run.drive(finished)
+
+    async def _enter(self, run: Run, effect: Execute) -> Run | JSON:
+        room_id = room_name(run.id, effect.key)
+        record = self._store.run(room_id)
+        if record is not None:
+            return self._runs.enter(record, run)
+        depth = run.machine.settings.depth
+        if depth < 1:
+            raise RoomError("rooms are open in each other as deep as they may be; this call may open none")
+        if effect.call.room == "idea":
+            publication = self._publication(effect)
+            if publication.answer == "recorded":
+                return recorded_answer(publication, effect.parameters)
+        choice = self._choice(run)
+        start = await self._start(run, effect, choice)
+        if run.runner.lost is not None or effect.key not in run.machine.rooms:
+            raise RoomError("the run it belongs to has ended")
+        mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
+        title = f"{effect.tool.name}, for {run.id}"
+        return self._runs.create(start, run.caller, title, mind if start.kind == "solve" else None, room=(room_id, run))
+
+    def _choice(self, run: Run) -> Choice:
+        """Who answers in the rooms of a run: who answers in it; in those of a plan, whoever there is."""
+        if run.machine.mode == "plan":
+            return choose(AUTO, self._mind)
+        return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")
+
+    async def _start(self, run: Run, effect: Execute, choice: Choice) -> Start:
+        machine = run.machine
+        settings = dataclasses.replace(machine.settings, depth=machine.settings.depth - 1, output_by_instance=False)
+        seen = import_messages(effect.imports)
+        if effect.call.room == "idea":
+            plan = plan_of(self._publication(effect), effect.parameters)
+            plan_settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
+            return start_plan(plan, await self._offer.catalogue_of(plan, run.caller), plan_settings, seen)
+        if effect.tool.module is None:
+            context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
+            return start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)
+        task, given, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
+        wanted = effect.parameters.get("tools")
+        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+        if isinstance(schema, dict):
+            check_schema(schema, what="output_schema")
+        # Its tools are at most those of the run it belongs to.
+        tools = chosen_tools(machine.catalogue.tools, patterns)
+        if patterns and not tools:
+            raise RoomError(f"tools: nothing this run has matches {', '.join(patterns)[:200]}")
+        keys = {tool.key for tool in tools}
+        catalogue = Catalogue(tools, [key for key in machine.catalogue.latent if key in keys])
+        asked: list[JSON] = [str(task)]
+        if given is not None:
+            asked.append({"type": "input", "input": given})
+        return start_solve([*seen, *asked], catalogue, settings, schema if isinstance(schema, dict) else None, choice)
+
+    def _publication(self, effect: Execute) -> Publication:
+        """The idea a call means, in the version that stood when the run began; its parameters fit."""
+        name, _, version = (effect.tool.remote_name or effect.tool.name).partition("@")
+        publication = self._store.publication(name, int(version) if version else None)
+        check_arguments(publication, effect.parameters)
+        return publication
+
+    # -- what rooms tell ---------------------------------------------------------------------------------------
+
+    def watch(self, room: Run, event: Event) -> None:
+        """Told of every event of a room: the run it belongs to may end with it, or go on."""
+        parent = room.parent
+        if parent is None:
+            return
+        if isinstance(event, RunEnded):
+            self._runs.group.start_soon(self._settle, room, parent)
+        elif isinstance(event, _COUNTED):
+            self._count(room)
+        parent.runner.poke()
+
+    def _count(self, room: Run) -> None:
+        root = room.root
+        reason = over_budget(root)
+        if reason is not None:
+            # Not here: the room is taking an event, and ending the root ends it too.
+            self._runs.group.start_soon(_end, root, reason)
+
+    async def _settle(self, room: Run, parent: Run) -> None:
+        """Tell the run a room belongs to what came of it; again, for as long as another process drives that run."""
+        key = room.key
+        while True:
+            try:
+                parent = self._runs.get(parent.id, parent.caller)
+                if key in parent.machine.rooms:
+                    self._answer(parent, outcome_of(room, key))
+                return
+            except InterruptedRunError:
+                await anyio.sleep(_AGAIN)
+            except UnknownRunError:
+                return
+
+    def close(self, run: Run) -> None:
+        """End the rooms of a run that has ended."""
+        for room in list(run.rooms.values()):
+            with contextlib.suppress(InterruptedRunError, FinishedRunError):
+                # One that another process drives finds out when it tells.
+                room.cancel("the run it belongs to has ended")
+        run.rooms.clear()
+
+    def reopen(self, run: Run) -> None:
+        """Find the rooms that stand open in a run taken up again."""
+        for key in list(run.machine.rooms):
+            record = self._store.run(room_name(run.id, key))
+            if record is not None:
+                run.rooms[key] = self._runs.enter(record, run)
+
+
+async def _end(run: Run, reason: str) -> None:
+    if run.machine.phase not in ("ended", "ending"):
+        run.end_at_limit(reason)
+
+
+def room_name(run_id: str, key: ExecutionKey) -> str:
+    """The id of a call's room."""
+    index, item = key
+    return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"

@@ -1,0 +1,387 @@
+"""Rooms: calls that runs of their own answer: latent ones, clean rooms, ideas (DESIGN 2, 4.2, 4.10)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.usage import Usage
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+
+pytestmark = pytest.mark.anyio
+
+SUMMARISE: JSON = {
+    "type": "tool",
+    "tool": {
+        "name": "summarise",
+        "description": "One sentence that says what the text says.",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        "output": {"type": "object", "properties": {"summary": {"type": "string"}}, "required": ["summary"]},
+    },
+}
+
+
+@tool(read_only=True)
+def fetch(name: str) -> str:
+    """A text by its name."""
+    return f"the text {name}"
+
+
+@tool(read_only=False)
+def send(text: str) -> str:
+    """Send a text."""
+    return f"sent {text}"
+
+
+def own_tools() -> Toolbox:
+    box = Toolbox()
+    box.add(fetch)
+    box.add(send)
+    return box
+
+
+class Mind:
+    """Answers each Request by a function of its texts; remembers what it was shown."""
+
+    name = "scripted"
+
+    def __init__(self, think: Callable[[str], JSONObject], usage: Usage | None = None) -> None:
+        self.think = think
+        self.seen: list[str] = []
+        self.schemas: list[JSONObject] = []
+        self.usage = usage
+
+    async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
+        text = "\n".join(str(message["content"]) for message in request.texts)
+        self.seen.append(text)
+        self.schemas.append(request.schema)
+        yield json.dumps(self.think(text), ensure_ascii=False)
+        if self.usage is not None:
+            yield self.usage
+
+
+def calls(*listed: JSON, output: JSON = None) -> JSONObject:
+    return {"calls": list(listed), "output": output}
+
+
+# -- the four combinations of scope and method ---------------------------------------------------------------------
+
+
+async def test_inline_explicit_code_here_gives_the_result() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "fetch", "name": "a"}], "output": "†results.0"}))
+        assert await run.result() == "the text a"
+
+
+async def test_inline_latent_the_mind_writes_the_result_into_the_call() -> None:
+    def think(text: str) -> JSONObject:
+        written: JSONObject = {"_tool": "summarise", "text": "x is y", "_output": {"summary": "y"}, "_outputPath": "s"}
+        return calls(written, output="†state.s.summary")
+
+    async with Bridge(mind=Mind(think)) as bridge:
+        run = await bridge.solve("summarise 'x is y'", context=[SUMMARISE])
+        assert await run.result() == "y"
+        assert len(bridge.store.runs()) == 1
+
+
+async def test_inline_latent_whose_references_are_not_known_yet_is_answered_by_a_sub_request() -> None:
+    def think(text: str) -> JSONObject:
+        if "Write the result of the call below" in text:
+            assert "the text a" in text
+            # Inline: the context of here stands before the one who writes.
+            assert "summarise text a" in text
+            return calls(output={"summary": "short a"})
+        return calls(
+            {"_tool": "fetch", "name": "a", "_outputPath": "text"},
+            {"_tool": "summarise", "text": "†state.text", "_outputPath": "s"},
+            output="†state.s.summary",
+        )
+
+    mind = Mind(think)
+    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+        run = await bridge.solve("summarise text a", context=[SUMMARISE])
+        assert await run.result() == "short a"
+        assert len(mind.seen) == 2
+        assert run.answer()["usage"] == {"requests": 2, "tokens": 0}
+        # The room has no tools, and its output is what the tool says it gives.
+        properties = mind.schemas[1]["properties"]
+        assert isinstance(properties, dict)
+        assert isinstance(properties["calls"], dict)
+        assert properties["calls"]["maxItems"] == 0
+
+
+async def test_module_latent_a_clean_room_sees_the_call_and_its_imports_alone() -> None:
+    def think(text: str) -> JSONObject:
+        if "Write the result of the call below" in text:
+            assert "the text a" in text
+            assert "be brief" in text
+            assert "secret task" not in text
+            assert "hidden" not in text
+            return calls(output={"summary": "clean"})
+        return calls(
+            {"_tool": "fetch", "name": "a", "_outputPath": "text"},
+            {
+                "_tool": "summarise",
+                "_module": "anonymous",
+                "text": "†state.text",
+                "_imports": ["†input.style"],
+                "_outputPath": "s",
+            },
+            output="†state.s.summary",
+        )
+
+    async with Bridge(toolbox=own_tools(), mind=Mind(think)) as bridge:
+        run = await bridge.solve("secret task", context=[SUMMARISE], input={"style": "be brief", "other": "hidden"})
+        assert await run.result() == "clean"
+
+
+async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        plan: JSONObject = {
+            "calls": [{"_tool": "fetch", "name": "†input.name", "_outputPath": "t"}],
+            "input": {"name": "a"},
+            "output": {"text": "†state.t"},
+        }
+        taught = await bridge.run_plan(read_plan(plan))
+        await taught.result()
+        bridge.publish(taught.id, "get_text")
+        use: JSONObject = {
+            "calls": [
+                {"_tool": "get_text", "_module": "idea:get_text", "name": "b", "_outputPath": "b"},
+                {"_tool": "get_text", "_module": "idea:get_text@1", "name": "†state.b.text", "_outputPath": "c"},
+            ],
+            "output": ["†state.b", "†state.c"],
+        }
+        run = await bridge.run_plan(read_plan(use))
+        assert await run.result() == [{"text": "the text b"}, {"text": "the text the text b"}]
+        # Rooms are part of their run: the list of runs shows the two that were asked for.
+        assert [one["run"] for one in bridge.runs()] == [run.id, taught.id]
+
+
+async def test_an_idea_nobody_published_is_told_before_anything_runs() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        with pytest.raises(Exception, match=r"nothing is published to you as 'idea:gone'"):
+            await bridge.run_plan(read_plan({"calls": [{"_tool": "gone", "_module": "idea:gone"}]}))
+
+
+# -- clean rooms ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_task_in_a_clean_room_has_the_tools_it_was_given_and_no_more() -> None:
+    def think(text: str) -> JSONObject:
+        if "find out about a" in text:
+            assert "outer" not in text
+            if "the text a" in text:
+                return calls(output="†state.found")
+            return calls({"_tool": "fetch", "name": "†input.name", "_outputPath": "found"})
+        room: JSONObject = {
+            "_tool": "solve",
+            "_module": "anonymous",
+            "task": "find out about a",
+            "input": {"name": "a"},
+            "tools": ["fe*"],
+            "_outputPath": "found",
+        }
+        return calls(room, output="†state.found")
+
+    mind = Mind(think)
+    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+        run = await bridge.solve("outer", tools=["anonymous.solve", "fetch", "send"])
+        assert await run.result() == "the text a"
+        assert "fetch" in json.dumps(mind.schemas[1])
+        assert "send" not in json.dumps(mind.schemas[1])
+
+
+async def test_rooms_are_not_offered_unless_they_are_asked_for() -> None:
+    mind = Mind(lambda text: calls(output="done"))
+    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+        await (await bridge.solve("say done")).result()
+        assert "anonymous" not in json.dumps(mind.schemas[0])
+
+
+async def test_rooms_open_in_each_other_only_so_deep() -> None:
+    room: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "deeper", "tools": ["*"], "_outputPath": "x"}
+    mind = Mind(lambda text: calls(output="no further") if "This failed" in text else calls(room, output="†state.x"))
+    async with Bridge(mind=mind) as bridge:
+        run = await bridge.solve("deep", tools=["anonymous.solve"])
+        assert await run.result() == "no further"
+        assert "as deep as they may be" in "\n".join(mind.seen)
+        assert max(one.id.count(".") for one in bridge.store.runs()) == 3
+
+
+async def test_a_run_and_its_rooms_share_one_budget_of_requests() -> None:
+    room: JSONObject = {
+        "_tool": "solve",
+        "_module": "anonymous",
+        "task": "never ends",
+        "tools": ["fetch"],
+        "_each": [1, 2, 3, 4],
+    }
+
+    def think(text: str) -> JSONObject:
+        return calls({"_tool": "fetch", "name": "x"}) if "never ends" in text else calls(room)
+
+    mind = Mind(think)
+    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+        run = await bridge.solve("outer", tools=["anonymous.solve", "fetch"], limits={"requests": 10})
+        assert await run.wait() == "limit"
+        assert run.answer()["reason"] == "10 requests were made, the most a run and its rooms may make"
+        assert len(mind.seen) == 10
+        assert {one.status for one in bridge.store.runs() if one.parent == run.id} == {"cancelled"}
+
+
+async def test_what_a_room_used_counts_for_the_run() -> None:
+    def think(text: str) -> JSONObject:
+        if "Write the result" in text:
+            return calls(output={"summary": "s"})
+        return calls(
+            {"_tool": "fetch", "name": "a", "_outputPath": "t"},
+            {"_tool": "summarise", "text": "†state.t", "_outputPath": "s"},
+            output="†state.s.summary",
+        )
+
+    mind = Mind(think, Usage(100, 10, 0.5))
+    async with Bridge(toolbox=own_tools(), mind=mind) as bridge:
+        run = await bridge.solve("go", context=[SUMMARISE])
+        assert await run.result() == "s"
+        assert run.answer()["usage"] == {"requests": 2, "tokens": 220, "cost": 1.0}
+
+
+async def test_a_room_that_fails_fails_its_call_alone() -> None:
+    bad: JSONObject = {"_tool": "solve", "_module": "anonymous", "task": "x", "output_schema": {"type": "nonsense"}}
+    plan: JSONObject = {
+        "calls": [bad, {"_tool": "fetch", "name": "a", "_outputPath": "t"}],
+    }
+    async with Bridge(toolbox=own_tools(), mind=Mind(lambda text: calls(output="x"))) as bridge:
+        run = await bridge.run_plan(read_plan(plan))
+        assert await run.wait() == "done"
+        assert run.machine.state == {"t": "the text a"}
+        assert "output_schema" in json.dumps(run.errors())
+
+
+async def test_cancelling_a_run_ends_its_rooms() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        run = await waiting_room(bridge)
+        run.cancel("enough")
+        assert run.status == "cancelled"
+        assert [one.status for one in bridge.store.runs() if one.parent == run.id] == ["cancelled"]
+
+
+# -- by turns ------------------------------------------------------------------------------------------------------
+
+
+async def waiting_room(bridge: Bridge) -> Run:
+    plan: JSONObject = {
+        "calls": [
+            {"_tool": "fetch", "name": "a", "_outputPath": "t"},
+            {
+                "_tool": "solve",
+                "_module": "anonymous",
+                "task": "describe",
+                "tools": ["fetch"],
+                "input": {"t": "†state.t"},
+                "_outputPath": "d",
+            },
+        ],
+        "output": "†state.d",
+    }
+    run = await bridge.run_plan(read_plan(plan))
+    assert await run.wait() == "needs_solution"
+    return run
+
+
+def the_request(run: Run) -> JSONObject:
+    requests = run.answer()["requests"]
+    assert isinstance(requests, list)
+    request = requests[0]
+    assert isinstance(request, dict)
+    return request
+
+
+async def test_by_turns_the_request_of_a_room_is_one_of_the_runs() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        run = await waiting_room(bridge)
+        request = the_request(run)
+        assert "turn" not in run.answer()
+        room = await bridge.run(str(request["run"]))
+        room.submit(int(str(request["turn"])), {"calls": [], "output": "a description"})
+        assert await run.wait() == "done"
+        assert run.given() == "a description"
+
+
+async def test_another_process_may_answer_a_room_and_the_run_goes_on_there(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    async with Bridge(toolbox=own_tools(), store=path) as first, Bridge(toolbox=own_tools(), store=path) as second:
+        here = await waiting_room(first)
+        there = await second.run(here.id)
+        assert there.status == "needs_solution"
+        request = the_request(there)
+        room = await second.run(str(request["run"]))
+        room.submit(0, {"calls": [{"_tool": "fetch", "name": "x"}], "output": None})
+        assert await room.root.wait() == "needs_solution"
+        # And back again.
+        again = await first.run(str(request["run"]))
+        again.submit(1, {"calls": [], "output": "by two"})
+        assert await again.root.wait() == "done"
+        assert again.root.id == here.id
+        assert (await second.run(here.id)).given() == "by two"
+
+
+async def test_a_room_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+        run_id = (await waiting_room(bridge)).id
+    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+        run = await bridge.run(run_id)
+        assert run.status == "needs_solution"
+        room = await bridge.run(str(the_request(run)["run"]))
+        room.submit(0, {"calls": [], "output": "later"})
+        assert await run.wait() == "done"
+        assert run.given() == "later"
+
+
+async def test_approvals_of_a_room_are_asked_of_the_run() -> None:
+    def think(text: str) -> JSONObject:
+        if "send it" in text:
+            return calls({"_tool": "send", "text": "hello", "_outputPath": "s"}, output="†state.s")
+        return calls()
+
+    plan: JSONObject = {
+        "calls": [
+            {"_tool": "solve", "_module": "anonymous", "task": "send it", "tools": ["send"], "_each": [1, 2]},
+            {"_tool": "send", "text": "own"},
+        ],
+        "output": "†results.0",
+    }
+    async with Bridge(toolbox=own_tools(), mind=Mind(think)) as bridge:
+        run = await bridge.run_plan(read_plan(plan))
+        while len(run.approvals()) < 3:
+            await run.runner.wait_changed()
+        assert run.status == "needs_approval"
+        names = [str(one["approval"]) for one in run.approvals() if isinstance(one, dict)]
+        assert [name.split("/")[0] for name in names[1:]] == ["0-0", "0-1"]
+        for name in names:
+            run.decide(name, "approve", by="ann")
+        assert await run.result() == ["sent hello", "sent hello"]
+
+
+async def test_limits_of_the_configuration_hold_in_rooms() -> None:
+    def think(text: str) -> JSONObject:
+        if "many" in text:
+            many: list[JSON] = [{"_tool": "fetch", "name": str(number)} for number in range(20)]
+            return calls(*many, output="x")
+        return calls()
+
+    plan: JSONObject = {"calls": [{"_tool": "solve", "_module": "anonymous", "task": "many", "tools": ["fetch"]}]}
+    configuration = Configuration(limits=Limits(calls=10))
+    async with Bridge(configuration, toolbox=own_tools(), mind=Mind(think)) as bridge:
+        run = await bridge.run_plan(read_plan(plan))
+        assert await run.wait() == "limit"
