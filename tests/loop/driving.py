@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, Execute, Finish
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallFinished,
@@ -15,6 +15,7 @@ from ideabridge.bridge.loop.event import (
     CallStarted,
     Event,
     OutputProposed,
+    PlanAsked,
     RequestMade,
     RunEnded,
     RunStarted,
@@ -89,6 +90,9 @@ class Driven:
                     return
                 case AskApproval():
                     self.post(ApprovalAsked(effect.call.index, effect.approval, effect.digest))
+                    return
+                case AskPlan():
+                    self.post(PlanAsked(effect.approval, effect.digest))
                     return
                 case AskMind():
                     self.post(RequestMade(effect.step, "request"))

@@ -221,7 +221,7 @@ class Fuzzed:
             solution = NOTHING
         calls, output = solution["calls"], solution["output"]
         assert isinstance(calls, list)
-        errors = self.machine.check(calls, output)
+        errors = self.machine.intake.check(calls, output)
         if errors:
             faults(errors)
             if self.machine.mode == "solve":

@@ -47,7 +47,7 @@ def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = N
     driven = Driven()
     driven.post(started(context, tools=[*TOOLS, STRICT], **kwargs))  # type: ignore[arg-type]
     found: list[str] = []
-    for entry in driven.machine.check(calls, output):
+    for entry in driven.machine.intake.check(calls, output):
         error = entry["error"]
         assert isinstance(error, dict)
         found.append(str(error["message"]))

@@ -150,7 +150,7 @@ def run_whole(scenario: Scenario) -> Driven | None:
     driven = Driven(scenario.execute, scenario.seed)
     probe = Driven()
     probe.post(scenario.start)
-    if probe.machine.check([*scenario.calls], scenario.output):
+    if probe.machine.intake.check([*scenario.calls], scenario.output):
         return None
     driven.whole(scenario.start, [*scenario.calls], scenario.output)
     check_invariants(driven)

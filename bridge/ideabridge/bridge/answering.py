@@ -6,22 +6,35 @@ from typing import TypeAlias
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError
-from ideabridge.bridge.loop.event import ApprovalAsked, CallDecided, OutcomeAsked, OutcomeDecided
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallDecided,
+    OutcomeAsked,
+    OutcomeDecided,
+    PlanAsked,
+    PlanDecided,
+)
+from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.question import UNKNOWN, Key, Question, call_question, outcome_question
 from ideabridge.bridge.loop.readiness import edit_problem
+from ideabridge.bridge.run_view import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator
 
-Asked: TypeAlias = ApprovalAsked | OutcomeAsked
-Decided: TypeAlias = CallDecided | OutcomeDecided
+Asked: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked
+Decided: TypeAlias = CallDecided | OutcomeDecided | PlanDecided
 
 
 def questions(machine: Machine) -> list[Question]:
     """Every question that waits for a person, in the order of the calls."""
     found: list[Question | None] = []
+    planning = machine.planning
+    if planning is not None and planning.waits:
+        found.append(planning.question)
     for progress in machine.history:
         if progress.standing is Standing.ASKING:
             found.append(call_question(progress))
@@ -36,13 +49,21 @@ def questions(machine: Machine) -> list[Question]:
 
 def question_of(machine: Machine, event: Asked) -> Question | None:
     """The question an event has just put; None where it is settled already."""
+    if isinstance(event, PlanAsked):
+        return machine.planning.question if machine.planning is not None else None
     progress = machine.history[event.call]
     return call_question(progress) if isinstance(event, ApprovalAsked) else outcome_question(progress, event.item)
 
 
 def key_of(event: Decided) -> Key:
     """What a decision is about."""
-    return ("call", event.call, None) if isinstance(event, CallDecided) else ("outcome", event.call, event.item)
+    match event:
+        case CallDecided():
+            return "call", event.call, None
+        case OutcomeDecided():
+            return "outcome", event.call, event.item
+        case PlanDecided():
+            return "plan", None, None
 
 
 def answered(
@@ -54,6 +75,7 @@ def answered(
     reason: str | None = None,
     call: JSON = None,
     value: JSON | Missing = MISSING,
+    plan: JSON = None,
 ) -> Decided:
     """The event of a decision, checked.
 
@@ -65,6 +87,7 @@ def answered(
         reason: why.
         call: for `edit`: the resolved call as it shall run.
         value: for `value`: the result of the call; a literal, whatever it looks like.
+        plan: for `edit` of a plan: `{"calls", "output"?}`, whose references are live; without `output` that stays.
 
     Raises:
         DecisionError: the question has no such choice, or what was given with it cannot hold.
@@ -72,26 +95,54 @@ def answered(
     if decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
         raise DecisionError(f"decision: expected {', '.join(most)} or {last}, found {decision!r}")
+    if question.call is None:
+        return _plan(machine, question, decision, by, reason, plan)
     if question.kind == "outcome":
-        return _outcome(question, decision, by, reason, value)
-    return _call(machine, question, decision, by, reason, call)
+        return _outcome(question, question.call, decision, by, reason, value)
+    return _call(machine, question, question.call, decision, by, reason, call)
 
 
-def _call(machine: Machine, question: Question, decision: str, by: str, reason: str | None, call: JSON) -> CallDecided:
+def _plan(machine: Machine, question: Question, decision: str, by: str, reason: str | None, plan: JSON) -> PlanDecided:
+    if decision != "edit":
+        return PlanDecided(question.digest, "approve" if decision == "approve" else "deny", by, reason)
+    plan = normalise(plan, what="the edited plan")
+    if isinstance(plan, list):
+        plan = {"calls": plan}
+    if not isinstance(plan, dict) or "calls" not in plan or not {*plan} <= {"calls", "output"}:
+        raise DecisionError('an edit of a plan needs `plan`: {"calls": [...], "output"?}, as it shall run')
+    try:
+        solution, _ = read_solution({"calls": plan["calls"], "output": plan.get("output", question.shown["output"])})
+    except IdeabridgeError as error:
+        raise DecisionError(f"the edited plan cannot run: {error}") from None
+    listed, output, places = solution["calls"], solution["output"], None
+    calls = listed if isinstance(listed, list) else []
+    if machine.mode == "plan":
+        calls, places = spread(calls, machine.opening.instances)
+    errors = machine.intake.check(calls, output, places)
+    if errors:
+        raise DecisionError(f"the edited plan cannot run: {rejection(errors)}")
+    return PlanDecided(question.digest, "edit", by, reason, calls, output, places)
+
+
+def _call(
+    machine: Machine, question: Question, index: int, decision: str, by: str, reason: str | None, call: JSON
+) -> CallDecided:
     if decision != "edit":
         how = "approve" if decision == "approve" else "deny"
-        return CallDecided(question.call, question.digest, how, by, reason)
+        return CallDecided(index, question.digest, how, by, reason)
     call = normalise(call, what="the edited call")
     if not isinstance(call, dict):
         raise DecisionError("an edit needs `call`: the resolved call as it shall run")
-    problem = edit_problem(machine.history[question.call], call, machine.catalogue)
+    problem = edit_problem(machine.history[index], call, machine.catalogue)
     if problem is not None:
         raise DecisionError(f"the edited call cannot run: {problem}")
-    return CallDecided(question.call, question.digest, "edit", by, reason, call)
+    return CallDecided(index, question.digest, "edit", by, reason, call)
 
 
-def _outcome(question: Question, decision: str, by: str, reason: str | None, value: JSON | Missing) -> OutcomeDecided:
-    place = (question.call, question.digest)
+def _outcome(
+    question: Question, index: int, decision: str, by: str, reason: str | None, value: JSON | Missing
+) -> OutcomeDecided:
+    place = (index, question.digest)
     if decision == "retry":
         return OutcomeDecided(*place, "retry", by, question.item, reason)
     if decision == "skip":

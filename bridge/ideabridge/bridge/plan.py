@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.reference import Hole, compile_value, quoted
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.opening import check_instance
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
@@ -83,18 +84,7 @@ class Plan:
 
     def expanded(self) -> tuple[list[JSON], list[JSON] | None]:
         """The calls with one copy for every instance where none is named, and their places in the plan."""
-        if not self.instances:
-            return self.calls, None
-        calls: list[JSON] = []
-        places: list[JSON] = []
-        for place, call in enumerate(self.calls):
-            if isinstance(call, dict) and "_instance" not in call:
-                calls.extend({**call, "_instance": instance} for instance in self.instances)
-                places.extend([place] * len(self.instances))
-            else:
-                calls.append(call)
-                places.append(place)
-        return calls, places
+        return spread(self.calls, list(self.instances))
 
 
 def _object(raw: JSONObject, key: str) -> JSONObject | None:

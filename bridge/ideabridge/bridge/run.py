@@ -174,7 +174,7 @@ class Run:
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self.machine.check(proposed.calls, proposed.output)
+        errors = self.machine.intake.check(proposed.calls, proposed.output)
         if errors:
             solution: JSONObject = {**(proposed.extra or {}), "calls": proposed.calls, "output": proposed.output}
             self.drive(SolutionRejected(solution, list(errors)))

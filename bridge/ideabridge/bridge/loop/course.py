@@ -1,6 +1,9 @@
-"""Course: whether a run goes on with another Request after a Solution that gave no output (DESIGN 4.4.4, 4.4.5)."""
+"""Course: whether a run goes on with another Request after a Solution, or ends (DESIGN 4.4.4, 4.4.5)."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
 
 from ideabridge.bridge.loop.effect import Finish
 from ideabridge.bridge.loop.output import error_message
@@ -9,20 +12,35 @@ from ideabridge.bridge.loop.spending import Spending
 from ideabridge.tools.encoding import JSONObject
 
 
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a Solution that has run held: calls, an output; and whether the output could be given."""
+
+    calls: bool = False
+    output: bool = False
+    given: bool = False
+
+
 class Course:
     """Counts the Solutions that did nothing, and knows the limits."""
 
     def __init__(self) -> None:
         self._idle = 0
 
-    def note(self, errors: list[JSONObject], *, acted: bool) -> Finish | None:
-        """A Solution has run; the end, where it is the second in a row that did nothing.
+    def after(self, mode: Literal["plan", "solve"], outcome: Outcome, errors: list[JSONObject]) -> Finish | None:
+        """The end, where a Solution leads to it: it gave the output, its author answers once only, or it is the second
+        in a row that did nothing.
 
         Args:
+            mode: of the run.
+            outcome: of the Solution.
             errors: those of the Solution; one is added where it did nothing.
-            acted: it held calls, or an output.
         """
-        if acted:
+        if outcome.given:
+            return Finish("done")
+        if mode == "plan":
+            return Finish("failed", "the output could not be made") if outcome.output else Finish("done")
+        if outcome.calls or outcome.output:
             self._idle = 0
             return None
         self._idle += 1

@@ -66,6 +66,14 @@ class Execute:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPlan:
+    """Ask a person about a plan as a whole; acknowledged by `PlanAsked`, answered by `PlanDecided`."""
+
+    approval: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run is over; acknowledged by `RunEnded`."""
 
@@ -73,4 +81,4 @@ class Finish:
     reason: str | None = None
 
 
-Effect: TypeAlias = AskMind | AskApproval | Execute | Finish
+Effect: TypeAlias = AskMind | AskApproval | AskPlan | Execute | Finish

@@ -146,6 +146,34 @@ class CallDecided(_Event):
 
 
 @dataclass(frozen=True, slots=True)
+class PlanAsked(_Event):
+    """A person is asked about a plan as a whole, of which nothing has run (DESIGN 4.9). `digest` is the hash of the
+    plan the decision is bound to, `at` as in `ApprovalAsked`.
+    """
+
+    name: ClassVar[str] = "plan_asked"
+    approval: str
+    digest: str
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDecided(_Event):
+    """A decision on a plan as a whole. An edited plan is `calls`, `output` and `places`, as in `SolutionProposed`: a
+    person wrote them as a plan's author, so their references are live.
+    """
+
+    name: ClassVar[str] = "plan_decided"
+    digest: str
+    decision: Literal["approve", "deny", "edit"]
+    by: str
+    reason: str | None = None
+    calls: list[JSON] | None = None
+    output: JSON = None
+    places: list[JSON] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CallStarted(_Event):
     """A call (or one item of it) is about to run. Started and not finished: in flight (DESIGN 7)."""
 
@@ -230,6 +258,8 @@ Event: TypeAlias = (
     | SolutionRejected
     | ApprovalAsked
     | CallDecided
+    | PlanAsked
+    | PlanDecided
     | CallStarted
     | CallFinished
     | OutcomeAsked
@@ -251,6 +281,8 @@ _BY_NAME: dict[str, type[Event]] = {
         SolutionRejected,
         ApprovalAsked,
         CallDecided,
+        PlanAsked,
+        PlanDecided,
         CallStarted,
         CallFinished,
         OutcomeAsked,

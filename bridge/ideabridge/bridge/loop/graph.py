@@ -110,6 +110,11 @@ class Graph:
             if hole.expression.uses_item:
                 self.output_problems.append(f"{hole.expression.text}: †item is read only in a call with _each")
 
+    def drop_output(self) -> None:
+        """The answer broke off: it has no output (DESIGN 4.4.6)."""
+        self.output = None
+        self.output_reads, self.output_problems = {}, []
+
     def close(self) -> None:
         """The answer has ended: bind what waited for later calls, find what nothing supplies, and cycles."""
         self.closed = True

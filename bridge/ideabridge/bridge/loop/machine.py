@@ -12,21 +12,24 @@ from typing import Literal
 from ideabridge.bridge.context.message import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.course import Course
+from ideabridge.bridge.loop.course import Course, Outcome
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
-from ideabridge.bridge.loop.event import EndStatus, Event, JournalError
+from ideabridge.bridge.loop.event import Event, JournalError
 from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.intake import Intake
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening, open_context
-from ideabridge.bridge.loop.output import OutputSchema, error_message, resolve, state_errors
+from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
+from ideabridge.bridge.loop.planning import PlanEvent, Planning
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.spending import Spending
 from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
 
-Phase = Literal["new", "asking", "solving", "ending", "ended"]
+Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
 
 class Machine:
@@ -37,7 +40,8 @@ class Machine:
             `RunStarted`.
 
     Attributes:
-        phase: `new`; `asking` a mind; `solving`: calls are on their way; `ending`: `Finish` is due; `ended`.
+        phase: `new`; `asking` a mind; `planning`: a lazy run's plan is being written, or waits to be accepted;
+            `solving`: calls are on their way; `ending`: `Finish` is due; `ended`.
         step: number of the Request at hand, from 0.
         messages: the context the run began with.
         added: messages that activities added, for the Requests that follow.
@@ -46,6 +50,9 @@ class Machine:
         corrections: what people changed or denied since the last Request.
         output: the output, once there is one; `has_output` tells null from none.
         spending: what its answers have taken.
+        intake: reads Solutions, before anything of them runs.
+        solution: the last one taken up: (calls, output, what stood beside); `places` of its calls, see `CallProposed`.
+        planning: of a lazy run, while its plan is written or waits.
         has_mind: a mind answers by itself; else Solutions are handed in.
         status, reason: how the run ended.
     """
@@ -73,16 +80,19 @@ class Machine:
         self.status: str | None = None
         self.reason: str | None = None
         self.solution: tuple[list[JSON], JSON, JSONObject] = ([], None, {})
+        self.places: list[JSON] | None = None
+        self.planning: Planning | None = None
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
         self._course = Course()
-        self._ids: set[str] = set()
-        self._checked: tuple[list[JSON], JSON, Graph] | None = None
+        self.intake = Intake(self.catalogue, self.settings, self.opening, self.memory, self.spending)
 
     def due(self) -> list[Effect]:
         """The effects nobody has acknowledged yet, oldest first."""
         effects: list[Effect] = [AskMind(self.step)] if self._mind_due else []
+        if self.planning is not None:
+            effects.extend(self.planning.due())
         if self._tick is not None:
             effects.extend(self._tick.due.values())
         if self._finish is not None:
@@ -102,16 +112,20 @@ class Machine:
     @property
     def streams(self) -> bool:
         """Whether part of an answer is here and its end is not."""
+        if self.planning is not None:
+            return not self.planning.waits
         return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
 
     @property
     def room(self) -> int:
         """How many more calls the run may list."""
-        return self.settings.calls - self.spending.calls - len(self.history)
+        return self.intake.room - (self.planning.listed if self.planning is not None else 0)
 
     @property
     def waits_for_people(self) -> bool:
         """Whether nothing moves until a person decides."""
+        if self.planning is not None:
+            return self.planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
 
     @property
@@ -144,6 +158,8 @@ class Machine:
                 self.spending.add_room(event.spent)
             case events.CallStarted():
                 self._solving().started(event.call, event.item)
+            case events.CallProposed() | events.OutputProposed() | events.SolutionClosed() if self.settings.lazy:
+                self._plan(event)
             case events.CallProposed():
                 self._propose(event)
             case events.SolutionProposed():
@@ -161,6 +177,8 @@ class Machine:
                 self._solving().asked(event.call)
             case events.CallDecided():
                 self._solving().decided(event)
+            case events.PlanAsked() | events.PlanDecided():
+                self._plan(event)
             case events.OutcomeAsked():
                 self._solving().doubted(event)
             case events.OutcomeDecided():
@@ -188,7 +206,7 @@ class Machine:
     def _streaming(self) -> Tick:
         """The tick of an answer that still streams; its first piece begins it."""
         if self.phase == "asking":
-            self._begin(self._graph())
+            self._begin(self.intake.graph())
         tick = self._solving()
         if tick.graph.closed:
             raise JournalError("the answer has ended already")
@@ -205,6 +223,7 @@ class Machine:
         self._output = OutputSchema(event.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
         self.opening = open_context(self.messages)
         self.memory = Memory(self.opening.documents)
+        self.intake = Intake(self.catalogue, self.settings, self.opening, self.memory, self.spending)
         self.phase = "asking"
         self.step = 0
         # A plan's author has answered already: its Solution follows as the next event.
@@ -216,65 +235,59 @@ class Machine:
         self._mind_due = False
         self.spending.last = None
 
-    def _graph(self) -> Graph:
-        opening, settings = self.opening, self.settings
-        return Graph(
-            self.catalogue,
-            self.memory.documents,
-            first=len(self.history),
-            instances=opening.instances,
-            order=settings.order,
-            known=self._ids,
-            schemas=opening.schemas,
-            output_by_instance=settings.output_by_instance,
-        )
-
     def _begin(self, graph: Graph) -> None:
         self.memory.begin()
         graph.base = self.memory.base
         self._tick = Tick(graph, self.memory, self.settings, policy_named(self.settings.approval), self.opening.schemas)
         self.solution = ([], None, {})
+        self._forget_told()
+        self.phase = "solving"
+
+    def _forget_told(self) -> None:
+        """What the Request at hand told has been answered."""
         self.errors = []
         self.corrections = []
         self.added = []
-        self.phase = "solving"
-
-    def check(self, calls: list[JSON], output: JSON, places: list[JSON] | None = None) -> list[JSONObject]:
-        """What is malformed in a Solution that arrives whole: nothing of it may run then (DESIGN 4.4.1).
-
-        Returns:
-            `{"call", "place", "error"}` of every problem; empty: `SolutionProposed` may follow.
-        """
-        if len(calls) > self.room:
-            text = f"{len(calls):,} more calls; a run may list at most {self.settings.calls:,} in all"
-            return [{"call": None, "error": {"kind": "structural", "message": text}}]
-        graph = self._graph()
-        graph.take(calls, output, places)
-        self._checked = (calls, output, graph)
-        return graph.errors()
-
-    @property
-    def checked_graph(self) -> Graph | None:
-        """The graph of the Solution that was checked last and not taken up."""
-        return self._checked[2] if self._checked is not None else None
 
     def _take_up(self, event: events.SolutionProposed) -> None:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
-        checked, self._checked = self._checked, None
-        if checked is not None and checked[0] is event.calls and checked[1] is event.output:
-            graph = checked[2]
+        proposal = self.intake.take(event.calls, event.output, event.places)
+        proposal.extra = event.extra or {}
+        if self.settings.lazy and proposal.calls:
+            self.phase, self.planning = "planning", Planning(self.intake, self.step, proposal)
         else:
-            graph = self._graph()
-            graph.take(event.calls, event.output, event.places)
-        if graph.problems:
-            raise JournalError(f"a malformed Solution was taken up: {graph.problems[0][1]}")
-        self._begin(graph)
-        self.solution = (event.calls, event.output, event.extra or {})
+            self._accept(proposal)
+
+    def _accept(self, proposal: Proposal) -> Tick:
+        """Run a Solution that is there whole."""
+        self._begin(proposal.graph)
+        self.solution, self.places = (proposal.calls, proposal.output, proposal.extra), proposal.places
         tick = self._solving()
         tick.take_up()
         self._note(tick.progress.values())
+        return tick
+
+    def _plan(self, event: PlanEvent) -> None:
+        """What a mind writes in a lazy run is a plan: nothing of it runs before it is accepted (DESIGN 4.9)."""
+        if self.phase == "asking":
+            self.phase, self.planning = "planning", Planning(self.intake, self.step)
+        self._expect("planning")
+        verdict = self.planning.take(event) if self.planning is not None else None
+        if verdict is None:
+            return
+        self.planning = None
+        if verdict.runs is not None:
+            self._accept(verdict.runs).corrections.extend(verdict.corrections)
+            return
+        self.solution = (verdict.plan.calls, verdict.plan.output, verdict.plan.extra)
+        self._forget_told()
+        self.errors.extend(verdict.errors)
+        self.corrections.extend(verdict.corrections)
+        outcome = Outcome(calls=bool(verdict.plan.calls))
+        denied = Finish("cancelled", verdict.reason) if self.mode == "plan" else None
+        self._go_on(denied or self._course.after(self.mode, outcome, self.errors))
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
@@ -284,18 +297,16 @@ class Machine:
 
     def _note(self, listed: Collection[Progress]) -> None:
         self.history.extend(listed)
-        self._ids.update(one.call.id for one in listed if one.call.id is not None)
+        self.intake.note(listed)
 
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
         if event.broken is not None:
             # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
-            tick.graph.output = None
-            tick.graph.output_reads, tick.graph.output_problems = {}, []
+            tick.graph.drop_output()
             self.errors.append(error_message("structural", f"the answer broke off: {event.broken}"))
-            self.solution = (self.solution[0], None, event.extra or {})
-        else:
-            self.solution = (*self.solution[:2], event.extra or {})
+        output = None if event.broken is not None else self.solution[1]
+        self.solution = (self.solution[0], output, event.extra or {})
         tick.close()
 
     def _advance(self) -> None:
@@ -307,36 +318,25 @@ class Machine:
         self.corrections = tick.corrections
         calls, output, _ = self.solution
         if output is not None:
-            found = resolve(tick.graph, tick.judge, by_instance=self.settings.output_by_instance)
-            value, faults, made = self._output.settle(*found)
+            value, faults, self.has_output = self._output.settle(tick.graph, tick.judge)
             self.errors.extend(error_message("output", fault) for fault in faults)
-            if made:
-                self.output, self.has_output = value, True
-                self._finish_with("done", None)
-                return
-        if self.mode == "plan":
-            failed = output is not None
-            self._finish_with("failed" if failed else "done", "the output could not be made" if failed else None)
-            return
-        end = self._course.note(self.errors, acted=bool(calls) or output is not None)
-        self._go_on(end)
+            self.output = value if self.has_output else None
+        outcome = Outcome(bool(calls), output is not None, self.has_output)
+        self._go_on(self._course.after(self.mode, outcome, self.errors))
 
-    def _go_on(self, end: Finish | None = None) -> None:
+    def _go_on(self, end: Finish | None) -> None:
         """The next Request, unless the run ends here."""
         end = end or self._course.limit(self.step, self.settings, self.spending)
         if end is not None:
-            self._finish_with(end.status, end.reason)
+            self.errors.extend(state_errors(self.opening, self.memory))
+            self.phase = "ending"
+            self._finish = end
             return
         for message in (one for one in self.added if one.type == "data"):
             self.memory.learn(message.instance, message.kind, message.value)
         self.phase = "asking"
         self.step += 1
         self._mind_due = True
-
-    def _finish_with(self, status: EndStatus, reason: str | None) -> None:
-        self.errors.extend(state_errors(self.opening, self.memory))
-        self.phase = "ending"
-        self._finish = Finish(status, reason)
 
     def _end(self, event: events.RunEnded) -> None:
         if self.phase == "new":
@@ -345,6 +345,5 @@ class Machine:
             self.errors = [*self._tick.errors(), *self.errors]
         self.phase = "ended"
         self.status, self.reason = event.status, event.reason
-        self._tick = None
-        self._finish = None
+        self._tick = self.planning = self._finish = None
         self._mind_due = False

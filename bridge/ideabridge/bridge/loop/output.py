@@ -41,16 +41,19 @@ class OutputSchema:
             # Compiled now: an invalid schema must be told before a run begins.
             Validator(self._schema, what="the output").is_valid(None)
 
-    def settle(self, value: JSON, faults: list[str]) -> tuple[JSON, list[str], bool]:
+    def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool]:
         """The output without its wrapping, what is wrong with it, and whether it can be given.
 
         A plan's map by instance is given without the instances at fault, so long as one is left (DESIGN 4.8).
 
         Args:
-            value: what could be resolved.
-            faults: what could not.
+            graph: of a Solution whose calls have settled.
+            judge: tells what reads see.
+
+        Raises:
+            JournalError: a call has not settled.
         """
-        faults = [*faults]
+        value, faults = resolve(graph, judge, by_instance=self._by_instance)
         if self._by_instance and isinstance(value, dict):
             parts = {instance: self._checked(part, f" of {instance}", faults) for instance, part in value.items()}
             good: dict[str, JSON] = {one: part for one, part in parts.items() if not isinstance(part, Missing)}

@@ -14,20 +14,21 @@ from ideabridge.bridge.loop.readiness import Refusal, digest_of, executed_call
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Tool
 
-Kind: TypeAlias = Literal["call", "outcome"]
-"""`call`: may it run; `outcome`: what came of it, where nobody knows."""
+Kind: TypeAlias = Literal["call", "outcome", "plan"]
+"""`call`: may it run; `outcome`: what came of it, where nobody knows; `plan`: is it accepted as a whole."""
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
 
-Key: TypeAlias = "tuple[Kind, int, int | None]"
-"""What a question is about: its kind, the call, and the item of its `_each`."""
+Key: TypeAlias = "tuple[Kind, int | None, int | None]"
+"""What a question is about: its kind, the call, and the item of its `_each`. Of plans, one waits at most."""
 
 CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "call": ("approve", "deny", "edit"),
     "outcome": ("retry", "skip", "value"),
+    "plan": ("approve", "deny", "edit"),
 }
 
-REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip"}
+REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny"}
 """What holds where nobody answers in time."""
 
 UNKNOWN: Final = "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"
@@ -41,9 +42,9 @@ class Question:
         kind: see `Kind`.
         approval: its id.
         digest: the hash of what is shown, which an answer is bound to.
-        shown: the call with its references resolved.
+        shown: the call with its references resolved; a plan: `{"calls", "output"}`.
         why: why it is asked.
-        call: the call's index in the run; `item`: of its `_each`.
+        call: the call's index in the run; `item`: of its `_each`; None for a plan.
         tool: the call's tool.
     """
 
@@ -52,7 +53,7 @@ class Question:
     digest: str
     shown: JSONObject
     why: str
-    call: int
+    call: int | None = None
     item: int | None = None
     tool: Tool | None = None
 
@@ -72,9 +73,13 @@ class Question:
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
-        """`{"approval", "call", "why"}`, with `choices` (and `item`) where it is not whether the call may run."""
-        told: JSONObject = {"approval": self.approval, "call": self.shown, "why": self.why}
-        if self.kind != "call":
+        """`{"approval", "call" or "plan", "why"}`, with `choices` (and `item`) for an unknown outcome."""
+        told: JSONObject = {
+            "approval": self.approval,
+            "plan" if self.kind == "plan" else "call": self.shown,
+            "why": self.why,
+        }
+        if self.kind == "outcome":
             told["choices"] = list(self.choices)
         if self.item is not None:
             told["item"] = self.item

@@ -12,12 +12,13 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallStarted,
     Event,
     JournalError,
+    PlanAsked,
     RequestMade,
     RunEnded,
 )
@@ -190,6 +191,8 @@ class Runner:
                 return CallStarted(effect.call.index, effect.item)
             case AskApproval():
                 return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
+            case AskPlan():
+                return PlanAsked(effect.approval, effect.digest, time.time())
             case AskMind():
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)

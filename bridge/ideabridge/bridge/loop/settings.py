@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Order
+
+Planning: TypeAlias = Literal["eager", "lazy"]
+"""When the calls of a Solution run (DESIGN 4.9)."""
+
+PLANNINGS: Final[tuple[Planning, ...]] = get_args(Planning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,7 @@ class Settings:
         items: how many items one `_each` may have.
         requests: how many Requests a run may make.
         tokens: how many tokens its minds may use; None: as many as they like.
+        planning: `eager`: planning is execution; `lazy`: nothing of a Solution runs before it is accepted as a whole.
         depth: how deep rooms may open in each other (DESIGN 4.10).
         cost: how many US dollars its minds may spend; None: as many as they like.
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
@@ -39,6 +45,12 @@ class Settings:
     tokens: int | None = None
     cost: float | None = None
     depth: int = 3
+    planning: Planning = "eager"
+
+    @property
+    def lazy(self) -> bool:
+        """Whether plans wait to be accepted."""
+        return self.planning == "lazy"
 
     def to_json(self) -> JSONObject:
         """The settings as a journal holds them."""
@@ -54,6 +66,7 @@ class Settings:
             "tokens": self.tokens,
             "cost": self.cost,
             "depth": self.depth,
+            "planning": self.planning,
         }
 
     @classmethod

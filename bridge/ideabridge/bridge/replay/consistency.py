@@ -22,6 +22,7 @@ def inconsistency(run: RecordedRun, plan: Plan) -> str | None:
     settings = dataclasses.replace(
         run.machine.settings,
         approval="allow_all",
+        planning="eager",
         parallel_calls=_UNBOUNDED,
         output_by_instance=plan.output_by_instance,
     )
@@ -37,7 +38,7 @@ def inconsistency(run: RecordedRun, plan: Plan) -> str | None:
         )
     )
     calls, places = plan.expanded()
-    errors = machine.check(calls, plan.output, places)
+    errors = machine.intake.check(calls, plan.output, places)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
     try:

@@ -121,8 +121,8 @@ def _orders(function: Function) -> list[str]:
     machine = Machine(function.run.machine.catalogue)
     machine.receive(function.run.started)
     calls, output, _ = function.run.machine.solution
-    machine.check(calls, output, function.run.places)
-    graph = machine.checked_graph
+    machine.intake.check(calls, output, function.run.places)
+    graph = machine.intake.checked.graph if machine.intake.checked is not None else None
     return unbound_orders(graph) if graph is not None else []
 
 

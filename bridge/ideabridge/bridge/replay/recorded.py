@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from ideabridge.bridge.errors import PublicationError, UnknownRunError
@@ -16,9 +15,9 @@ from ideabridge.bridge.loop.event import (
     Event,
     OutcomeDecided,
     RunStarted,
-    SolutionProposed,
     event_from_json,
 )
+from ideabridge.bridge.loop.instances import gathered
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.run_values import given_by
@@ -49,22 +48,11 @@ class RecordedRun:
     @property
     def places(self) -> list[JSON] | None:
         """The places of its calls in the plan, where instances share them."""
-        proposed = [event for event in self.events if isinstance(event, SolutionProposed)]
-        return proposed[-1].places if proposed else None
+        return self.machine.places
 
     def calls(self) -> list[JSON]:
         """The calls as its plan listed them: one that ran for every instance stands once, without `_instance`."""
-        calls, places = self.machine.solution[0], self.places
-        if places is None:
-            return list(calls)
-        # A place comes up twice only where the call named no instance.
-        times = Counter(str(place) for place in places)
-        listed: dict[str, JSON] = {}
-        for call, place in zip(calls, places, strict=True):
-            if times[str(place)] > 1 and isinstance(call, dict):
-                call = {key: value for key, value in call.items() if key != "_instance"}
-            listed.setdefault(str(place), call)
-        return list(listed.values())
+        return gathered(self.machine.solution[0], self.places)
 
     def executions(self) -> list[CallStarted | CallFinished]:
         """What ran and what came of it, in order. A result a person gave for a call of unknown outcome stands like one

@@ -1,0 +1,91 @@
+"""Intake: the Solutions of a run, bound and checked before anything of them runs (DESIGN 4.4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.event import JournalError
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.memory import Memory
+from ideabridge.bridge.loop.opening import Opening
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.loop.proposal import Proposal
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.spending import Spending
+from ideabridge.tools.encoding import JSON, JSONObject
+
+
+class Intake:
+    """Reads Solutions.
+
+    Args:
+        catalogue, settings, opening, memory, spending: of the run.
+
+    Attributes:
+        listed: how many calls the run has taken up.
+        checked: the Solution that was checked last and not taken up.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, settings: Settings, opening: Opening, memory: Memory, spending: Spending
+    ) -> None:
+        self.listed = 0
+        self.checked: Proposal | None = None
+        self._catalogue = catalogue
+        self._settings = settings
+        self._opening = opening
+        self._memory = memory
+        self._spending = spending
+        self._ids: set[str] = set()
+
+    @property
+    def room(self) -> int:
+        """How many more calls the run may list, its rooms included."""
+        return self._settings.calls - self._spending.calls - self.listed
+
+    def graph(self) -> Graph:
+        """An empty graph for the next Solution."""
+        opening, settings = self._opening, self._settings
+        return Graph(
+            self._catalogue,
+            self._memory.documents,
+            first=self.listed,
+            instances=opening.instances,
+            order=settings.order,
+            known=self._ids,
+            schemas=opening.schemas,
+            output_by_instance=settings.output_by_instance,
+        )
+
+    def check(self, calls: list[JSON], output: JSON, places: list[JSON] | None = None) -> list[JSONObject]:
+        """What is malformed in a Solution that arrives whole: nothing of it may run then (DESIGN 4.4.1).
+
+        Returns:
+            `{"call", "place", "error"}` of every problem; empty: it may be taken up.
+        """
+        if len(calls) > self.room:
+            text = f"{len(calls):,} more calls; a run may list at most {self._settings.calls:,} in all"
+            return [{"call": None, "error": {"kind": "structural", "message": text}}]
+        self.checked = Proposal.whole(self.graph(), calls, output, places)
+        return self.checked.graph.errors()
+
+    def take(self, calls: list[JSON], output: JSON, places: list[JSON] | None) -> Proposal:
+        """A Solution that is taken up whole: the one that was checked just before, where it is that.
+
+        Raises:
+            JournalError: it is malformed.
+        """
+        proposal, self.checked = self.checked, None
+        if proposal is None or not proposal.is_of(calls, output):
+            proposal = Proposal.whole(self.graph(), calls, output, places)
+        if proposal.graph.problems:
+            raise JournalError(f"a malformed Solution was taken up: {proposal.graph.problems[0][1]}")
+        return proposal
+
+    def note(self, listed: Iterable[Progress]) -> None:
+        """These calls were taken up."""
+        for one in listed:
+            self.listed += 1
+            if one.call.id is not None:
+                self._ids.add(one.call.id)

@@ -1,0 +1,95 @@
+"""Proposal: a Solution as it was written, bound and checked, of which nothing has run (DESIGN 4.4.1, 4.9).
+
+In a lazy run it is a plan that waits to be accepted as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from ideabridge.bridge.loop.event import JournalError
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.instances import gathered
+from ideabridge.bridge.loop.question import Question
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+
+WHY = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
+
+
+class Proposal:
+    """The calls and the output of one Solution.
+
+    Args:
+        graph: binds them; calls are listed by `add`, or all at once by `whole`.
+
+    Attributes:
+        calls, output, extra: as written; `extra` is what stood beside.
+        places: of the calls, where instances share a plan's places.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.calls: list[JSON] = []
+        self.output: JSON = None
+        self.extra: JSONObject = {}
+        self.places: list[JSON] | None = None
+
+    @classmethod
+    def whole(cls, graph: Graph, calls: list[JSON], output: JSON, places: list[JSON] | None) -> Self:
+        """A Solution that arrived whole."""
+        graph.take(calls, output, places)
+        proposal = cls(graph)
+        proposal.calls, proposal.output, proposal.places = calls, output, places
+        return proposal
+
+    def is_of(self, calls: list[JSON], output: JSON) -> bool:
+        """Whether it was made of these very values."""
+        return self.calls is calls and self.output is output
+
+    # -- as it streams in ----------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether its end has not come."""
+        return not self.graph.closed
+
+    def add(self, call: JSON, place: int | None) -> None:
+        """List one more call."""
+        self._expect_open()
+        self.graph.add(call, place)
+        self.calls.append(call)
+
+    def set_output(self, output: JSON) -> None:
+        """The output, as written."""
+        self._expect_open()
+        self.graph.set_output(output)
+        self.output = output
+
+    def close(self, extra: JSONObject | None) -> None:
+        """The answer has ended."""
+        self._expect_open()
+        self.graph.close()
+        self.extra = extra or {}
+
+    def _expect_open(self) -> None:
+        if self.graph.closed:
+            raise JournalError("the answer has ended already")
+
+    # -- as it waits ---------------------------------------------------------------------------------------------
+
+    def shown(self) -> JSONObject:
+        """What people see of it: `{"calls", "output"}`, a call for every instance once."""
+        return {"calls": gathered(self.calls, self.places), "output": self.output}
+
+    def question(self, step: int) -> Question:
+        """Whether it is accepted; bound to exactly these calls and this output.
+
+        Args:
+            step: of the run.
+        """
+        digest = content_hash({"calls": self.calls, "output": self.output, "places": self.places})
+        return Question("plan", f"p{step}-{digest[:12]}", digest, self.shown(), WHY)
+
+    def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
+        """What a mind is told where a person changed it, or (`ran` None) did not accept it."""
+        return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
