@@ -267,6 +267,47 @@ def test_a_person_edits(here: Path) -> None:
     assert (here / "noted.txt").read_text(encoding="utf-8") == "goodbye"
 
 
+def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(here: Path, ideabridge: Run) -> None:
+    terminal = Terminal(here, ["run", "--lazy", "note.json"])
+    terminal.read_until("e(dit): ")
+    assert "0 note" in terminal.seen
+    assert "! not read-only" in terminal.seen
+    terminal.type("y")
+    # The plan is accepted; the call that changes things asks by itself.
+    terminal.read_until("e(dit): ")
+    assert "hello" in terminal.seen
+    assert not (here / "noted.txt").exists()
+    terminal.type("y")
+    code, _ = terminal.end()
+    assert code == 0
+    assert (here / "noted.txt").exists()
+    waiting = ideabridge("run", "--lazy", "note.json", "--json")
+    assert waiting.returncode == 4
+    assert json.loads(waiting.stdout)["approvals"][0]["plan"]["calls"][0]["_tool"] == "note"
+
+
+def test_a_lazy_plan_is_edited_or_denied_at_the_terminal(here: Path) -> None:
+    (here / "editor.sh").write_text('#!/bin/sh\nsed -i "s/hello/goodbye/" "$1"\n', encoding="utf-8")
+    (here / "editor.sh").chmod(0o755)
+    terminal = Terminal(here, ["run", "--lazy", "note.json"], {"EDITOR": str(here / "editor.sh"), "VISUAL": ""})
+    terminal.read_until("e(dit): ")
+    terminal.type("e")
+    terminal.read_until("e(dit): ")
+    assert "goodbye" in terminal.seen
+    terminal.type("y")
+    code, _ = terminal.end()
+    assert code == 0
+    assert (here / "noted.txt").read_text(encoding="utf-8") == "goodbye"
+    terminal = Terminal(here, ["run", "--lazy", "note.json", "--json"])
+    terminal.read_until("e(dit): ")
+    terminal.type("n another day")
+    code, out = terminal.end()
+    assert code == 1
+    answer = json.loads(out)
+    assert answer["status"] == "cancelled"
+    assert answer["reason"] == "the plan was denied by the person at the terminal: another day"
+
+
 def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
     configuration = json.loads((here / "ideabridge.json").read_text(encoding="utf-8"))
     configuration["approval"] = {"timeout_seconds": 0.5}

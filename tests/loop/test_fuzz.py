@@ -13,7 +13,7 @@ import pytest
 
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
@@ -22,6 +22,8 @@ from ideabridge.bridge.loop.event import (
     CallStarted,
     Event,
     OutputProposed,
+    PlanAsked,
+    PlanDecided,
     RequestMade,
     RunEnded,
     RunStarted,
@@ -91,6 +93,8 @@ def told(effect: Effect) -> JSON:
             return ["execute", effect.call.index, effect.item, effect.parameters, effect.latent]
         case AskApproval():
             return ["ask", effect.call.index, effect.approval, effect.digest, effect.resolved]
+        case AskPlan():
+            return ["plan", effect.approval, effect.digest]
         case AskMind():
             return ["mind", effect.step]
         case Finish():
@@ -167,6 +171,9 @@ class Fuzzed:
                 case AskApproval() as effect:
                     self.asking.append(effect)
                     self.post(ApprovalAsked(effect.call.index, effect.approval, effect.digest))
+                case AskPlan(approval, digest):
+                    self.post(PlanAsked(approval, digest))
+                    self.post(PlanDecided(digest, "approve", "somebody"))
                 case AskMind(step):
                     self.post(RequestMade(step, "request"))
                 case Finish(status, reason):

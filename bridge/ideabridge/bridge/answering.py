@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.question import UNKNOWN, Key, Question, call_question, outcome_question
 from ideabridge.bridge.loop.readiness import edit_problem
-from ideabridge.bridge.run_view import rejection
+from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
@@ -68,11 +68,11 @@ def key_of(event: Decided) -> Key:
 
 def answered(
     machine: Machine,
-    question: Question,
+    approval: str,
     decision: str,
-    *,
     by: str,
     reason: str | None = None,
+    *,
     call: JSON = None,
     value: JSON | Missing = MISSING,
     plan: JSON = None,
@@ -81,7 +81,7 @@ def answered(
 
     Args:
         machine: the run's machine.
-        question: one of its questions.
+        approval: the id of one of its questions.
         decision: one of the question's choices.
         by: who decided.
         reason: why.
@@ -90,8 +90,14 @@ def answered(
         plan: for `edit` of a plan: `{"calls", "output"?}`, whose references are live; without `output` that stays.
 
     Raises:
-        DecisionError: the question has no such choice, or what was given with it cannot hold.
+        DecisionError: there is no such question, it has no such choice, or what was given with it cannot hold.
     """
+    by = str(normalise(by, what="by"))
+    reason = None if reason is None else str(normalise(reason, what="the reason"))
+    pending = {one.approval: one for one in questions(machine)}
+    question = pending.get(approval)
+    if question is None:
+        raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
     if decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
         raise DecisionError(f"decision: expected {', '.join(most)} or {last}, found {decision!r}")

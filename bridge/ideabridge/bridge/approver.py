@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.answering import key_of, question_of
+from ideabridge.bridge.answering import Asked, key_of, question_of
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import (
@@ -19,6 +19,8 @@ from ideabridge.bridge.loop.event import (
     Event,
     OutcomeAsked,
     OutcomeDecided,
+    PlanAsked,
+    PlanDecided,
     RunEnded,
 )
 from ideabridge.bridge.loop.policy import approval_timeout
@@ -38,17 +40,18 @@ _REASON_CHARACTERS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """One thing somebody is asked about: a call that would run, or (`kind` is `outcome`) what came of one that was in
-    flight when its process died.
+    """One thing somebody is asked about: a call that would run, (`kind` is `outcome`) what came of one that was in
+    flight when its process died, or (`plan`) a lazy run's plan as a whole.
 
     Attributes:
         run: id of its run; `caller`: who started the run.
         approval: id of the approval.
-        tool: the tool, with its module and annotations.
-        call: the call with its references resolved: what would run, or did.
+        tool: the tool, with its module and annotations; None for a plan.
+        call: the call with its references resolved: what would run, or did; empty for a plan.
         why: why it asks.
         deadline: when it is denied (an outcome: skipped) if nobody has decided, in seconds since 1970; None: never.
         choices: the decisions it takes.
+        plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
     """
 
     run: str
@@ -60,6 +63,7 @@ class ApprovalRequest:
     deadline: float | None = None
     kind: Kind = "call"
     choices: tuple[Choice, ...] = CHOICES["call"]
+    plan: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,13 @@ class Decision:
 
     Attributes:
         decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal. Of an unknown outcome:
-            `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result.
+            `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. Of a plan as a whole:
+            `approve`, `deny`, or `edit`: `plan` runs in its place, its references live.
         call: for `edit`, the resolved call as it shall run.
         reason: told to the mind.
         by: who decided.
         value: for `value`, the result of the call.
+        plan: for `edit` of a plan, `{"calls", "output"?}`.
     """
 
     decision: Choice
@@ -80,6 +86,7 @@ class Decision:
     reason: str | None = None
     by: str = "the approver"
     value: JSON | Missing = MISSING
+    plan: JSON = None
 
     def hand_in(self, run: Run, approval: str) -> None:
         """Decide on a pending approval of a run.
@@ -87,7 +94,8 @@ class Decision:
         Raises:
             DecisionError, FinishedRunError, InterruptedRunError: see `Run.decide`.
         """
-        run.decide(approval, self.decision, by=self.by, call=self.call, value=self.value, reason=self.reason)
+        given: dict[str, Any] = {"call": self.call, "value": self.value, "plan": self.plan}
+        run.decide(approval, self.decision, by=self.by, reason=self.reason, **given)
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]
@@ -132,14 +140,14 @@ class People:
     def watch(self, event: Event) -> None:
         """A watcher of the run: what asks is seen to, and what is decided is let go."""
         match event:
-            case ApprovalAsked() | OutcomeAsked():
+            case ApprovalAsked() | OutcomeAsked() | PlanAsked():
                 self._note(event)
                 question = question_of(self._run.machine, event)
                 if question is not None:
                     self._open[question.approval] = question
                     self._arm(question)
                     self._start(question)
-            case CallDecided() | OutcomeDecided():
+            case CallDecided() | OutcomeDecided() | PlanDecided():
                 key = key_of(event)
                 for approval in [approval for approval, one in self._open.items() if one.key == key]:
                     del self._open[approval]
@@ -153,7 +161,7 @@ class People:
     def take_up(self, events: Iterable[Event]) -> None:
         """The run was read from its journal: note what waits, and since when."""
         for event in events:
-            if isinstance(event, ApprovalAsked | OutcomeAsked):
+            if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked):
                 self._note(event)
         self._open.update({one.approval: one for one in self._run.questions()})
         for question in self._pending().values():
@@ -189,10 +197,13 @@ class People:
 
     def _request(self, one: Question) -> ApprovalRequest:
         run, deadline = self._run, self.deadline(one.approval)
+        plan = run.plan if one.kind == "plan" else None
+        told = None if plan is None else plan.to_json()
+        shown = {} if one.kind == "plan" else one.shown
         place = (run.id, run.caller, one.approval, one.tool)
-        return ApprovalRequest(*place, one.shown, one.why, deadline, one.kind, one.choices)
+        return ApprovalRequest(*place, shown, one.why, deadline, one.kind, one.choices, told)
 
-    def _note(self, event: ApprovalAsked | OutcomeAsked) -> None:
+    def _note(self, event: Asked) -> None:
         # A journal without the time counts from now.
         self._asked[event.approval] = self._now() if event.at is None else event.at
 

@@ -24,6 +24,7 @@ from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
+from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import Choice, choose
 from ideabridge.bridge.minds.mind import Mind
@@ -153,24 +154,22 @@ class Bridge:
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    def settings(self, *, output_by_instance: bool = False, limits: JSONObject | None = None) -> Settings:
-        """The settings of a run under this configuration; see `settings_under`.
+    def settings(
+        self, *, output_by_instance: bool = False, limits: JSONObject | None = None, planning: str = "eager"
+    ) -> Settings:
+        """The settings of a run under this configuration; see `settings_under`."""
+        return settings_under(self.configuration, limits, output_by_instance=output_by_instance, planning=planning)
 
-        Raises:
-            PlanError: a limit that is none.
-        """
-        return settings_under(self.configuration, limits, output_by_instance=output_by_instance)
-
-    async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "") -> Run:
-        """Start a plan; nothing of it runs if it is malformed.
+    async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "", planning: str = "eager") -> Run:
+        """Start a plan; nothing of it runs if it is malformed, or (`lazy`) before somebody has accepted it.
 
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
             SchemaError: its input schema is invalid.
         """
-        settings = self.settings(output_by_instance=plan.output_by_instance)
+        settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
         start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings)
-        return self._open_runs.create(start, caller, title or plan.name or _title(plan.calls))
+        return self._open_runs.create(start, caller, title or plan.title)
 
     async def dry_run(self, plan: Plan, *, caller: str = LOCAL) -> JSONObject:
         """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only; see `dry_run`.
@@ -255,6 +254,7 @@ class Bridge:
         context: list[JSON] | None = None,
         limits: JSONObject | None = None,
         mind: str | Choice = "auto",
+        planning: str = "eager",
         caller: str = LOCAL,
     ) -> Run:
         """Start the agent loop on a task; by turns, the caller is asked for the first solution.
@@ -268,6 +268,7 @@ class Bridge:
             context: more context messages, before the task.
             limits: lower limits than the configured ones.
             mind: who answers, see `choose`: `auto` is the bridge's mind, else the caller, by `turns`.
+            planning: `lazy`: nothing of a Solution runs before somebody has accepted it as a whole (DESIGN 4.9).
             caller: who asks; others do not see the run.
 
         Raises:
@@ -276,7 +277,8 @@ class Bridge:
         """
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
         given: list[JSON] = [] if input is None else [{"type": "input", "input": input}]
-        said: list[JSON] = [*(context or []), {"role": "user", "content": task}, *given]
+        lazy: list[JSON] = [{"role": "system", "content": LAZY}] if planning == "lazy" else []
+        said: list[JSON] = [*(context or []), *lazy, {"role": "user", "content": task}, *given]
         messages = [normalise(message, what="the context") for message in said]
         defined = defined_tools(read_context(messages))
         await self.offer.settled()
@@ -286,7 +288,8 @@ class Bridge:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         output_schema = output_schema if output is None else schema_of(output)
-        start = start_solve(messages, catalogue, self.settings(limits=limits), output_schema, choice)
+        settings = self.settings(limits=limits, planning=planning)
+        start = start_solve(messages, catalogue, settings, output_schema, choice)
         return self._open_runs.create(start, caller, task, answering)
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
@@ -308,8 +311,3 @@ class Bridge:
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
         return self._open_runs.latest(caller, limit)
-
-
-def _title(calls: Iterable[JSON]) -> str:
-    names = dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict))
-    return " + ".join(names)[:200] or "an empty plan"

@@ -6,7 +6,7 @@ import math
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
@@ -14,7 +14,11 @@ _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cos
 
 
 def settings_under(
-    configuration: Configuration, limits: JSONObject | None = None, *, output_by_instance: bool = False
+    configuration: Configuration,
+    limits: JSONObject | None = None,
+    *,
+    output_by_instance: bool = False,
+    planning: str = "eager",
 ) -> Settings:
     """The settings of a run.
 
@@ -22,10 +26,16 @@ def settings_under(
         configuration: its order, approval and limits hold.
         limits: lower limits a caller asks for; a higher one than configured has no effect.
         output_by_instance: the output is a map by instance.
+        planning: `eager` or `lazy`.
 
     Raises:
-        PlanError: a limit nobody knows, or a value that is no number above 0 (for counts: no whole one).
+        PlanError: another planning, a limit nobody knows, or a value that is no number above 0 (for counts: no whole
+            one).
     """
+    kinds: dict[str, Planning] = {one: one for one in PLANNINGS}
+    kind = kinds.get(planning)
+    if kind is None:
+        raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
     asked = limits or {}
     for name in asked:
         if name not in _LIMITS:
@@ -55,6 +65,7 @@ def settings_under(
         wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
+        planning=kind,
         # None: without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),

@@ -57,6 +57,12 @@ class Plan:
         return messages
 
     @property
+    def title(self) -> str:
+        """One line for people."""
+        names = dict.fromkeys(str(call.get("_tool")) for call in self.calls if isinstance(call, dict))
+        return self.name or " + ".join(names)[:200] or "an empty plan"
+
+    @property
     def output_by_instance(self) -> bool:
         """Whether the output is a map by instance: there are instances, and it reads inside one (DESIGN 4.8).
 

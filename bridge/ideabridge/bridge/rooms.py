@@ -118,7 +118,9 @@ class Rooms:
 
     async def _start(self, run: Run, effect: Execute, choice: Choice) -> Start:
         machine = run.machine
-        settings = dataclasses.replace(machine.settings, depth=machine.settings.depth - 1, output_by_instance=False)
+        # A plan that was accepted as a whole has its rooms in it: they ask about calls, as all calls do.
+        eager = dataclasses.replace(machine.settings, planning="eager")
+        settings = dataclasses.replace(eager, depth=eager.depth - 1, output_by_instance=False)
         seen = import_messages(effect.imports)
         if effect.call.room == "idea":
             plan = plan_of(self._publication(effect), effect.parameters)

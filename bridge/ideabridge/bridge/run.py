@@ -12,7 +12,6 @@ from ideabridge.bridge.answering import answered, questions
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import (
-    DecisionError,
     FinishedRunError,
     InterruptedRunError,
     RejectedSolutionError,
@@ -30,8 +29,9 @@ from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.room_view import approvals_in_rooms, key_of, room_of_approval
 from ideabridge.bridge.run_status import RunStatus, failure_of, is_still, status_of
 from ideabridge.bridge.run_values import given_by, rejection, value_at
-from ideabridge.bridge.run_view import answer_of
+from ideabridge.bridge.run_view import answer_of, approvals_of
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission
+from ideabridge.bridge.waiting_plan import WaitingPlan, waiting_plan
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
 if TYPE_CHECKING:
@@ -263,6 +263,7 @@ class Run:
         by: str,
         call: JSON = None,
         value: JSON | Missing = MISSING,
+        plan: JSON = None,
         reason: str | None = None,
     ) -> None:
         """Settle a pending approval (DESIGN 4.6). The decision holds for exactly what was asked about.
@@ -273,6 +274,7 @@ class Run:
             by: who decides.
             call: for `edit`: the resolved call as it shall run.
             value: for `value`: the result of the call.
+            plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
             reason: why; told to the mind.
 
         Raises:
@@ -282,15 +284,9 @@ class Run:
         self._expect_alive()
         if "/" in approval:
             room, own = room_of_approval(self, approval)
-            room.decide(own, decision, by=by, call=call, value=value, reason=reason)
+            room.decide(own, decision, by=by, call=call, value=value, plan=plan, reason=reason)
             return
-        by = str(normalise(by, what="by"))
-        reason = None if reason is None else str(normalise(reason, what="the reason"))
-        pending = {one.approval: one for one in self.questions()}
-        question = pending.get(approval)
-        if question is None:
-            raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
-        self.drive(answered(self.machine, question, decision, by=by, reason=reason, call=call, value=value))
+        self.drive(answered(self.machine, approval, decision, by, reason, call=call, value=value, plan=plan))
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that its machine does not see, with everything done so far."""
@@ -324,8 +320,13 @@ class Run:
         return self.machine.errors
 
     def approvals(self) -> list[JSON]:
-        """Every pending approval, those of its rooms among them; see `Question.to_json`."""
-        return [*(one.to_json() for one in self.questions()), *approvals_in_rooms(self)]
+        """Every pending approval, those of its rooms among them; see `approvals_of`."""
+        return [*approvals_of(self), *approvals_in_rooms(self)]
+
+    @property
+    def plan(self) -> WaitingPlan | None:
+        """A lazy run's plan that waits to be accepted; None where none does."""
+        return waiting_plan(self.machine)
 
     def questions(self) -> list[Question]:
         """What the run itself waits for people to answer."""

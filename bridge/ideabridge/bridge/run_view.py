@@ -66,6 +66,17 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     return result
 
 
+def approvals_of(run: Run) -> list[JSON]:
+    """What the run asks; see `Question.to_json`. A lazy run's plan is told as `WaitingPlan.to_json` tells it."""
+    told: list[JSON] = []
+    for question in run.questions():
+        entry = question.to_json()
+        if question.kind == "plan" and run.plan is not None:
+            entry["plan"] = run.plan.to_json()
+        told.append(entry)
+    return told
+
+
 def _request(asking: Run, request: Request, run: Run) -> JSONObject:
     messages: list[JSON] = list(request.texts)
     told: JSONObject = {"id": request.id}

@@ -144,6 +144,9 @@ def _approval_line(one: JSON) -> str:
         return _short(one)
     choices = one.get("choices")
     takes = f" ({', '.join(map(str, choices))})" if isinstance(choices, list) else ""
+    plan = one.get("plan")
+    if isinstance(plan, dict):
+        return f"{one.get('approval')}: a plan, because {one.get('why')}\n{_short(plan.get('drawing'))}"
     return f"{one.get('approval')}{takes}: {_short(one.get('call'))} because {one.get('why')}"
 
 

@@ -52,6 +52,7 @@ _RESULT: Final = {"type": "string", "title": "Result", "description": "For value
 
 FORMS: Final[dict[Kind, types.ElicitRequestedSchema]] = {
     "call": _form("Run this call?", "approve: it runs. deny: it does not.", ["approve", "deny"], {}),
+    "plan": _form("Run this plan?", "approve: it runs. deny: nothing of it does.", ["approve", "deny"], {}),
     "outcome": _form(
         "What came of this call?",
         "retry: run it again. skip: it fails as unknown. value: it worked, and this is its result.",
@@ -95,6 +96,10 @@ def message(request: ApprovalRequest) -> str:
     lines = [_headline(request), ""]
     left = _MESSAGE
     shown = {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
+    if request.plan is not None:
+        # A drawing has each name and value shortened, and nothing a terminal would obey.
+        drawing = str(request.plan["drawing"])
+        lines.append(drawing if len(drawing) <= left else f"{drawing[:left]}... (shortened)")
     for number, (key, value) in enumerate(shown.items()):
         line = f"  {_plain(key)}: {_value(value)}"
         left -= len(line)
@@ -107,6 +112,8 @@ def message(request: ApprovalRequest) -> str:
 
 
 def _headline(request: ApprovalRequest) -> str:
+    if request.kind == "plan":
+        return "Run this plan?"
     tool = request.tool
     named = _plain(tool.name) if tool is not None else "it"
     if tool is not None and tool.module:

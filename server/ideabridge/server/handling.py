@@ -125,6 +125,7 @@ class OwnHandlers:
             context=context,
             limits=_object(arguments, "limits"),
             mind=mind,
+            planning=str(arguments.get("planning", "eager")),
             caller=asked.caller,
         )
         with self._running.cancelling(run):
@@ -228,6 +229,7 @@ class OwnHandlers:
                     by=asked.caller,
                     call=decision.get("call"),
                     value=decision.get("value", MISSING),
+                    plan=decision.get("plan"),
                     reason=reason if isinstance(reason, str) else None,
                 )
             except DecisionError as error:

@@ -107,6 +107,10 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 },
                 "idea": {"type": "string", "description": "A saved idea to be guided by."},
                 "mind": {"enum": ["auto", "turns", "sampling", "model"], "description": "Who answers."},
+                "planning": {
+                    "enum": ["eager", "lazy"],
+                    "description": "lazy: a person accepts each solution as a whole before its calls run.",
+                },
                 "limits": {"type": "object", "description": "Lower limits: calls, requests, wall_seconds."},
                 "wait_s": _wait(),
             },
@@ -169,6 +173,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "approval": {"type": "string"},
                             "decision": {"enum": ["approve", "deny", "edit", "retry", "skip", "value"]},
                             "call": {"type": "object", "description": "For edit: the call as it shall run."},
+                            "plan": {"type": "object", "description": "For edit of a plan: {calls, output}."},
                             "value": {"description": "For value: the result the call had."},
                             "reason": {"type": "string"},
                         },

@@ -16,6 +16,13 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 WHY = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
 
 
+LAZY = (
+    "Write a plan: list every call the task needs as far as you can see, wired by references. Nothing of it runs before"
+    " a person has accepted it as a whole; a plan that is not accepted comes back to you with the reason."
+)
+"""What the mind of a lazy run is told."""
+
+
 class Proposal:
     """The calls and the output of one Solution.
 

@@ -74,13 +74,18 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
 
 async def _ask(entry: JSONObject) -> Decision:
     say(f"? {entry.get('why')}", "bold yellow")
+    plan = entry.get("plan")
+    if isinstance(plan, dict):
+        say(str(plan.get("drawing")).rstrip("\n"))
+        return await _ask_whether({key: plan.get(key) for key in ("calls", "output")}, is_plan=True)
     say(json.dumps(entry.get("call"), ensure_ascii=False, indent=2))
-    return await (_ask_outcome() if entry.get("choices") else _ask_call(entry.get("call")))
+    return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), is_plan=False))
 
 
-async def _ask_call(call: JSON) -> Decision:
+async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:
     from ideabridge.bridge.approver import Decision
 
+    what = "plan" if is_plan else "call"
     while True:
         answer = await _line("  run it? y(es), n(o) [reason], e(dit): ")
         if answer is None:
@@ -91,11 +96,11 @@ async def _ask_call(call: JSON) -> Decision:
         if word.lower() in ("n", "no"):
             return Decision("deny", reason=reason.strip() or None)
         if word.lower() in ("e", "edit"):
-            edited = await _edit(call)
+            edited = await _edit(shown, what)
             if edited is not None:
-                return Decision("edit", call=edited)
+                return Decision("edit", plan=edited) if is_plan else Decision("edit", call=edited)
         else:
-            say("  y runs the call, n (and a reason) does not, e lets you change it first")
+            say(f"  y runs the {what}, n (and a reason) does not, e lets you change it first")
 
 
 async def _ask_outcome() -> Decision:
@@ -127,8 +132,8 @@ async def _line(prompt: str) -> str | None:
     return text if text else None
 
 
-async def _edit(call: JSON) -> JSONObject | None:
-    """The call as the person changed it: in $VISUAL or $EDITOR, else typed as one line of JSON. None: not changed."""
+async def _edit(call: JSON, what: str) -> JSONObject | None:
+    """What is shown as the person changed it: in $VISUAL or $EDITOR, else typed as one line of JSON. None: as is."""
     text = json.dumps(call, ensure_ascii=False, indent=2) + "\n"
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:
@@ -149,16 +154,16 @@ async def _edit(call: JSON) -> JSONObject | None:
         finally:
             await path.unlink(missing_ok=True)
     else:
-        typed = await _line("  the call as JSON, in one line: ")
+        typed = await _line(f"  the {what} as JSON, in one line: ")
         if typed is None:
             return None
         changed = typed
     try:
-        value = decode(changed, what="the edited call")
+        value = decode(changed, what=f"the edited {what}")
     except IdeabridgeError as error:
         report(str(error))
         return None
     if not isinstance(value, dict):
-        report("the edited call: expected a JSON object")
+        report(f"the edited {what}: expected a JSON object")
         return None
     return value

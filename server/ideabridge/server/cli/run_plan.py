@@ -32,6 +32,9 @@ def run(
     save_as: Annotated[
         str | None, typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool of this name.")
     ] = None,
+    lazy: Annotated[
+        bool, typer.Option("--lazy", help="Show the plan, and run nothing of it before you have accepted it.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Run nothing: tell the order, what runs in parallel, reads and writes.")
     ] = False,
@@ -47,11 +50,18 @@ def run(
 
     raw = read_json(plan, "PLAN.json")
     given = read_input(input)
-    return anyio.run(_run, options, raw, given, save_as, dry_run, draw)
+    planning = "lazy" if lazy else "eager"
+    return anyio.run(_run, options, raw, given, planning, save_as, dry_run, draw)
 
 
 async def _run(
-    options: Options, raw: JSON, given: JSONObject | None, save_as: str | None, dry: bool, draw: str | None
+    options: Options,
+    raw: JSON,
+    given: JSONObject | None,
+    planning: str,
+    save_as: str | None,
+    dry: bool,
+    draw: str | None,
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.plan import read_plan
@@ -68,7 +78,7 @@ async def _run(
         if dry or draw is not None:
             await _rehearse(bridge, plan, options, dry, draw)
             return ExitCode.DONE
-        run = await bridge.run_plan(plan)
+        run = await bridge.run_plan(plan, planning=planning)
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
         problem: str | None = None
