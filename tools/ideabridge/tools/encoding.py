@@ -87,6 +87,9 @@ def _unique_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
     return result
 
 
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
+
+
 def _too_deep(text: str, limit: int) -> bool:
     """Whether brackets outside strings nest deeper than `limit`: checked before a recursive parser runs."""
     if text.count("[") + text.count("{") <= limit:
@@ -136,7 +139,7 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
     if _too_deep(text, max_depth):
         raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
     try:
-        value = cast("JSON", json.loads(text, object_pairs_hook=_unique_object, parse_constant=_refuse_constant))
+        value = cast("JSON", _DECODER.decode(text))
     except InvalidJSONError as error:
         raise InvalidJSONError(f"{what} is not JSON: {error}") from None
     except json.JSONDecodeError as error:
@@ -146,6 +149,18 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
     except (ValueError, RecursionError) as error:
         raise InvalidJSONError(f"{what} is not JSON: {error}") from None
     return normalise(value, what=what, max_depth=max_depth)
+
+
+def decode_at(text: str, position: int) -> tuple[JSON, int] | None:
+    """The value whose text begins at `position`, as exact as `decode`, and where that text ends.
+
+    None where it is cut off, is no JSON, or nests too deep: `decode` of the whole text tells.
+    """
+    try:
+        value, end = cast("tuple[JSON, int]", _DECODER.raw_decode(text, position))
+        return normalise(value), end
+    except (ValueError, RecursionError, InvalidJSONError, LimitExceededError):
+        return None
 
 
 def decode_trusted(data: str | bytes) -> JSON:
@@ -211,7 +226,10 @@ def _text(value: str) -> str:
 
 
 def _copy(value: Any, depth: int) -> JSON:
-    if value is None or value is True or value is False:
+    kind = cast("type[Any]", type(value))
+    if kind is str and value.isascii():
+        return value
+    if value is None or kind is int or kind is bool:
         return value
     if isinstance(value, str):
         return _text(value)
@@ -225,7 +243,8 @@ def _copy(value: Any, depth: int) -> JSON:
         raise _NotJSONError(LimitExceededError, "nests deeper than the limit")
     key: Any = None
     try:
-        if isinstance(value, Mapping):
+        # Asked first, because asking for a Mapping takes longer than the copy of a small object.
+        if kind is dict or isinstance(value, Mapping):
             result: JSONObject = {}
             for key, item in cast("Mapping[Any, Any]", value).items():
                 if not isinstance(key, str):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, JSONObject, decode
+from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, JSONObject, decode, decode_at
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
 
 
@@ -165,6 +165,11 @@ class Answer:
             case _Place.ITEM | _Place.ITEM_COMMA if char == "]":
                 self._in_calls = False
                 self._place = _Place.COMMA
+            case _Place.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
+                # Most calls come in one piece; of one that does not, the scanner finds where it ends.
+                self._place = _Place.ITEM_COMMA
+                self._pieces.append(CallPiece(whole[0]))
+                return whole[1]
             case _Place.VALUE | _Place.ITEM if char not in ",:}]":
                 return self._begin(position)
             case _Place.ITEM_COMMA if char == ",":

@@ -55,7 +55,7 @@ class Calls:
 
     def start(self, effect: Execute) -> None:
         """Start a call; that it has started is journaled."""
-        self._handles[effect.key] = self._group.start_soon(self._run, effect)
+        self._handles[effect.key] = self._group.create_task(self._run(effect))
 
     def stop(self) -> None:
         """Cancel every call."""

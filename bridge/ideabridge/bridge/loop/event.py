@@ -7,6 +7,7 @@ same step again: no clock, no network, no lookup.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -27,12 +28,18 @@ class _Event:
     def to_json(self) -> JSONObject:
         """The event as the journal holds it; members that stand at None of themselves are left out."""
         result: JSONObject = {"event": self.name}
-        for member in fields(self):
-            value: JSON = getattr(self, member.name)
+        for name, is_null_by_default in _members(type(self)):
+            value: JSON = getattr(self, name)
             # A call that is null must be read again as one: only what is null by default goes without saying.
-            if value is not None or member.default is not None:
-                result[member.name] = value
+            if value is not None or not is_null_by_default:
+                result[name] = value
         return result
+
+
+@cache
+def _members(kind: type[_Event]) -> tuple[tuple[str, bool], ...]:
+    """(name, whether it is null by default) of each member."""
+    return tuple((member.name, member.default is None) for member in fields(kind))
 
 
 @dataclass(frozen=True, slots=True)

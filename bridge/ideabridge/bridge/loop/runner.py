@@ -137,8 +137,9 @@ class Runner:
     def _notify(self, events: Sequence[Event]) -> None:
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
+        watchers = list(self.watchers)
         for event in events:
-            for watcher in list(self.watchers):
+            for watcher in watchers:
                 watcher(event)
 
     def poke(self) -> None:
