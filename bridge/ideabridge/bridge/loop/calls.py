@@ -103,7 +103,7 @@ class Calls:
                 # A sync activity runs in a worker thread; the machine belongs to the event loop.
                 anyio.from_thread.run_sync(self._post, [added])
 
-        context = CallContext(effect, on_progress, on_message)
+        context = CallContext(effect, on_progress, on_message, run=self)
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
 from ideabridge.bridge.loop.call import Call
@@ -31,6 +31,7 @@ class RemoteTools(Protocol):
         *,
         timeout: float | None = None,
         progress: ProgressCallback | None = None,
+        run: Hashable = None,
     ) -> JSON:
         """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
         ...
@@ -40,8 +41,13 @@ class CallContext:
     """What an activity is told and may do besides its parameters: an `ActivityContext`."""
 
     def __init__(
-        self, effect: Execute, on_progress: ProgressCallback, on_message: Callable[[JSONObject], None]
+        self,
+        effect: Execute,
+        on_progress: ProgressCallback,
+        on_message: Callable[[JSONObject], None],
+        run: Hashable = None,
     ) -> None:
+        self.run = run
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
@@ -112,7 +118,9 @@ class Executor:
                 raise UnknownToolError(f"module {tool.module!r} is not configured here")
             # The module puts its own names back where a parameter was renamed.
             name = tool.remote_name or tool.name
-            value = await self._modules.call(tool.module, name, effect.parameters, progress=on_progress)
+            value = await self._modules.call(
+                tool.module, name, effect.parameters, progress=on_progress, run=context.run
+            )
         else:
             activity = self._toolbox.activity_for(tool, effect.call.activity)
             if activity is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +25,7 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.expansion import Launch, expand
 from ideabridge.bridge.modules.listing import bounded_notes, is_allowed
+from ideabridge.bridge.modules.places import Places
 from ideabridge.bridge.modules.remote_call import SessionLostError, remote_call
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -61,7 +62,7 @@ class Module:
         self._secrets = secrets
         self._result_bytes = result_bytes
         self._on_change = on_change
-        self._limiter = anyio.CapacityLimiter(configuration.parallel)
+        self._places = Places(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
         self._error: ModuleError | None = None
         self._connection: Connection | None = None
@@ -257,6 +258,7 @@ class Module:
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
+        run: Hashable = None,
     ) -> JSON:
         """Call one of its tools.
 
@@ -266,6 +268,7 @@ class Module:
             timeout: seconds the remote call may take; default: the configured `timeout`. Connecting, and waiting
                 for one of the `parallel` places, come on top.
             progress: is told of the module's progress notifications.
+            run: whose call it is: runs take turns where there are more calls than places.
 
         Returns:
             Structured content, else text, else a list of content blocks (see `results.result_value`).
@@ -282,14 +285,11 @@ class Module:
         tool = self.tool(tool_name)
         if tool.renamed:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
-        try:
-            self._limiter.acquire_nowait()  # acquiring otherwise costs a turn of the event loop
-        except anyio.WouldBlock:
-            await self._limiter.acquire()
+        await self._places.take(run)
         try:
             return await self._send(tool, theirs, seconds, progress)
         finally:
-            self._limiter.release()
+            self._places.give_back()
 
     async def _send(self, tool: Tool, arguments: JSONObject, seconds: float, progress: Progress | None) -> JSON:
         """Call over the connection there is; where the server forgot the session, once more over a new one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Final, Self
 
@@ -150,13 +150,14 @@ class Modules:
         *,
         timeout: float | None = None,
         progress: Progress | None = None,
+        run: Hashable = None,
     ) -> JSON:
         """Call a tool of a module; waits for one that is still connecting. See `Module.call`.
 
         Raises:
             UnknownModuleError: no such module; the message names the nearest ones.
         """
-        return await self._find(module).call(tool_name, arguments, timeout=timeout, progress=progress)
+        return await self._find(module).call(tool_name, arguments, timeout=timeout, progress=progress, run=run)
 
     def _find(self, name: str) -> Module:
         found = self._modules.get(name)

@@ -1,0 +1,66 @@
+"""Runs share the places of a module in turn, however many calls each has (DESIGN 4.4.2)."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+from anyio.lowlevel import checkpoint
+
+from ideabridge.bridge.modules.places import Places
+
+pytestmark = pytest.mark.anyio
+
+
+async def order_of(places: Places, *calls: str) -> list[str]:
+    """The order in which calls get a place, each named by its run and a digit; each ends as soon as it is at work."""
+    begun: list[str] = []
+
+    async def call(name: str) -> None:
+        await places.take(name[0])
+        begun.append(name)
+        await checkpoint()
+        places.give_back()
+
+    async with anyio.create_task_group() as group:
+        for name in calls:
+            group.start_soon(call, name)
+    return begun
+
+
+async def test_a_run_with_many_calls_does_not_hold_another_up() -> None:
+    assert await order_of(Places(1), "a1", "a2", "a3", "a4", "b1", "b2", "c1") == [
+        "a1",
+        "a2",
+        "b1",
+        "c1",
+        "a3",
+        "b2",
+        "a4",
+    ]
+
+
+async def test_a_place_of_a_call_that_is_cancelled_while_it_waits_is_not_lost() -> None:
+    places = Places(1)
+    await places.take("a")
+    async with anyio.create_task_group() as group:
+        group.start_soon(places.take, "b")
+        await checkpoint()
+        group.cancel_scope.cancel()
+    places.give_back()
+    assert await order_of(places, "a1", "b1") == ["a1", "b1"]
+
+
+async def call(places: Places) -> None:
+    await places.take("b")
+    places.give_back()
+
+
+async def test_a_place_given_to_a_call_that_is_just_cancelled_is_handed_on() -> None:
+    places = Places(1)
+    await places.take("a")
+    async with anyio.create_task_group() as group:
+        group.start_soon(call, places)
+        await checkpoint()
+        places.give_back()
+        group.cancel_scope.cancel()
+    assert await order_of(places, "c1", "c2") == ["c1", "c2"]
