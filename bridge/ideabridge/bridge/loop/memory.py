@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from ideabridge.bridge.context import document
 from ideabridge.bridge.context.document import Method, Missing
@@ -84,11 +85,23 @@ class Memory:
             return document.read(self.base.get(instance, {}), path)
         written = self._written.get(instance)
         overlapping = written.overlapping(path) if written is not None else set[int]()
-        if overlapping <= set(bound):
+        wanted = frozenset(bound)
+        if overlapping <= wanted:
             # Nobody else wrote here: what stands now is what is seen.
             return document.read(self.documents.get(instance, {}), path)
-        view = self.base.get(instance, {})
-        for entry in self.log[self._first :]:
-            if entry.call in bound and entry.instance == instance:
-                view = document.write(view, entry.path, entry.method, entry.value)
-        return document.read(view, path)
+        seen = (one for one in self.log[self._first :] if one.call in wanted and one.instance == instance)
+        return document.read(_written(self.base.get(instance, {}), seen), path)
+
+
+def _written(view: JSON, entries: Iterable[Write]) -> JSON:
+    """A document after some writes. What is pushed to one array in a row is put there at once: each write copies it."""
+    for (path, method), group in groupby(entries, key=lambda one: (one.path, one.method)):
+        first, *rest = [one.value for one in group]
+        view = document.write(view, path, method, first)
+        array = document.read(view, path) if method == "push" and rest and path[1:] else None
+        if isinstance(array, list):
+            view = document.write(view, path, "set", [*array, *rest])
+        else:
+            for value in rest:
+                view = document.write(view, path, method, value)
+    return view
