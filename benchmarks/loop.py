@@ -12,12 +12,13 @@ each layer of a shape is an answer of its own.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -67,7 +68,7 @@ async def instant(x: int) -> int:
 
 
 class Writer:
-    """A mind that writes its answers one by one; after the last, the output alone.
+    """A mind that writes its answers one by one; after the last, the output alone, and then it begins anew.
 
     Args:
         answers: see `Answer`; written before the clock runs.
@@ -77,12 +78,12 @@ class Writer:
     name = "writer"
 
     def __init__(self, answers: Sequence[Answer], apart: float = 0.0) -> None:
-        self._answers = iter(answers)
+        self._answers = itertools.cycle([*answers, '{"calls": [], "output": "done"}'])
         self._apart = apart
 
     async def answer(self, request: Request) -> AsyncIterator[str | bytes]:
         """The next answer."""
-        answer = next(self._answers, '{"calls": [], "output": "done"}')
+        answer = next(self._answers)
         if isinstance(answer, str):
             yield answer
             return
@@ -141,23 +142,25 @@ def layers_of(shape: Shape) -> list[list[int]]:
     ]
 
 
-async def solved(mind: Writer, box: Toolbox, store: Path | None, requests: int = 2) -> float:
-    """Seconds of one run from its start to its output."""
+async def ours(mind: Writer, box: Toolbox, store: Path | None, requests: int, times: int) -> float:
+    """Median seconds of our runs from start to output, all in one bridge, as in a server."""
     limits = Limits(parallel_calls=64, requests=requests + 1, calls=10_000)
+    taken: list[float] = []
     async with Bridge(Configuration(limits=limits), toolbox=box, mind=mind, store=store) as bridge:
-        begin = time.perf_counter()
-        run = await bridge.solve("Do it.", tools=[one.name for one in box], output_schema=OUTPUT)
-        status = await run.wait()
-        took = time.perf_counter() - begin
-        if status != "done" or any(one.error for one in run.calls()):
-            raise SystemExit(f"the run ended {status}: {run.errors()}")
-        return took
+        for _ in range(times):
+            begin = time.perf_counter()
+            run = await bridge.solve("Do it.", tools=[one.name for one in box], output_schema=OUTPUT)
+            status = await run.wait()
+            taken.append(time.perf_counter() - begin)
+            if status != "done" or any(one.error for one in run.calls()):
+                raise SystemExit(f"the run ended {status}: {run.errors()}")
+    return statistics.median(taken)
 
 
-async def beside(
-    prepare: peers.Prepare, rounds: Sequence[Sequence[int]], task: peers.Work, apart: float | None = None
+async def theirs(
+    prepare: peers.Prepare, rounds: peers.Rounds, task: peers.Work, apart: float | None, times: int
 ) -> float:
-    """Seconds of one run of a peer."""
+    """Median seconds of a peer's runs, all of one agent."""
     done: list[int] = []
 
     async def counted(x: int) -> int:
@@ -166,32 +169,30 @@ async def beside(
 
     counted.__name__, counted.__doc__ = "counted", task.__doc__
     run = prepare(rounds, counted, apart)
-    begin = time.perf_counter()
-    answer = await run()
-    took = time.perf_counter() - begin
-    if answer != "done" or len(done) != sum(map(len, rounds)):
-        raise SystemExit(f"a peer answered {answer[:100]!r} after {len(done)} calls")
-    return took
-
-
-async def median(measure: Callable[[], Awaitable[float]], times: int) -> float:
-    """The median of several measurements, in seconds."""
-    return statistics.median([await measure() for _ in range(times)])
+    taken: list[float] = []
+    for _ in range(times):
+        done.clear()
+        begin = time.perf_counter()
+        answer = await run()
+        taken.append(time.perf_counter() - begin)
+        if answer != "done" or len(done) != sum(map(len, rounds)):
+            raise SystemExit(f"a peer answered {answer[:100]!r} after {len(done)} calls")
+    return statistics.median(taken)
 
 
 async def streaming(folder: Path, others: dict[str, peers.Prepare]) -> AsyncIterator[Row]:
     """Rows of streamed Solutions: seconds, and how much more than the critical path."""
     for name, shape in shapes().items():
         texts = pieces([call(one, *after) for one, after in shape])
-        took = await solved(Writer([texts], APART), Toolbox(work), folder / "streamed.sqlite")
+        took = await ours(Writer([texts], APART), Toolbox(work), folder / "streamed.sqlite", 2, 1)
         floor = critical(shape)
         ratio = took / floor
         what = f"s, streamed: {name}"
         yield {"what": what, "ours": took, "floor": floor, "ratio": ratio, "target": 1.03, "met": ratio <= 1.03}
         for peer, prepare in others.items():
-            theirs = await beside(prepare, layers_of(shape), wait, APART)
-            row = {"what": f"{what}, beside {peer}", "ours": took, "peer": theirs, "floor": floor}
-            yield {**row, "ratio": took / theirs}
+            took_theirs = await theirs(prepare, layers_of(shape), wait, APART, 1)
+            row = {"what": f"{what}, beside {peer}", "ours": took, "peer": took_theirs, "floor": floor}
+            yield {**row, "ratio": took / took_theirs}
 
 
 def cases() -> Iterator[tuple[str, int, Sequence[Answer], Sequence[Sequence[int]], float | None, int]]:
@@ -208,26 +209,16 @@ async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncItera
     """Rows of what a call and a step cost where the mind and the tools take no time, in milliseconds."""
     steps: dict[str, list[float]] = {}
     for what, divisor, answers, rounds, apart, times in cases():
-
-        async def ours(store: Path | None, answers: Sequence[Answer] = answers) -> float:
-            return await solved(Writer(answers), Toolbox(instant), store, len(answers))
-
-        memory = await median(lambda ours=ours: ours(None), times) / divisor * 1e3
-        sqlite = await median(lambda ours=ours: ours(folder / "overhead.sqlite"), times) / divisor * 1e3
+        memory, sqlite = [
+            await ours(Writer(answers), Toolbox(instant), store, len(answers), times) / divisor * 1e3
+            for store in (None, folder / "overhead.sqlite")
+        ]
         if len(answers) > 1:
             steps.setdefault("", []).append(memory)
         yield {"what": f"{what}, journal in memory", "ours": memory}
         yield {"what": f"{what}, journal in SQLite", "ours": sqlite}
         for peer, prepare in others.items():
-
-            async def theirs(
-                prepare: peers.Prepare = prepare,
-                rounds: Sequence[Sequence[int]] = rounds,
-                apart: float | None = apart,
-            ) -> float:
-                return await beside(prepare, rounds, instant, apart)
-
-            took = await median(theirs, times) / divisor * 1e3
+            took = await theirs(prepare, rounds, instant, apart, times) / divisor * 1e3
             if len(answers) > 1:
                 steps.setdefault(peer, []).append(took)
             target = PEER_TARGET.get(peer, 1.0)

@@ -15,14 +15,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, cast
 
 Rounds: TypeAlias = Sequence[Sequence[int]]
-"""The answers of a model: for each the numbers its calls are made with. After the last it answers "done"."""
+"""The answers of a model: for each the numbers its calls are made with. After the last it answers "done", and then
+begins anew.
+"""
 
 Work: TypeAlias = Callable[[int], Awaitable[int]]
 """The tool: a typed async function with a docstring."""
 
 Prepare: TypeAlias = Callable[[Rounds, Work, "float | None"], Callable[[], Awaitable[str]]]
 """Makes an agent of answers, a tool, and the seconds before each streamed call (None: an answer comes whole, at once);
-gives the function that runs it once and gives what it answered.
+gives the function that runs it once and gives what it answered, to be called any number of times.
 """
 
 _MODULES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -32,7 +33,7 @@ def fake_model(rounds: Rounds, tool: str, apart: float) -> Any:
     models: Any = importlib.import_module("langchain_core.language_models.chat_models")
     outputs: Any = importlib.import_module("langchain_core.outputs")
     messages: Any = importlib.import_module("langchain_core.messages")
-    left = iter(messages_of(rounds, tool))
+    left = itertools.cycle(messages_of(rounds, tool))
     base: Any = models.BaseChatModel
 
     class FakeModel(base):

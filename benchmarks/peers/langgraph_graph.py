@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
     graphs: Any = importlib.import_module("langgraph.graph")
     prebuilt: Any = importlib.import_module("langgraph.prebuilt")
     tool: str = getattr(work, "__name__", "")
-    left = iter(messages_of(rounds, tool))
+    left = itertools.cycle(messages_of(rounds, tool))
     model = fake_model(rounds, tool, apart or 0)
 
     async def answer(state: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
         for place, numbers in enumerate(rounds)
     ]
     text = responses.ResponseOutputText(text="done", annotations=[], type="output_text")
-    left = iter(
+    left = itertools.cycle(
         [
             *answers,
             [

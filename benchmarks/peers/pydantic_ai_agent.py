@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -18,16 +19,16 @@ def prepare(rounds: Rounds, work: Work, apart: float | None) -> Callable[[], Awa
     function: Any = importlib.import_module("pydantic_ai.models.function")
     tool: str = getattr(work, "__name__", "")
     # Arguments are text, as a model gives them; written before the clock runs.
-    texts = iter([[f'{{"x": {number}}}' for number in numbers] for numbers in rounds])
+    texts = itertools.cycle([*([f'{{"x": {number}}}' for number in numbers] for numbers in rounds), None])
 
     async def whole(_history: Any, _info: Any) -> Any:
-        arguments = next(texts, None)
+        arguments = next(texts)
         if arguments is None:
             return messages.ModelResponse(parts=[messages.TextPart("done")])
         return messages.ModelResponse(parts=[messages.ToolCallPart(tool, one) for one in arguments])
 
     async def streamed(_history: Any, _info: Any) -> AsyncIterator[Any]:
-        arguments = next(texts, None)
+        arguments = next(texts)
         if arguments is None:
             yield "done"
             return
