@@ -80,8 +80,31 @@ def handle_tool(message: Message, draft: Draft) -> None:
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """A plan guides: its calls, to be followed where they still fit."""
-    draft.say(message.role, f"{_title('Plan to follow where it fits', message)}\n{_json(message.value)}")
+    """A plan guides: its calls, to be followed where they still fit, and where each stands once some are done."""
+    shown, standing = message.value, None
+    if isinstance(shown, dict):
+        standing = shown.get("standing")
+        shown = {key: value for key, value in shown.items() if key != "standing"}
+    lines = [_title("Plan to follow where it fits", message), _json(shown)]
+    if isinstance(standing, list):
+        lines.append("Where it stands (a call whose output path is written is done):")
+        lines.extend(_standing_line(one) for one in standing if isinstance(one, dict))
+    draft.say(message.role, "\n".join(lines))
+
+
+def _standing_line(entry: JSONObject) -> str:
+    where = f" -> {entry['writes']}" if "writes" in entry else ""
+    head = f"{entry.get('place')} {entry.get('tool')}{where}"
+    done, of, left = entry.get("done"), entry.get("of"), entry.get("not_done")
+    if not isinstance(of, int) or not isinstance(done, int):
+        instance = f" in {entry['instance']}" if "instance" in entry else ""
+        return f"{head}: {'done' if done else 'not done'}{instance}"
+    if done in (0, of):
+        return f"{head}: {'done' if done else 'not done'} in all {of:,} instances"
+    names = [str(one) for one in left] if isinstance(left, list) else []
+    more = of - done - len(names)
+    others = f" and {more:,} others" if more else ""
+    return f"{head}: done in {done:,} of {of:,} instances, not in {', '.join(names)}{others}"
 
 
 def handle_error(message: Message, draft: Draft) -> None:

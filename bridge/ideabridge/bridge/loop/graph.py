@@ -61,6 +61,7 @@ class Graph:
         self.output_holes: list[Hole] = []
         self.output_reads: dict[str, list[Read]] = {}
         self.output_problems: list[str] = []
+        self.output_faults: dict[str, list[str]] = {}
         self._instances = list(instances)
         self._order: Order = order
         self._known = set(known)
@@ -113,7 +114,7 @@ class Graph:
     def drop_output(self) -> None:
         """The answer broke off: it has no output (DESIGN 4.4.6)."""
         self.output = None
-        self.output_reads, self.output_problems = {}, []
+        self.output_reads, self.output_problems, self.output_faults = {}, [], {}
 
     def close(self) -> None:
         """The answer has ended: bind what waited for later calls, find what nothing supplies, and cycles."""
@@ -133,7 +134,11 @@ class Graph:
                 item.bound = self._bind(item, instance, end)
                 message = self._missing(item, instance)
                 if message is not None:
-                    self.output_problems.append(f"output: {message}")
+                    where = f"output{f' of {instance}' if instance else ''}"
+                    self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
+        if len(self.output_faults) == len(self.output_reads):
+            # One instance's fault is told at the end, and refuses nothing of the others (DESIGN 4.8).
+            self.output_problems.extend(text for texts in self.output_faults.values() for text in texts)
         if self._forward:
             self._name_cycles()
             self._reorder()

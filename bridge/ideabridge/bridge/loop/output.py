@@ -86,6 +86,9 @@ def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, lis
     faults: list[str] = list(graph.output_problems)
     found: dict[str, JSON] = {}
     for instance, reads in () if faults else graph.output_reads.items():
+        if instance in graph.output_faults:
+            faults.extend(graph.output_faults[instance])
+            continue
         values = {read.expression.text: judge.evaluate(read, instance) for read in reads}
         if any(isinstance(value, Wait) for value in values.values()):
             raise JournalError("the output was read before every call had settled")

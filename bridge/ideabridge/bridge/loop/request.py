@@ -10,6 +10,7 @@ from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.reference import Path, format_reference
+from ideabridge.bridge.loop.guidance import Guidance
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress, Standing
 from ideabridge.tools.compose import solution_schema
@@ -119,8 +120,15 @@ def _tell_output(schema: JSONObject, output: JSONObject | None) -> None:
 
 def context_of(machine: Machine) -> list[Message]:
     """The context of the step at hand: how the run began, the state as it stands, what was done, what failed."""
+    guidance = None
+    if any(message.type == "plan" for message in machine.messages):
+        guidance = Guidance(machine.memory, machine.opening.instances, machine.history)
     if machine.step == 0:
-        return machine.messages
+        if guidance is None:
+            return machine.messages
+        return [
+            guidance.told(one) if one.type == "plan" and guidance.has_begun(one) else one for one in machine.messages
+        ]
     messages: list[Message] = []
     told: set[str] = set()
     for message in machine.messages:
@@ -129,7 +137,7 @@ def context_of(machine: Machine) -> list[Message]:
                 told.add(message.instance)
                 messages.append(_state(machine, message))
         else:
-            messages.append(message)
+            messages.append(message if guidance is None or message.type != "plan" else guidance.told(message))
     if not told and machine.memory.state():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     # Between Requests every call has settled. Each is a message of its own, stored once however often it is told.
