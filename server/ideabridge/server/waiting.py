@@ -65,21 +65,27 @@ async def _report(notes: MemoryObjectReceiveStream[_Note], asked: Asked) -> None
         await asked.context.session.report_progress(done, total, message)
 
 
+def _has_started(one: Progress) -> bool:
+    return any(item.started for item in one.items)
+
+
 class _Counter:
     """Counts the calls of a run as they start and finish. A start counts half, so that progress always grows."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._started: set[int] = set()
+        self._finished: set[int] = set()
 
     def so_far(self) -> list[_Note]:
         """Notes on the calls that started before anybody watched."""
         notes: list[_Note] = []
         for one in self._run.calls():
             index = one.call.index
-            if one.settled:
+            if one.settled and _has_started(one):
                 self._started.add(index)
-            elif any(item.started for item in one.items):
+                self._finished.add(index)
+            elif _has_started(one):
                 self._started.add(index)
                 notes.append(self._told(f"{label(one.call)} started"))
         return notes
@@ -96,6 +102,7 @@ class _Counter:
             if one is not None and not one.settled:
                 # Items of it are still running.
                 return None
+            self._finished.add(event.call)
             how = "failed" if event.error is not None else "done"
             calls = self._run.calls()
             return self._told(f"{self._label(event.call)} {how} ({self._settled()} of {len(calls)})")
@@ -106,8 +113,10 @@ class _Counter:
         return (len(self._started) + self._settled()) / 2, float(total), message
 
     def _settled(self) -> int:
-        # Not only those that finished: some are skipped, or fail before they start.
-        return sum(1 for one in self._run.calls() if one.settled)
+        # Some are skipped, or fail before they start. Of the others only those told of: the run may be further than
+        # what watchers have heard.
+        never = sum(1 for one in self._run.calls() if one.settled and not _has_started(one))
+        return len(self._finished) + never
 
     def _progress(self, index: int) -> Progress | None:
         calls = self._run.calls()
