@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
+from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.modules.settings import (
     HINTS,
     KINDS,
@@ -90,6 +91,9 @@ class Configuration(BaseModel):
         description="Which calls keep their listed order: to tools that declare effects, to all tools, or to none.",
     )
     limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
+    sampling: SamplingSettings = Field(
+        default_factory=SamplingSettings, description="Wishes for the client's model, where a run is answered by it."
+    )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
@@ -129,6 +133,9 @@ def _unknown(model: type[BaseModel], key: str) -> str:
     return f"unknown key. {f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
 
 
+_PARTS: Final[dict[str, type[BaseModel]]] = {"limits": Limits, "sampling": SamplingSettings}
+"""Keys that hold objects of their own."""
+
 _EXPECTED: Final = {
     "string_type": "text",
     "int_type": "a whole number",
@@ -155,8 +162,8 @@ def _found(value: Any) -> str:
 
 def _problem(model: type[BaseModel], error: ErrorDetails) -> str:
     kind = error["type"]
-    if model is Configuration and len(error["loc"]) > 1 and error["loc"][0] == "limits":
-        model = Limits
+    if model is Configuration and len(error["loc"]) > 1:
+        model = _PARTS.get(str(error["loc"][0]), model)
     if model is ApprovalRules and len(error["loc"]) > 2:
         model = ApprovalRule
     if kind == "extra_forbidden":

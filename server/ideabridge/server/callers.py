@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from ideabridge.bridge.run import Run
-    from ideabridge.server.elicitation import Round
+    from ideabridge.server.rounds import Round
 
 LOCAL: Final = "local"
 """The caller of stdio and of HTTP on loopback without a token: the person at this machine."""
@@ -34,13 +34,19 @@ class Asked:
 
     Attributes:
         resumed: the run the request started already, where it comes again with what a person said.
-        round: how often forms went out for it, and which were left open.
+        round: how often questions went out for it, and which were left open.
+        sampled: how often the client's model was asked on its back-channel.
+        halted: its model is asked no more within this request.
+        told: notes for the caller: why it is asked for a solution, say.
     """
 
     caller: str
     context: ServerRequestContext[Any, Any]
     resumed: Run | None = None
     round: Round | None = None
+    sampled: int = 0
+    halted: bool = False
+    told: list[str] = field(default_factory=list[str])
 
     @property
     def wants_progress(self) -> bool:

@@ -1,7 +1,7 @@
 """Elicitation: asking the person at the client about calls that wait for approval, in both eras (DESIGN 4.6, 6).
 
 Up to 2025-11-25 a form goes out on the back-channel of the request that waits (`Forms`). From 2026-07-28 the request is
-answered with the forms, and the client sends it again with what the person said (`required`, `read_state`).
+answered with the forms, and the client sends it again with what the person said (`forms_of`, `answered`).
 A form holds for one approval, and an approval for one resolved call: answers cannot be mixed up.
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ideabridge.bridge.approver import ApprovalRequest, Decision
@@ -26,16 +24,11 @@ from ideabridge.bridge.loop.question import Choice, Kind
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
-from ideabridge.tools.encoding import JSON, JSONObject, decode, decode_trusted, encode_text
+from ideabridge.server.rounds import ROUNDS, Round
+from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
 BY: Final = "the person at the client"
-ROUNDS: Final = 9
-"""Rounds of forms within one call: SDK clients end a call after ten."""
-
-STATE_SECONDS: Final = 7 * 86_400.0
-"""How long a person may take to answer a form. Time-outs of approvals are the configuration's."""
-
 _AT_ONCE: Final = 20
 _VALUE: Final = 500
 _MESSAGE: Final = 6000
@@ -68,16 +61,6 @@ def takes_forms(asked: Asked) -> bool:
     capabilities = asked.context.session.client_capabilities
     told = capabilities.elicitation if capabilities is not None else None
     return told is not None and (told.form is not None or told.url is None)
-
-
-def has_back_channel(asked: Asked) -> bool:
-    """Whether a form can be sent while the request waits."""
-    return asked.context.session.can_send_request
-
-
-def has_rounds(asked: Asked) -> bool:
-    """Whether the request can be answered with forms, and come again."""
-    return asked.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def waiting(run: Run) -> list[ApprovalRequest]:
@@ -262,41 +245,6 @@ async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable
 # -- in rounds ---------------------------------------------------------------------------------------------------
 
 
-class InputRequired(Exception):  # noqa: N818 - no error: the request is answered with forms
-    """The answer of a request that comes again; `result` is an `InputRequiredResult` in its wire form."""
-
-    def __init__(self, result: dict[str, Any]) -> None:
-        super().__init__("input required")
-        self.result = result
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What the sealed state of a request says when it comes again.
-
-    Attributes:
-        run: id of its run.
-        number: how many rounds there were.
-        asked: approvals whose forms went out last: only these may be answered.
-        left: approvals the person left open: not asked about again within this request.
-    """
-
-    run: str
-    number: int = 0
-    asked: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-
-    def to_state(self) -> str:
-        """The state as text; the server seals it."""
-        return encode_text({"run": self.run, "n": self.number, "asked": list(self.asked), "left": list(self.left)})
-
-
-def read_state(text: str) -> Round:
-    """The round of an unsealed state."""
-    held: Any = decode_trusted(text.encode())
-    return Round(held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]))
-
-
 def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse]) -> Round:
     """Hand in what the person said in a round; returns the round with what was left open."""
     left = list(last.left)
@@ -333,9 +281,9 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
 
 
-def required(requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str]) -> InputRequired:
-    """The answer that holds the forms."""
-    forms: JSONObject = {
+def forms_of(requests: list[ApprovalRequest], mask: Callable[[str], str]) -> JSONObject:
+    """The forms as a round holds them, by approval."""
+    return {
         one.approval: {
             "method": "elicitation/create",
             "params": {
@@ -346,5 +294,3 @@ def required(requests: list[ApprovalRequest], last: Round, mask: Callable[[str],
         }
         for one in requests
     }
-    following = Round(last.run, last.number + 1, tuple(one.approval for one in requests), last.left)
-    return InputRequired({"resultType": "input_required", "inputRequests": forms, "requestState": following.to_state()})

@@ -20,6 +20,7 @@ from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.finding import Finding
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.running import Running
+from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -94,7 +95,7 @@ class OwnHandlers:
     async def _answered(self, run: Run, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         with self._running.cancelling(run):
             await self._running.wait(run, _seconds(arguments), asked)
-        told = self._running.answer_of(run)
+        told = self._running.answer_of(run, asked)
         if "save_as" in arguments:
             self._published()
         return told
@@ -111,7 +112,7 @@ class OwnHandlers:
         """
         if asked.resumed is not None:
             return await self._answered(asked.resumed, arguments, asked)
-        mind = choose(str(arguments.get("mind", AUTO)), self._bridge.mind)
+        mind = choose(str(arguments.get("mind", AUTO)), self._bridge.mind, samples=samples(asked))
         context: list[JSON] = []
         guide = arguments.get("idea")
         if isinstance(guide, str):
@@ -130,7 +131,7 @@ class OwnHandlers:
         )
         with self._running.cancelling(run):
             await self._running.wait(run, _seconds(arguments), asked)
-        told = self._running.answer_of(run)
+        told = self._running.answer_of(run, asked)
         if told.get("isError"):
             run.cancel("its first Request was too large to show")
         return told
@@ -150,9 +151,8 @@ class OwnHandlers:
         # A room's turn is part of the run that the host asked for: that is what it is told of.
         run = run.root
         await self._running.wait(run, _seconds(arguments), asked)
-        more: JSONObject | None = {"notes": list[JSON](notes)} if notes else None
         known = before.schema if before is not None and run.runner.request is not before else None
-        return self._running.answer_of(run, known_schema=known, more=more)
+        return self._running.answer_of(run, asked, known_schema=known, notes=notes)
 
     # -- runs --------------------------------------------------------------------------------------------------
 
@@ -174,7 +174,7 @@ class OwnHandlers:
         if cancel:
             run.cancel("the caller cancelled it")
         if not isinstance(paths, list) or not paths:
-            return self._running.answer_of(run)
+            return self._running.answer_of(run, asked)
         return self._values(run, [str(path) for path in paths])
 
     def _latest(self, caller: str) -> ToolAnswer:
@@ -236,7 +236,7 @@ class OwnHandlers:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None
         await self._running.wait(run, _seconds(arguments), asked)
-        return self._running.answer_of(run)
+        return self._running.answer_of(run, asked)
 
     # -- ideas -------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class PublishedTool:
             return result
         # What this tool promises to give is not there (yet); hosts hold structured content against the output schema
         # unless it is an error.
-        told = self._running.answer_of(run)
+        told = self._running.answer_of(run, asked)
         if status in ("running", "needs_approval"):
             return {**told, "isError": True}
         name = self.definition["name"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -19,18 +19,15 @@ from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
 from ideabridge.server.callers import Asked
 from ideabridge.server.elicitation import (
-    STATE_SECONDS,
-    Round,
     answered,
-    has_back_channel,
-    has_rounds,
+    forms_of,
     open_forms,
-    read_state,
-    required,
     stay_until_asked,
     stay_with_forms,
     takes_forms,
 )
+from ideabridge.server.rounds import STATE_SECONDS, InputRequired, Round, has_back_channel, has_rounds, read_state
+from ideabridge.server.sampler import Sampler
 from ideabridge.server.waiting import wait
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
@@ -50,44 +47,71 @@ class Running:
     def __init__(self, bridge: Bridge, group: TaskGroup) -> None:
         self._bridge = bridge
         self._group = group
+        self.sampler = Sampler(bridge)
         self.closing = False
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
     async def wait(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
         """Wait until the run needs somebody or has ended, at most `seconds`. Where the client shows forms, the person
-        there is asked about calls that wait for approval; with 0 seconds nobody is.
+        there is asked about calls that wait for approval; where the run is answered by sampling, the client's model
+        is put its Requests. With 0 seconds nobody is asked.
 
         Raises:
-            InputRequired: the request is to be answered with forms, and comes again.
+            InputRequired: the request is to be answered with questions, and comes again.
         """
+        asks = seconds > 0 and (takes_forms(asked) or self.sampler.can_ask(run, asked))
+        if not asks or not (has_back_channel(asked) or has_rounds(asked)):
+            await wait(run, asked, lambda: run.wait(seconds))
+        elif has_back_channel(asked):
+            await wait(run, asked, lambda: self._stay(run, seconds, asked))
+        else:
+            await self._stay_until_asked(run, seconds, asked)
+        self.sampler.explain(run, asked, seconds)
+        return run.status
+
+    async def _stay(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
+        """Wait, and ask on the back-channel, until nobody is left to be asked or time is up."""
         mask = self._bridge.secrets.mask
-        if seconds <= 0 or not takes_forms(asked):
-            return await wait(run, asked, lambda: run.wait(seconds))
-        if has_back_channel(asked):
-            return await wait(run, asked, lambda: stay_with_forms(run, seconds, asked, mask))
-        if not has_rounds(asked):
-            return await wait(run, asked, lambda: run.wait(seconds))
+        with anyio.move_on_after(seconds):
+            while True:
+                if takes_forms(asked):
+                    await stay_with_forms(run, seconds, asked, mask)
+                else:
+                    await run.wait(seconds)
+                if not await self.sampler.ask(run, asked):
+                    break
+        return run.status
+
+    async def _stay_until_asked(self, run: Run, seconds: float, asked: Asked) -> None:
         last = asked.round or Round(run.id)
-        status = await wait(run, asked, lambda: stay_until_asked(run, seconds, last))
-        requests = open_forms(run, last)
-        if requests:
-            raise required(requests, last, mask)
-        return status
+        if takes_forms(asked):
+            await wait(run, asked, lambda: stay_until_asked(run, seconds, last))
+        else:
+            await wait(run, asked, lambda: run.wait(seconds))
+        requests = open_forms(run, last) if takes_forms(asked) else []
+        questions = forms_of(requests, self._bridge.secrets.mask)
+        put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
+        if questions or put:
+            following = Round(last.run, last.number + 1, tuple(one.approval for one in requests), last.left, kept)
+            raise InputRequired({**questions, **put}, following)
 
     async def take_up(self, asked: Asked, state: str, responses: Mapping[str, types.InputResponse] | None) -> None:
-        """A request has come again: hand in what the person said, and note its run in `asked`.
+        """A request has come again: hand in what the person said and the client's model wrote, and note its run in
+        `asked`.
 
         Args:
             asked: the request.
             state: its state, unsealed.
-            responses: what the person said, by approval.
+            responses: what came back, by the name it was asked for under.
 
         Raises:
             UnknownRunError: the run is not this caller's.
+            SettledTurnError, FinishedRunError, InterruptedRunError: it comes too late, or came before.
         """
         last = read_state(state)
         run = await self._bridge.run(last.run, caller=asked.caller)
         asked.resumed, asked.round = run, answered(run, last, responses or {})
+        await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
         """Middleware that seals the state of requests that come again, under a key kept in the store: it outlives this
@@ -112,13 +136,14 @@ class Running:
 
     # -- answers -----------------------------------------------------------------------------------------------
 
-    def answer_of(self, run: Run, *, known_schema: JSON = None, more: JSONObject | None = None) -> ToolAnswer:
+    def answer_of(self, run: Run, asked: Asked, *, known_schema: JSON = None, notes: Sequence[str] = ()) -> ToolAnswer:
         """The answer of DESIGN 6 for a run.
 
         Args:
             run: the run.
+            asked: the request that is answered.
             known_schema: the schema of the turn before, which the host has seen: it is not shown again.
-            more: members to add.
+            notes: what the caller is told besides.
         """
         told = run.answer()
         saved = self.saved(run)
@@ -127,8 +152,8 @@ class Running:
         if run.status == "running":
             calls = run.calls()
             told["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
-        if more:
-            told.update(more)
+        if notes or asked.told:
+            told["notes"] = [*notes, *asked.told]
         requests = told.get("requests")
         if isinstance(requests, list) and known_schema is not None:
             told["requests"] = [_without_known(request, known_schema) for request in requests]

@@ -22,11 +22,11 @@ from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
 from ideabridge.server.callers import Asked, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
-from ideabridge.server.elicitation import InputRequired
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.prompts import IdeaPrompts
 from ideabridge.server.resources import IdeaResources
+from ideabridge.server.rounds import InputRequired
 from ideabridge.server.running import Running
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError

@@ -1,0 +1,240 @@
+"""Sampler: a run whose Requests the client's model answers, in both eras (DESIGN 5).
+
+To the store it is a run by turns: at needs_solution it has no driver, and whoever hands the solution in goes on with
+it.
+So it is suspended, outlives restarts, and any worker may take the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import anyio
+import mcp_types as types
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
+from pydantic import ValidationError
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.errors import RejectedSolutionError, SettledTurnError
+from ideabridge.bridge.loop.event import Event
+from ideabridge.bridge.minds.choice import SAMPLING
+from ideabridge.bridge.room_view import open_requests
+from ideabridge.bridge.run import Run
+from ideabridge.server.callers import Asked
+from ideabridge.server.rounds import Round, Sample, has_back_channel, has_rounds, sample_key
+from ideabridge.server.sampling import (
+    SampleError,
+    is_refusal,
+    question,
+    remembered,
+    samples,
+    solution_in,
+    takes_tools,
+)
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+ROUNDS: Final = 8
+"""Rounds of sampling within one request: clients end it after ten, and forms may need some."""
+
+MALFORMED: Final = 3
+"""Malformed answers to one Request after which its solution is left to the caller."""
+
+_AT_ONCE: Final = 8
+_HAND_IN: Final = "hand the solution in with submit_solution"
+_Result = types.CreateMessageResult | types.CreateMessageResultWithTools
+
+
+class Sampler:
+    """Puts Requests to the models of clients.
+
+    Args:
+        bridge: has the runs, and the wishes for models.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._settings = bridge.configuration.sampling
+        self._out: set[tuple[str, int]] = set()
+
+    def can_ask(self, run: Run, asked: Asked) -> bool:
+        """Whether the run is answered by sampling, and this client lets its model be asked."""
+        return run.root.turns.mind == SAMPLING and samples(asked) and (has_back_channel(asked) or has_rounds(asked))
+
+    def explain(self, run: Run, asked: Asked, seconds: float) -> None:
+        """Note for the caller why it is asked for a solution, though the run is answered by sampling."""
+        if asked.told or run.turns.mind != SAMPLING or run.status != "needs_solution":
+            return
+        if not samples(asked):
+            why = "this client declares no sampling"
+        elif seconds <= 0:
+            why = "nobody is asked without waiting (wait_s)"
+        else:
+            why = f"its answer did not come within {seconds:g} s"
+        asked.told.append(f"the run is answered by the client's model, but {why}: {_HAND_IN}, or ask check_run again")
+
+    def due(self, run: Run, asked: Asked, rounds: int) -> list[Run]:
+        """The runs (it, or rooms of it) whose Request is to be put to the client's model now.
+
+        Args:
+            run: the run.
+            asked: the request that waits.
+            rounds: how many rounds it has had.
+        """
+        if asked.halted or not self.can_ask(run, asked):
+            return []
+        waiting = [one for one in open_requests(run) if one.turns.mind == SAMPLING and one.runner.request is not None]
+        found = [one for one in waiting if len(one.turns.rejected) < MALFORMED]
+        if not waiting:
+            return []
+        if not found:
+            last = waiting[0].turns.rejected[-1].errors
+            self._halt(
+                asked, f"the client's model gave {MALFORMED} malformed solutions ({str(last[:1])[:300]}): {_HAND_IN}"
+            )
+        elif rounds >= ROUNDS:
+            self._halt(
+                asked,
+                f"the client's model was asked {rounds} times within this request, the most a client takes: {_HAND_IN},"
+                " or call check_run to have it asked on",
+            )
+            return []
+        return found[:_AT_ONCE]
+
+    @staticmethod
+    def _halt(asked: Asked, why: str) -> None:
+        asked.halted = True
+        if why not in asked.told:
+            asked.told.append(why)
+
+    # -- on the back-channel -----------------------------------------------------------------------------------
+
+    async def ask(self, run: Run, asked: Asked) -> bool:
+        """Put the open Requests to the client's model and hand in what comes; False where none is to be put."""
+        due = self.due(run, asked, asked.sampled)
+        if not due:
+            return False
+        free = [one for one in due if (one.id, one.turn) not in self._out]
+        if not free:
+            # Another request has asked already: its answer moves the run.
+            await run.runner.wait_changed()
+            return True
+        asked.sampled += 1
+        async with anyio.create_task_group() as group:
+            for one in free:
+                group.start_soon(self._ask, one, asked)
+        return True
+
+    async def _ask(self, run: Run, asked: Asked) -> None:
+        turn, key = run.turn, (run.id, run.turn)
+        result: _Result | None = None
+        scope = anyio.CancelScope()
+
+        def watch(_event: Event) -> None:
+            if run.turn != turn or not run.machine.awaits_solution:
+                # Settled elsewhere, or over: nobody needs the answer any more.
+                scope.cancel()
+
+        run.runner.watchers.append(watch)
+        self._out.add(key)
+        try:
+            with scope:
+                result = await self._answer(run, asked)
+        finally:
+            run.runner.watchers.remove(watch)
+            self._out.discard(key)
+        if result is None:
+            return
+        try:
+            self._hand_in(run, turn, result)
+        except IdeabridgeError:
+            # It came too late, or could not be kept: how the run stands says so to whoever waits.
+            return
+
+    async def _answer(self, run: Run, asked: Asked) -> _Result | None:
+        session: ServerSession = asked.context.session
+        try:
+            params = types.CreateMessageRequestParams.model_validate(self._question(run, asked))
+            return await session.send_request(
+                types.CreateMessageRequest(params=params),
+                types.CreateMessageResultWithTools,
+                metadata=ServerMessageMetadata(related_request_id=asked.context.request_id),
+            )
+        except SampleError as error:
+            self._halt(asked, f"the client's model cannot be asked: {error}; {_HAND_IN}")
+        except MCPError as error:
+            self._failed(run, error, asked)
+        except ValidationError:
+            self._halt(asked, f"what the client answered is no result of sampling/createMessage: {_HAND_IN}")
+        return None
+
+    def _failed(self, run: Run, error: MCPError, asked: Asked) -> None:
+        said = self._bridge.secrets.mask(error.error.message)[:500]
+        if is_refusal(error):
+            asked.halted = True
+            run.root.cancel(f"the person at the client refused to let its model answer: {said}")
+            return
+        self._halt(
+            asked,
+            f"the client could not ask its model ({error.error.code}: {said}): call check_run to have it asked again,"
+            f" or {_HAND_IN}",
+        )
+
+    def _question(self, run: Run, asked: Asked) -> JSONObject:
+        request = run.runner.request
+        if request is None:
+            raise SampleError("the run asks nothing any more")
+        return question(request, run.turns.rejected, self._settings, tools=takes_tools(asked))
+
+    # -- in rounds ---------------------------------------------------------------------------------------------
+
+    def questions(self, due: list[Run], asked: Asked) -> tuple[JSONObject, tuple[Sample, ...]]:
+        """The Requests as a round holds them, and what its state keeps of them."""
+        told: JSONObject = {}
+        kept: list[Sample] = []
+        for run in due:
+            try:
+                params = self._question(run, asked)
+            except SampleError as error:
+                self._halt(asked, f"the client's model cannot be asked: {error}; {_HAND_IN}")
+                continue
+            told[sample_key(len(kept))] = {"method": "sampling/createMessage", "params": params}
+            kept.append(Sample(run.id, run.turn, len(run.turns.rejected)))
+        return told, tuple(kept)
+
+    async def answered(self, last: Round, asked: Asked, responses: Mapping[str, types.InputResponse]) -> None:
+        """Hand in what the client's model answered in a round.
+
+        Raises:
+            SettledTurnError: the turn was settled by another solution, or this answer came before.
+            FinishedRunError, InterruptedRunError: the run goes on no more.
+        """
+        for number, sample in enumerate(last.samples):
+            response = responses.get(sample_key(number))
+            if not isinstance(response, types.CreateMessageResult | types.CreateMessageResultWithTools):
+                self._halt(asked, f"the client came back without an answer of its model: {_HAND_IN}")
+                continue
+            run = await self._bridge.run(sample.run, caller=asked.caller)
+            open_now = run.machine.awaits_solution and run.turn == sample.turn
+            if open_now and len(run.turns.rejected) != sample.attempt:
+                raise SettledTurnError(
+                    f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and was malformed; the"
+                    " client's model has been asked again"
+                )
+            self._hand_in(run, sample.turn, response)
+
+    @staticmethod
+    def _hand_in(run: Run, turn: int, result: _Result) -> None:
+        try:
+            solution = solution_in(result)
+        except SampleError as error:
+            run.reject(turn, remembered(result), str(error))
+            return
+        try:
+            run.submit(turn, solution, mind=SAMPLING, model=result.model)
+        except RejectedSolutionError:
+            # It stands in the journal with its errors, which the model is shown when it is asked again.
+            return
