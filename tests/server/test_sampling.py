@@ -1,0 +1,412 @@
+"""The client's model as the mind, in both eras, over stdio and HTTP (DESIGN 5)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, MCPError, types
+from mcp.client.streamable_http import streamable_http_client
+
+from ideabridge.bridge.ideas.store import Store
+
+from .sampled import FIRST, MALFORMED, OUTPUT, SCRIPT, SECOND, Model, prepare, said
+from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured, text
+
+pytestmark = pytest.mark.anyio
+
+ADD: dict[str, Any] = {"task": "Add.", "output_schema": {"type": "integer"}, "tools": ["add", "write_note"]}
+SUM = {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], "output": "†state.sum"}
+IDLE = {"calls": [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}], "output": None}
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with http_process(configured(tmp_path_factory.mktemp("sampling"))) as url:
+        yield url
+
+
+@asynccontextmanager
+async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+    async with Client(url, mode=mode, read_timeout_seconds=20, **keys) as client:
+        yield client
+
+
+def minds_of(configuration: Path, run: str) -> list[tuple[str, str]]:
+    with Store.open(configuration.parent / "ideas.sqlite") as store:
+        return [(idea.meta.mind, idea.meta.model) for idea in store.step_ideas(run)]
+
+
+# -- the same task through every mind ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
+async def test_the_clients_model_solves_a_task_over_two_modules_and_a_tool(
+    era: str, tools: bool, transport: str, tmp_path: Path
+) -> None:
+    configuration, task = prepare(tmp_path)
+    model = Model(*SCRIPT, tools=tools)
+    if transport == "stdio":
+        async with over_stdio(configuration, era, **model.keys) as client:
+            done = await call(client, "solve", **task)
+    else:
+        with http_process(configuration) as url:
+            async with over_http(url, era, **model.keys) as client:
+                done = await call(client, "solve", **task)
+    assert done["status"] == "done"
+    assert done["output"] == OUTPUT
+    assert done["mind"]["name"] == "sampling"
+    assert "the client lets its own be asked" in done["mind"]["why"]
+    assert not model.answers
+    first, repaired, second = model.asked
+    assert "Count the words" in said(first)
+    assert "unknown tool 'count_wrods'" in said(repaired)
+    assert "count_wrods" in said(repaired)
+    assert "nowhere" in said(second)
+    assert "count_wrods" not in said(second)
+    assert first.max_tokens == 16_384
+    if tools:
+        assert first.tool_choice is not None
+        assert first.tool_choice.mode == "required"
+        assert first.tools is not None
+        assert [tool.name for tool in first.tools] == ["solution"]
+        assert first.tools[0].input_schema["required"] == ["calls", "output"]
+        assert "$ref" not in str(first.tools[0].input_schema)
+    else:
+        assert first.tools is None
+        assert '"count_words"' in said(first)
+    assert minds_of(configuration, done["run"]) == [("sampling", "scripted-1"), ("sampling", "scripted-1")]
+
+
+async def test_by_turns_the_same_task_has_the_same_output(era: str, tmp_path: Path) -> None:
+    configuration, task = prepare(tmp_path)
+    async with over_stdio(configuration, era) as client:
+        told = await call(client, "solve", **task)
+        assert told["mind"]["name"] == "turns"
+        run = told["run"]
+        assert "count_wrods" in await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
+        told = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
+        assert told["turn"] == 1
+        done = await call(client, "submit_solution", run=run, turn=1, solution=SECOND)
+        assert done["output"] == OUTPUT
+    assert minds_of(configuration, run) == [("turns", ""), ("turns", "")]
+
+
+# -- any worker --------------------------------------------------------------------------------------------------
+
+
+class Alternating(httpx2.AsyncHTTPTransport):
+    """Sends each request to the other of two servers."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__()
+        self.ports = [httpx2.URL(url).port for url in urls]
+        self.calls: list[int | None] = []
+        self._next = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        port = self.ports[self._next % 2]
+        self._next += 1
+        if request.headers.get("mcp-method") == "tools/call":
+            self.calls.append(port)
+        request.url = request.url.copy_with(port=port)
+        request.headers["host"] = f"127.0.0.1:{port}"
+        return await super().handle_async_request(request)
+
+
+async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
+    configuration, task = prepare(tmp_path)
+    model = Model(*SCRIPT)
+    with http_process(configuration) as first, http_process(configuration) as second:
+        transport = Alternating([first, second])
+        async with (
+            httpx2.AsyncClient(transport=transport, timeout=20) as http,
+            Client(
+                streamable_http_client(first, http_client=http), mode="auto", read_timeout_seconds=20, **model.keys
+            ) as client,
+        ):
+            done = await call(client, "solve", **task)
+    assert done["output"] == OUTPUT
+    assert len(transport.calls) == 4
+    assert all(one != other for one, other in zip(transport.calls, transport.calls[1:], strict=False))
+
+
+# -- retries -----------------------------------------------------------------------------------------------------
+
+
+def answer_of(solution: dict[str, Any] | str) -> types.CreateMessageResult:
+    import json
+
+    content = types.TextContent(text=solution if isinstance(solution, str) else json.dumps(solution))
+    return types.CreateMessageResult(role="assistant", content=content, model="by-hand")
+
+
+async def retried(
+    client: Client,
+    arguments: dict[str, Any],
+    state: str | None = None,
+    solution: dict[str, Any] | str | None = None,
+) -> types.CallToolResult | types.InputRequiredResult:
+    responses = {} if solution is None else {"solution-0": answer_of(solution)}
+    return await client.session.call_tool(
+        "solve",
+        arguments,
+        request_state=state,
+        input_responses=dict(responses) if state else None,
+        allow_input_required=True,
+    )
+
+
+def state_of(result: types.CallToolResult | types.InputRequiredResult) -> str:
+    assert isinstance(result, types.InputRequiredResult)
+    assert list(result.input_requests or {}) == ["solution-0"]
+    assert result.request_state is not None
+    assert "run_" not in result.request_state
+    return result.request_state
+
+
+def refusal_of(result: types.CallToolResult | types.InputRequiredResult) -> str:
+    assert isinstance(result, types.CallToolResult)
+    assert result.is_error
+    return text(result)
+
+
+async def test_duplicate_late_tampered_and_replayed_retries(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    keys = Model().keys
+    async with over_stdio(configuration, "auto", **keys) as client:
+        first = state_of(await retried(client, ADD))
+        # Malformed: it is asked again; the same answer again is a duplicate, and counts once.
+        again = state_of(await retried(client, ADD, first, MALFORMED))
+        assert "came before" in refusal_of(await retried(client, ADD, first, MALFORMED))
+    async with over_stdio(configuration, "auto", **keys) as client:
+        # The server was restarted between.
+        second = state_of(await retried(client, ADD, again, IDLE))
+        # The same answer to the settled turn is answered the same; another one is refused.
+        same = state_of(await retried(client, ADD, again, IDLE))
+        assert "settled by another" in refusal_of(await retried(client, ADD, again, SUM))
+        for wrong, state in (({**ADD, "task": "Subtract."}, second), (ADD, second[:-3] + "xyz"), (ADD, "v1.x")):
+            with pytest.raises(MCPError) as caught:
+                await retried(client, wrong, state, SUM)
+            assert caught.value.code == types.INVALID_PARAMS
+        done = await retried(client, ADD, second, SUM)
+        assert isinstance(done, types.CallToolResult)
+        assert structured(done)["output"] == 3
+        # Late, with the same answer or another.
+        late = await retried(client, ADD, same, SUM)
+        assert isinstance(late, types.CallToolResult)
+        assert structured(late)["run"] == structured(done)["run"]
+        assert "settled by another" in refusal_of(await retried(client, ADD, same, IDLE))
+        assert len((await call(client, "check_run"))["runs"]) == 1
+
+
+async def test_an_answer_after_the_run_was_cancelled_is_refused(url: str) -> None:
+    async with over_http(url, "auto", **Model().keys) as client:
+        state = state_of(await retried(client, ADD))
+        run = (await call(client, "check_run"))["runs"][0]["run"]
+        await call(client, "check_run", run=run, cancel=True)
+        assert "has ended (cancelled)" in refusal_of(await retried(client, ADD, state, SUM))
+
+
+async def test_a_client_that_comes_back_without_an_answer_is_told(url: str) -> None:
+    async with over_http(url, "auto", **Model().keys) as client:
+        state = state_of(await retried(client, ADD))
+        result = await retried(client, ADD, state)
+        assert isinstance(result, types.CallToolResult)
+        told = structured(result)
+        assert told["status"] == "needs_solution"
+        assert "without an answer of its model" in str(told["notes"])
+        done = await call(client, "submit_solution", run=told["run"], turn=0, solution=SUM)
+        assert done["output"] == 3
+
+
+# -- what may go wrong -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        types.ErrorData(code=-1, message="User rejected sampling request"),
+        types.ErrorData(code=-32000, message="The user has denied permission to call this method."),
+    ],
+)
+async def test_a_refusal_of_the_person_ends_the_run(url: str, error: types.ErrorData) -> None:
+    model = Model(error)
+    async with over_http(url, "legacy", **model.keys) as client:
+        told = await call(client, "solve", **ADD)
+        assert told["status"] == "cancelled"
+        assert "refused to let its model answer" in told["reason"]
+        assert error.message in told["reason"]
+        assert "requests" not in told
+
+
+async def test_a_refusal_in_rounds_leaves_the_run_where_it_stands(url: str) -> None:
+    model = Model(types.ErrorData(code=-1, message="User rejected sampling request"))
+    async with over_http(url, "auto", **model.keys) as client:
+        # The client ends the request by itself; the server hears nothing, and asks nobody else.
+        with pytest.raises(MCPError, match="User rejected"):
+            await client.call_tool("solve", ADD)
+        latest = (await call(client, "check_run"))["runs"][0]
+        assert latest["status"] == "needs_solution"
+
+
+async def test_an_error_of_the_client_is_told_as_one_and_check_run_asks_again(url: str) -> None:
+    model = Model(types.ErrorData(code=types.INTERNAL_ERROR, message="no model is loaded"), SUM)
+    async with over_http(url, "legacy", **model.keys) as client:
+        told = await call(client, "solve", **ADD)
+        assert told["status"] == "needs_solution"
+        assert "could not ask its model (-32603: no model is loaded)" in str(told["notes"])
+        done = await call(client, "check_run", run=told["run"])
+        assert done["output"] == 3
+
+
+async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(url: str, era: str) -> None:
+    image = types.ImageContent(data="aGk=", mime_type="image/png")
+    nonsense = types.CreateMessageResult(role="assistant", content=image, model="scripted-1")
+    model = Model("I would rather not say.", nonsense, {"calls": [{"_tool": "ad", "a": 1}]})
+    async with over_http(url, era, **model.keys) as client:
+        result = await client.call_tool("solve", ADD)
+        told = structured(result)
+        assert told["status"] == "needs_solution"
+        assert "3 malformed solutions" in str(told["notes"])
+        assert "submit_solution" in text(result)
+        assert "I would rather not say." in said(model.asked[1])
+        assert "expected JSON" in said(model.asked[1])
+        assert "expected text with one JSON object, found image" in said(model.asked[2])
+        assert len(model.asked) == 3
+        done = await call(client, "submit_solution", run=told["run"], turn=0, solution=SUM)
+        assert done["output"] == 3
+
+
+async def test_an_answer_that_was_cut_is_told_so(url: str, era: str) -> None:
+    content = types.TextContent(text='{"calls": [{"_tool": "add", "a": 1')
+    cut = types.CreateMessageResult(role="assistant", content=content, model="scripted-1", stop_reason="maxTokens")
+    model = Model(cut, SUM)
+    async with over_http(url, era, **model.keys) as client:
+        assert (await call(client, "solve", **ADD))["output"] == 3
+    assert "cut off at its limit of tokens" in said(model.asked[1])
+
+
+async def test_lenient_reading_holds_for_what_a_model_writes(url: str, era: str) -> None:
+    model = Model('Here you are:\n```json\n{"calls": [{"_tool": "add", "a": 4, "b": 5}], "output": "†results.0"}\n```')
+    async with over_http(url, era, **model.keys) as client:
+        assert (await call(client, "solve", **ADD))["output"] == 9
+
+
+async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up(url: str, era: str) -> None:
+    model = Model(*[IDLE] * 8, SUM)
+    async with over_http(url, era, **model.keys) as client:
+        told = await call(client, "solve", **ADD)
+        assert told["status"] == "needs_solution"
+        assert told["turn"] == 8
+        assert "asked 8 times within this request" in str(told["notes"])
+        assert told["requests"][0]["instructions"]
+        # What the caller hands in counts, and the model is asked on.
+        again = await call(client, "submit_solution", run=told["run"], turn=8, solution=IDLE)
+        assert again["output"] == 3
+    assert len(model.asked) == 9
+
+
+async def test_the_model_is_asked_about_what_a_form_let_run(url: str, era: str, tmp_path: Path) -> None:
+    note = {"_tool": "write_note", "path": str(tmp_path / "one"), "text": "hello", "_outputPath": "n"}
+    model = Model({"calls": [note], "output": None}, {"calls": [], "output": "†state.n"})
+
+    async def approve(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    async with over_http(url, era, elicitation_callback=approve, **model.keys) as client:
+        assert (await call(client, "solve", **ADD))["output"] == 5
+    assert (tmp_path / "one").read_text() == "hello"
+
+
+# -- who answers -------------------------------------------------------------------------------------------------
+
+
+async def test_an_explicit_choice_wins(url: str, era: str) -> None:
+    model = Model(SUM)
+    async with over_http(url, era, **model.keys) as client:
+        told = await call(client, "solve", **ADD, mind="turns")
+        assert told["status"] == "needs_solution"
+        assert told["mind"] == {"name": "turns", "why": "it was asked for"}
+        assert not model.asked
+        assert (await call(client, "solve", **ADD, mind="sampling"))["output"] == 3
+        assert "no model is configured here" in await refused(client, "solve", **ADD, mind="model")
+    async with over_http(url, era) as client:
+        assert "declares the capability" not in str(await call(client, "solve", **ADD))
+        assert "needs a client that declares" in await refused(client, "solve", **ADD, mind="sampling")
+
+
+async def test_another_client_of_the_caller_is_told_who_answers(url: str, era: str) -> None:
+    model = Model(SUM)
+    async with over_http(url, era, **model.keys) as client:
+        told = await call(client, "solve", **ADD, wait_s=0)
+        assert told["status"] == "needs_solution"
+        assert "nobody is asked without waiting" in str(told["notes"])
+        run = told["run"]
+    async with over_http(url, era) as client:
+        told = await call(client, "check_run", run=run)
+        assert told["mind"]["name"] == "sampling"
+        assert "this client declares no sampling" in str(told["notes"])
+    async with over_http(url, era, **model.keys) as client:
+        assert (await call(client, "check_run", run=run))["output"] == 3
+
+
+async def test_a_solution_handed_in_meanwhile_withdraws_the_question(url: str) -> None:
+    model = Model(IDLE)
+    shown = anyio.Event()
+    told: dict[str, Any] = {}
+
+    async def then() -> None:
+        shown.set()
+        await anyio.sleep_forever()
+
+    model.then = then
+
+    async def waiting(client: Client) -> None:
+        told.update(await call(client, "solve", **ADD))
+
+    with anyio.fail_after(15):
+        async with (
+            over_http(url, "legacy", **model.keys) as client,
+            over_http(url, "legacy") as other,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(waiting, client)
+            await shown.wait()
+            run = (await call(other, "check_run"))["runs"][0]["run"]
+            await call(other, "submit_solution", run=run, turn=0, solution=SUM)
+    assert told["output"] == 3
+
+
+async def test_an_answer_that_does_not_come_in_time_leaves_the_turn_open(url: str) -> None:
+    model = Model(SUM)
+    model.then = anyio.sleep_forever
+    with anyio.fail_after(10):
+        async with over_http(url, "legacy", **model.keys) as client:
+            told = await call(client, "solve", **ADD, wait_s=0.2)
+            assert told["status"] == "needs_solution"
+            assert "did not come within 0.2 s" in str(told["notes"])
+
+
+async def test_wishes_for_the_model_are_passed_on(era: str, tmp_path: Path) -> None:
+    wishes = {"max_tokens": 1000, "models": ["sonnet", "gpt"], "temperature": 0.5, "cost_priority": 0.25}
+    model = Model(SUM)
+    async with over_stdio(configured(tmp_path, sampling=wishes), era, **model.keys) as client:
+        assert (await call(client, "solve", **ADD))["output"] == 3
+    (asked,) = model.asked
+    assert (asked.max_tokens, asked.temperature) == (1000, 0.5)
+    preferences = asked.model_preferences
+    assert preferences is not None
+    assert [hint.name for hint in preferences.hints or []] == ["sonnet", "gpt"]
+    assert preferences.cost_priority == 0.25
