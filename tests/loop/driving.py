@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Execute, Finish
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallFinished,
     CallProposed,
     CallStarted,
     Event,
+    GroupCommitted,
     OutputProposed,
     PlanAsked,
     RequestMade,
@@ -96,6 +97,12 @@ class Driven:
                     return
                 case AskMind():
                     self.post(RequestMade(effect.step, "request"))
+                    return
+                case Cancel():
+                    self.post(CallFinished(effect.call.index, effect.item, error=effect.error))
+                    return
+                case Commit():
+                    self.post(GroupCommitted(list(effect.calls)))
                     return
                 case Finish():
                     self.post(RunEnded(effect.status, effect.reason))

@@ -13,7 +13,7 @@ import pytest
 
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
@@ -21,6 +21,7 @@ from ideabridge.bridge.loop.event import (
     CallProposed,
     CallStarted,
     Event,
+    GroupCommitted,
     OutputProposed,
     PlanAsked,
     PlanDecided,
@@ -97,6 +98,10 @@ def told(effect: Effect) -> JSON:
             return ["plan", effect.approval, effect.digest]
         case AskMind():
             return ["mind", effect.step]
+        case Cancel():
+            return ["cancel", effect.call.index, effect.item, effect.error]
+        case Commit():
+            return ["commit", *effect.calls]
         case Finish():
             return ["finish", effect.status, effect.reason]
 
@@ -176,6 +181,10 @@ class Fuzzed:
                     self.post(PlanDecided(digest, "approve", "somebody"))
                 case AskMind(step):
                     self.post(RequestMade(step, "request"))
+                case Cancel() as effect:
+                    self.post(CallFinished(*effect.key, error=effect.error))
+                case Commit(listed):
+                    self.post(GroupCommitted(list(listed)))
                 case Finish(status, reason):
                     self.post(RunEnded(status, reason))
 

@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from ideabridge.bridge.context.handlers import Draft, Handlers
     from ideabridge.bridge.context.message import Message
     from ideabridge.bridge.errors import (
+        CallDeniedError,
+        CallError,
+        CallFailedError,
+        CancelledCallsError,
+        GroupFailedError,
+        NoAlternativeError,
         OutputTypeError,
         PlanError,
         PublicationError,
         RejectedSolutionError,
         RunFailedError,
+        UnknownOutcomeError,
         UnknownRunError,
     )
     from ideabridge.bridge.ideas.idea import Idea
@@ -29,6 +36,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.plan import Plan, read_plan
     from ideabridge.bridge.replay.replay import Replay
     from ideabridge.bridge.run import Run
+    from ideabridge.bridge.session import Session
 
 _WHERE = {
     "ApprovalRequest": "approver",
@@ -40,6 +48,13 @@ _WHERE = {
     "Idea": "ideas.idea",
     "Limits": "configuration",
     "Message": "context.message",
+    "CallDeniedError": "errors",
+    "CallError": "errors",
+    "CallFailedError": "errors",
+    "CancelledCallsError": "errors",
+    "GroupFailedError": "errors",
+    "NoAlternativeError": "errors",
+    "UnknownOutcomeError": "errors",
     "OutputTypeError": "errors",
     "Plan": "plan",
     "PlanError": "errors",
@@ -48,6 +63,7 @@ _WHERE = {
     "Replay": "replay.replay",
     "Run": "run",
     "RunFailedError": "errors",
+    "Session": "session",
     "Store": "ideas.store",
     "UnknownRunError": "errors",
     "load_configuration": "configuration",
@@ -57,13 +73,19 @@ _WHERE = {
 __all__ = [
     "ApprovalRequest",
     "Bridge",
+    "CallDeniedError",
+    "CallError",
+    "CallFailedError",
+    "CancelledCallsError",
     "Configuration",
     "Decision",
     "Draft",
+    "GroupFailedError",
     "Handlers",
     "Idea",
     "Limits",
     "Message",
+    "NoAlternativeError",
     "OutputTypeError",
     "Plan",
     "PlanError",
@@ -72,7 +94,9 @@ __all__ = [
     "Replay",
     "Run",
     "RunFailedError",
+    "Session",
     "Store",
+    "UnknownOutcomeError",
     "UnknownRunError",
     "load_configuration",
     "read_plan",

@@ -16,6 +16,7 @@ from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
+    CallFinished,
     Event,
     OutcomeAsked,
     OutcomeDecided,
@@ -147,8 +148,11 @@ class People:
                     self._open[question.approval] = question
                     self._arm(question)
                     self._start(question)
-            case CallDecided() | OutcomeDecided() | PlanDecided():
-                key = key_of(event)
+            case CallFinished() if not self._open:
+                return
+            case CallDecided() | OutcomeDecided() | PlanDecided() | CallFinished():
+                # Decided, or called off: its group is decided without it.
+                key = ("call", event.call, None) if isinstance(event, CallFinished) else key_of(event)
                 for approval in [approval for approval, one in self._open.items() if one.key == key]:
                     del self._open[approval]
                     self._let_go(approval)

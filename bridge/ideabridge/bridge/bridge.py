@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -26,7 +28,7 @@ from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.minds.choice import Choice, choose
+from ideabridge.bridge.minds.choice import TURNS, Choice, choose
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
@@ -39,6 +41,7 @@ from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs
+from ideabridge.bridge.session import Session, opened
 from ideabridge.bridge.starts import start_plan, start_solve
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
@@ -89,8 +92,7 @@ class Bridge:
         self.fingerprint = fingerprint(self.configuration)
         self._given_store = store
         self._store: Store | None = store if isinstance(store, Store) else None
-        self._on_tools_changed = on_tools_changed
-        self._lease_seconds = lease_seconds
+        self._on_tools_changed, self._lease_seconds = on_tools_changed, lease_seconds
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._open: Runs | None = None
@@ -279,18 +281,53 @@ class Bridge:
         given: list[JSON] = [] if input is None else [{"type": "input", "input": input}]
         lazy: list[JSON] = [{"role": "system", "content": LAZY}] if planning == "lazy" else []
         said: list[JSON] = [*(context or []), *lazy, {"role": "user", "content": task}, *given]
+        output_schema = output_schema if output is None else schema_of(output)
+        settings = self.settings(limits=limits, planning=planning)
+        return await self._begin(said, tools, settings, choice, caller, task, output_schema)
+
+    async def _begin(
+        self,
+        said: list[JSON],
+        tools: Iterable[str] | None,
+        settings: Settings,
+        choice: Choice,
+        caller: str,
+        title: str,
+        output_schema: JSONObject | None = None,
+    ) -> Run:
         messages = [normalise(message, what="the context") for message in said]
-        defined = defined_tools(read_context(messages))
         await self.offer.settled()
-        wanted = None if tools is None else list(tools)
-        catalogue = self.offer.chosen(wanted, defined, caller=caller)
+        wanted = tools and list(tools)
+        catalogue = self.offer.chosen(wanted, defined_tools(read_context(messages)), caller=caller)
         if wanted and not catalogue.tools:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
-        output_schema = output_schema if output is None else schema_of(output)
-        settings = self.settings(limits=limits, planning=planning)
         start = start_solve(messages, catalogue, settings, output_schema, choice)
-        return self._open_runs.create(start, caller, task, answering)
+        return self._open_runs.create(start, caller, title, answering)
+
+    def session(
+        self,
+        *,
+        state: JSONObject | None = None,
+        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        tools: Iterable[str] | None = None,
+        run_id: str | None = None,
+        caller: str = LOCAL,
+    ) -> AbstractAsyncContextManager[Session]:
+        """A run whose steps the application answers itself, call by call or in groups (DESIGN 4.7); see `Session`.
+
+        Args:
+            state: what `†state` reads to begin with.
+            input: what `†input` reads.
+            tools: as for `solve`. No mind is asked: of the limits, that on requests does not count.
+            run_id: a session whose process died, to be taken up again; state, input and tools are its own then.
+            caller: whose run it is; others do not see it.
+        """
+        said: list[JSON] = [{"type": "state", "state": state or {}}, {"type": "input", "input": input or {}}]
+        settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1)
+        by = Choice(TURNS, "an application answers each step itself")
+        start = partial(self._begin, said, tools, settings, by, caller, "a session")
+        return opened(start if run_id is None else partial(self.resume, run_id, caller=caller))
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.

@@ -54,7 +54,57 @@ class SettledTurnError(IdeabridgeError):
 
 
 class RejectedSolutionError(IdeabridgeError):
-    """A malformed solution: nothing of it ran, and it can be sent again. The message lists every fault."""
+    """A malformed solution: nothing of it ran, and it can be sent again. The message lists every fault, `errors` has
+    one entry `{"call", "place", "error"}` for each.
+    """
+
+    def __init__(self, message: str, errors: list[dict[str, object]] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or []
+
+
+class CallError(IdeabridgeError):
+    """Calls of a session that gave no value (DESIGN 4.7); one class for each cause.
+
+    Attributes:
+        run: id of the session's run.
+        errors: `{"call", "place", "error": {"kind", "message"}}` of each call that failed, in listing order.
+        effects: `{"call", "place", "outcome"}` of each call of a tool that is not read-only which may have changed
+            something outside all the same: `done`, `partly` (some items of `_each`), or `unknown` (it was cancelled
+            while it ran, or its process died).
+    """
+
+    def __init__(
+        self, message: str, run: str, errors: list[dict[str, object]], effects: list[dict[str, object]]
+    ) -> None:
+        super().__init__(message)
+        self.run = run
+        self.errors = errors
+        self.effects = effects
+
+
+class CallFailedError(CallError):
+    """The call, or the first of a race to end, failed."""
+
+
+class CallDeniedError(CallError):
+    """The call was denied, by a person or a policy."""
+
+
+class UnknownOutcomeError(CallError):
+    """The process died while the call ran, and its tool does not say that it may run twice."""
+
+
+class CancelledCallsError(CallError):
+    """The calls were cancelled by whoever had asked for them."""
+
+
+class GroupFailedError(CallError):
+    """A call of `run_all` failed: the others were cancelled, and nothing was written."""
+
+
+class NoAlternativeError(CallError):
+    """Every call of `run_any` failed; `errors` has them all."""
 
 
 class DecisionError(IdeabridgeError):

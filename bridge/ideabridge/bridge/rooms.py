@@ -186,6 +186,13 @@ class Rooms:
             except UnknownRunError:
                 return
 
+    def leave(self, run: Run, ended: CallFinished) -> None:
+        """End the room of a call that ended without it: it was cancelled."""
+        room = run.rooms.pop((ended.call, ended.item), None)
+        if room is not None:
+            with contextlib.suppress(InterruptedRunError, FinishedRunError):
+                room.cancel("the call it answers was cancelled")
+
     def close(self, run: Run) -> None:
         """End the rooms of a run that has ended."""
         for room in list(run.rooms.values()):

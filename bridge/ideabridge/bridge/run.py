@@ -19,7 +19,7 @@ from ideabridge.bridge.errors import (
 )
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.effect import ExecutionKey
-from ideabridge.bridge.loop.event import Event, RunEnded, SolutionRejected
+from ideabridge.bridge.loop.event import EndStatus, Event, Pattern, RunEnded, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress
@@ -30,7 +30,7 @@ from ideabridge.bridge.room_view import approvals_in_rooms, key_of, room_of_appr
 from ideabridge.bridge.run_status import RunStatus, failure_of, is_still, status_of
 from ideabridge.bridge.run_values import given_by, rejection, value_at
 from ideabridge.bridge.run_view import answer_of, approvals_of
-from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission
+from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
 from ideabridge.bridge.waiting_plan import WaitingPlan, waiting_plan
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
@@ -149,7 +149,9 @@ class Run:
         """The number of the Request at hand, from 0."""
         return self.machine.step
 
-    def submit(self, turn: int, raw: JSON, *, mind: str | None = None, model: str | None = None) -> list[str]:
+    def submit(
+        self, turn: int, raw: JSON, *, mind: str | None = None, model: str | None = None, pattern: Pattern | None = None
+    ) -> list[str]:
         """Hand in the solution of a turn.
 
         Args:
@@ -157,6 +159,7 @@ class Run:
             raw: the solution, leniently read (DESIGN 4.2).
             mind: who wrote it; None: the caller, by turns.
             model: the model that did, as far as is known.
+            pattern: what its calls are to each other (DESIGN 4.7).
 
         Returns:
             What was read leniently, in words. The same solution for a settled turn changes nothing.
@@ -167,18 +170,17 @@ class Run:
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        proposed, notes = read_submission(raw, mind, model)
+        proposed, notes = read_submission(raw, mind, model, pattern)
         settled = self.turns.settled.get(turn)
         if settled is not None:
             if settled == digest_of_solution(proposed):
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self.machine.intake.check(proposed.calls, proposed.output)
+        errors = self.machine.intake.check(proposed.calls, proposed.output, pattern=pattern)
         if errors:
-            solution: JSONObject = {**(proposed.extra or {}), "calls": proposed.calls, "output": proposed.output}
-            self.drive(SolutionRejected(solution, list(errors)))
-            raise RejectedSolutionError(rejection(errors))
+            self.drive(SolutionRejected(solution_of(proposed), list(errors)))
+            raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
         # Before it is driven: the step may end, and be saved, at once.
         self.turns.authors[turn] = (mind or "turns", model or "")
         self.drive(proposed)
@@ -294,25 +296,21 @@ class Run:
         self.runner.end_at_limit(reason)
 
     def cancel(self, reason: str | None = None) -> None:
-        """End the run and its calls; what was done stays.
+        """End the run as `cancelled`; see `end`."""
+        self.end("cancelled", reason)
 
-        Raises:
-            InterruptedRunError: another process drives the run.
-        """
+    def end(self, status: EndStatus, reason: str | None = None) -> None:
+        """End the run and its calls; what was done stays. Raises `InterruptedRunError`: another process drives it."""
         if self.machine.phase == "ended":
             return
         self._expect_alive()
         self._take()
-        self.runner.cancel(None if reason is None else str(normalise(reason, what="the reason")))
+        self.runner.end(status, None if reason is None else str(normalise(reason, what="the reason")))
 
     # -- what callers see --------------------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False) -> JSONObject:
-        """The answer of DESIGN 6: status, output, state, errors, requests, approvals; see `run_view.answer_of`.
-
-        Args:
-            whole: give every value whole, however large.
-        """
+        """The answer of DESIGN 6; `whole`: with every value whole, however large. See `run_view.answer_of`."""
         return answer_of(self, whole=whole)
 
     def errors(self) -> list[JSONObject]:

@@ -28,6 +28,9 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
     for progress in machine.history:
         if progress.standing is not Standing.DONE or not progress.wrote or progress.wrote[0][0] != "results":
             continue
+        if progress.staged:
+            # Seen inside its group only, until all of it is there.
+            continue
         path = progress.wrote[0]
         instance = progress.call.instance or None
         key = f"{instance}.{path[1]}" if instance else path[1]

@@ -17,7 +17,7 @@ from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.event import Event, RunEnded, RunStarted, event_from_json
+from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
@@ -327,6 +327,8 @@ class Runs:
             self._tell_end(run, driver)
             driver.release()
             self.rooms.close(run)
+        elif isinstance(event, CallFinished):
+            self.rooms.leave(run, event)
         self.rooms.watch(run, event)
 
     @staticmethod

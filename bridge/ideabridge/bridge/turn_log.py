@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import RejectedSolutionError
-from ideabridge.bridge.loop.event import Event, RequestMade, RunStarted, SolutionProposed, SolutionRejected
-from ideabridge.tools.encoding import JSON, content_hash, normalise
+from ideabridge.bridge.loop.event import Event, Pattern, RequestMade, RunStarted, SolutionProposed, SolutionRejected
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.reading import read_solution
 
 
@@ -56,10 +56,18 @@ class TurnLog:
 
 def digest_of_solution(proposed: SolutionProposed) -> str:
     """The hash that tells Solutions of a turn apart."""
-    return content_hash({"calls": proposed.calls, "output": proposed.output})
+    pattern: JSONObject = {} if proposed.pattern is None else {"pattern": proposed.pattern}
+    return content_hash({"calls": proposed.calls, "output": proposed.output, **pattern})
 
 
-def read_submission(raw: JSON, mind: str | None, model: str | None) -> tuple[SolutionProposed, list[str]]:
+def solution_of(proposed: SolutionProposed) -> JSONObject:
+    """A Solution as it was handed in."""
+    return {**(proposed.extra or {}), "calls": proposed.calls, "output": proposed.output}
+
+
+def read_submission(
+    raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
+) -> tuple[SolutionProposed, list[str]]:
     """A solution somebody hands in, and what was read leniently of it, in words (DESIGN 4.2).
 
     Raises:
@@ -71,4 +79,4 @@ def read_submission(raw: JSON, mind: str | None, model: str | None) -> tuple[Sol
     if not isinstance(calls, list):
         raise RejectedSolutionError("calls: expected an array")
     extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
-    return SolutionProposed(calls, output, extra or None, None, mind, model), notes
+    return SolutionProposed(calls, output, extra or None, None, mind, model, pattern), notes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.effect import Cancel, Execute
 from ideabridge.bridge.loop.event import CallFinished, Event, OutcomeAsked, SolutionClosed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
@@ -24,9 +24,10 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
     """
     again: list[Execute] = []
     events: list[Event] = []
+    called_off = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
     for progress, number in in_flight(machine.history):
         call = progress.call
-        if call.tool is None:
+        if call.tool is None or (call.index, number) in called_off:
             continue
         if call.has_latent or call.room is not None or call.tool.annotations.repeatable:
             again.append(Execute.of(progress, number))

@@ -50,7 +50,8 @@ class Calls:
         self._fail = fail
         self._progress_watchers = progress_watchers
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
-        self._ended: list[Event] = []
+        self._ended: list[CallFinished] = []
+        self._called_off: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
 
     def start(self, effect: Execute) -> None:
@@ -62,10 +63,17 @@ class Calls:
         for handle in list(self._handles.values()):
             handle.cancel()
 
+    def call_off(self, key: ExecutionKey) -> None:
+        """Cancel one call; that it was cancelled is journaled. Whatever still comes of it is not heard."""
+        self._called_off.add(key)
+        handle = self._handles.get(key)
+        if handle is not None:
+            handle.cancel()
+
     async def _run(self, effect: Execute) -> None:
         try:
             # Given up between being due and its turn: what no journal holds must not run.
-            if self._wanted():
+            if self._wanted() and effect.key not in self._called_off:
                 await self._tell(await self._outcome(effect))
         except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
             self._fail(f"the run's journal could not be written: {error}")
@@ -81,8 +89,9 @@ class Calls:
             if len(self._handles) > 1:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
         finally:
-            ended, self._ended = self._ended, []
-            if self._wanted():
+            ended = [one for one in self._ended if (one.call, one.item) not in self._called_off]
+            self._ended = []
+            if ended and self._wanted():
                 self._post(ended)
 
     async def _outcome(self, effect: Execute) -> CallFinished:
@@ -98,10 +107,14 @@ class Calls:
             read_message(copied)
             added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
             if threading.get_ident() == self._thread:
-                self._post([added])
+                add(added)
             else:
                 # A sync activity runs in a worker thread; the machine belongs to the event loop.
-                anyio.from_thread.run_sync(self._post, [added])
+                anyio.from_thread.run_sync(add, added)
+
+        def add(added: MessageAdded) -> None:
+            if effect.key not in self._called_off:
+                self._post([added])
 
         context = CallContext(effect, on_progress, on_message, run=self)
         try:

@@ -15,6 +15,9 @@ from ideabridge.tools.tool import Tool
 ExecutionKey: TypeAlias = "tuple[int, int | None]"
 """(call, item) of one execution; no item: the call as a whole."""
 
+EffectKey: TypeAlias = "tuple[str, int, int | None]"
+"""What tells the effects of one Solution apart: `execute`, `approve`, `cancel` or `commit`, call, item."""
+
 
 @dataclass(frozen=True, slots=True)
 class AskMind:
@@ -74,6 +77,27 @@ class AskPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop a call, or one item of it, that runs or waits for a person; acknowledged by `CallFinished` with `error`."""
+
+    call: Call
+    item: int | None
+    error: JSONObject
+
+    @property
+    def key(self) -> ExecutionKey:
+        """(call, item): which execution of its run it is."""
+        return (self.call.index, self.item)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Let everybody see what a group wrote; acknowledged by `GroupCommitted`."""
+
+    calls: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run is over; acknowledged by `RunEnded`."""
 
@@ -81,4 +105,4 @@ class Finish:
     reason: str | None = None
 
 
-Effect: TypeAlias = AskMind | AskApproval | AskPlan | Execute | Finish
+Effect: TypeAlias = AskMind | AskApproval | AskPlan | Execute | Cancel | Commit | Finish

@@ -17,6 +17,10 @@ EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"
 """How a run ended."""
 
 
+Pattern: TypeAlias = Literal["all", "any", "race"]
+"""What the calls of one Solution are to each other (DESIGN 4.7); see `loop.group`."""
+
+
 class JournalError(IdeabridgeError):
     """A journal that cannot be folded: an event nobody knows, or one that does not fit the run's state."""
 
@@ -105,7 +109,7 @@ class UsageNoted(_Event):
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(_Event):
     """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`. `mind` and `model`
-    tell who wrote it, where that was not the caller by turns.
+    tell who wrote it, where that was not the caller by turns. With a `pattern` its calls are a group.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -115,6 +119,23 @@ class SolutionProposed(_Event):
     places: list[JSON] | None = None
     mind: str | None = None
     model: str | None = None
+    pattern: Pattern | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SolutionCancelled(_Event):
+    """Who handed the Solution in wants no more of it: its calls are cancelled, and the run goes on."""
+
+    name: ClassVar[str] = "solution_cancelled"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCommitted(_Event):
+    """Every call of a group (`all`) has done its work: what `calls` wrote is seen from now on, by everybody."""
+
+    name: ClassVar[str] = "group_committed"
+    calls: list[JSON]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +214,7 @@ class CallStarted(_Event):
 class CallFinished(_Event):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
+    The error kind `cancelled`: its group was decided without it, or its Solution cancelled; it was told to stop.
     `chosen` is the output path an activity chose for itself, `spent` what a room that answered it has used.
     """
 
@@ -262,6 +284,8 @@ Event: TypeAlias = (
     | SolutionClosed
     | UsageNoted
     | SolutionProposed
+    | SolutionCancelled
+    | GroupCommitted
     | SolutionRejected
     | ApprovalAsked
     | CallDecided
@@ -285,6 +309,8 @@ _BY_NAME: dict[str, type[Event]] = {
         SolutionClosed,
         UsageNoted,
         SolutionProposed,
+        SolutionCancelled,
+        GroupCommitted,
         SolutionRejected,
         ApprovalAsked,
         CallDecided,

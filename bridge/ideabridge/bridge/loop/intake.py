@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import JournalError
+from ideabridge.bridge.loop.event import JournalError, Pattern, SolutionProposed
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening
@@ -44,7 +44,7 @@ class Intake:
         """How many more calls the run may list, its rooms included."""
         return self._settings.calls - self._spending.calls - self.listed
 
-    def graph(self) -> Graph:
+    def graph(self, pattern: Pattern | None = None) -> Graph:
         """An empty graph for the next Solution."""
         opening, settings = self._opening, self._settings
         return Graph(
@@ -52,13 +52,16 @@ class Intake:
             self._memory.documents,
             first=self.listed,
             instances=opening.instances,
-            order=settings.order,
+            # Alternatives stand side by side: none comes before another.
+            order=settings.order if pattern in (None, "all") else "none",
             known=self._ids,
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,
         )
 
-    def check(self, calls: list[JSON], output: JSON, places: list[JSON] | None = None) -> list[JSONObject]:
+    def check(
+        self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
+    ) -> list[JSONObject]:
         """What is malformed in a Solution that arrives whole: nothing of it may run then (DESIGN 4.4.1).
 
         Returns:
@@ -67,20 +70,24 @@ class Intake:
         if len(calls) > self.room:
             text = f"{len(calls):,} more calls; a run may list at most {self._settings.calls:,} in all"
             return [{"call": None, "error": {"kind": "structural", "message": text}}]
-        self.checked = Proposal.whole(self.graph(), calls, output, places)
+        self.checked = Proposal.whole(self.graph(pattern), calls, output, places, pattern)
         return self.checked.graph.errors()
 
-    def take(self, calls: list[JSON], output: JSON, places: list[JSON] | None) -> Proposal:
+    def take(self, event: SolutionProposed) -> Proposal:
         """A Solution that is taken up whole: the one that was checked just before, where it is that.
 
         Raises:
             JournalError: it is malformed.
         """
         proposal, self.checked = self.checked, None
-        if proposal is None or not proposal.is_of(calls, output):
-            proposal = Proposal.whole(self.graph(), calls, output, places)
+        calls, output, pattern = event.calls, event.output, event.pattern
+        if proposal is None or not proposal.is_of(calls, output, pattern):
+            proposal = Proposal.whole(self.graph(pattern), calls, output, event.places, pattern)
         if proposal.graph.problems:
             raise JournalError(f"a malformed Solution was taken up: {proposal.graph.problems[0][1]}")
+        # The idea says what its calls were to each other.
+        told: JSONObject = {} if pattern is None else {"pattern": pattern}
+        proposal.extra = {**(event.extra or {}), **told}
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:

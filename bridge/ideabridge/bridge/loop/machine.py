@@ -14,14 +14,13 @@ from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.course import Course, Outcome
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
-from ideabridge.bridge.loop.event import Event, JournalError
+from ideabridge.bridge.loop.event import Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.intake import Intake
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening, open_context
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.planning import PlanEvent, Planning
-from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.settings import Settings
@@ -85,6 +84,7 @@ class Machine:
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
+        self._told: list[tuple[int, Message]] = []
         self._course = Course()
         self.intake = Intake(self.catalogue, self.settings, self.opening, self.memory, self.spending)
 
@@ -169,6 +169,8 @@ class Machine:
                 self.solution = (self.solution[0], event.output, self.solution[2])
             case events.SolutionClosed():
                 self._close(event)
+            case events.GroupCommitted() | events.SolutionCancelled():
+                self._solving().regroup(event)
             case events.SolutionRejected():
                 self._expect("asking")
             case events.RequestMade():
@@ -186,7 +188,7 @@ class Machine:
             case events.UsageNoted():
                 self.spending.add(event.usage)
             case events.MessageAdded():
-                self.added.append(read_message(event.message))
+                self._told.append((event.call, read_message(event.message)))
             case events.RunStarted():
                 self._start(event)
             case events.RunEnded():
@@ -235,10 +237,10 @@ class Machine:
         self._mind_due = False
         self.spending.last = None
 
-    def _begin(self, graph: Graph) -> None:
+    def _begin(self, graph: Graph, pattern: Pattern | None = None) -> None:
         self.memory.begin()
         graph.base = self.memory.base
-        self._tick = Tick(graph, self.memory, self.settings, policy_named(self.settings.approval), self.opening.schemas)
+        self._tick = Tick(graph, self.memory, self.settings, self.opening.schemas, pattern)
         self.solution = ([], None, {})
         self._forget_told()
         self.phase = "solving"
@@ -247,14 +249,13 @@ class Machine:
         """What the Request at hand told has been answered."""
         self.errors = []
         self.corrections = []
-        self.added = []
+        self.added, self._told = [], []
 
     def _take_up(self, event: events.SolutionProposed) -> None:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
-        proposal = self.intake.take(event.calls, event.output, event.places)
-        proposal.extra = event.extra or {}
+        proposal = self.intake.take(event)
         if self.settings.lazy and proposal.calls:
             self.phase, self.planning = "planning", Planning(self.intake, self.step, proposal)
         else:
@@ -262,7 +263,7 @@ class Machine:
 
     def _accept(self, proposal: Proposal) -> Tick:
         """Run a Solution that is there whole."""
-        self._begin(proposal.graph)
+        self._begin(proposal.graph, proposal.pattern)
         self.solution, self.places = (proposal.calls, proposal.output, proposal.extra), proposal.places
         tick = self._solving()
         tick.take_up()
@@ -316,6 +317,7 @@ class Machine:
     def _end_tick(self, tick: Tick) -> None:
         self.errors = [*tick.errors(), *self.errors]
         self.corrections = tick.corrections
+        self.added = [message for call, message in self._told if tick.group.keeps(self.history[call])]
         calls, output, _ = self.solution
         if output is not None:
             value, faults, self.has_output = self._output.settle(tick.graph, tick.judge)
@@ -329,8 +331,7 @@ class Machine:
         end = end or self._course.limit(self.step, self.settings, self.spending)
         if end is not None:
             self.errors.extend(state_errors(self.opening, self.memory))
-            self.phase = "ending"
-            self._finish = end
+            self.phase, self._finish = "ending", end
             return
         for message in (one for one in self.added if one.type == "data"):
             self.memory.learn(message.instance, message.kind, message.value)

@@ -77,6 +77,17 @@ class Memory:
             self._written.setdefault(entry.instance, PathIndex()).add(entry.path, entry.call)
         self.documents.update(changed)
 
+    def staged(self) -> Memory:
+        """A memory that reads like this one; what is written there is seen there only."""
+        copy = Memory(dict(self.documents))
+        copy.base = self.base
+        return copy
+
+    def absorb(self, staged: Memory) -> None:
+        """Take over everything that was written in a staged memory. Nothing was written here meanwhile."""
+        self.log.extend(staged.log)
+        self.documents.update(staged.documents)
+
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
         """The value at `path` that a read bound to the calls `bound` sees: the value before the Solution and
         their writes, the last to finish winning; no other write of this Solution.

@@ -13,6 +13,7 @@ from ideabridge.bridge.loop.event import (
     PlanAsked,
     PlanDecided,
     SolutionClosed,
+    SolutionProposed,
 )
 from ideabridge.bridge.loop.intake import Intake
 from ideabridge.bridge.loop.output import error_message
@@ -125,6 +126,6 @@ class Planning:
             return Verdict(plan, corrections=[plan.correction(None, by, reason)], reason=why)
         if event.decision == "approve":
             return Verdict(plan, plan)
-        edited = self._intake.take(event.calls or [], event.output, event.places)
+        edited = self._intake.take(SolutionProposed(event.calls or [], event.output, None, event.places))
         edited.extra = plan.extra
         return Verdict(plan, edited, corrections=[plan.correction(edited, by, reason)])

@@ -19,7 +19,7 @@ _NAMED = 10
 
 
 class Standing(Enum):
-    """Where a call stands. The last four are settled: nothing more will come of it."""
+    """Where a call stands. The last five are settled: nothing more will come of it."""
 
     WAITING = "waiting"
     ASKING = "asking"
@@ -29,9 +29,10 @@ class Standing(Enum):
     CAUGHT = "caught"
     FAILED = "failed"
     SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
 
-_SETTLED = frozenset({Standing.DONE, Standing.CAUGHT, Standing.FAILED, Standing.SKIPPED})
+_SETTLED = frozenset({Standing.DONE, Standing.CAUGHT, Standing.FAILED, Standing.SKIPPED, Standing.CANCELLED})
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class Progress:
         items: its executions, once its references are resolved.
         error: `{"kind", "message", ...}` where it failed, was caught or skipped.
         wrote: full paths it wrote.
+        staged: what it wrote is seen inside its group only.
         approval: (id, digest, resolved call, why) while a person is asked.
         value: the result, once done.
     """
@@ -72,6 +74,7 @@ class Progress:
     open_items: int = 0
     error: JSONObject | None = None
     wrote: tuple[Path, ...] = ()
+    staged: bool = False
     approval: tuple[str, str, JSONObject, str] | None = None
     asked: bool = False
     value: JSON = None
@@ -80,6 +83,11 @@ class Progress:
     def settled(self) -> bool:
         """Whether nothing more will come of it."""
         return self.standing in _SETTLED
+
+    def withdraw(self, error: JSONObject) -> None:
+        """Its group failed as a whole: what it wrote inside counts no more."""
+        self.standing, self.error = Standing.CANCELLED, error
+        self.wrote, self.staged, self.value = (), False, None
 
 
 def items_error(items: list[Item]) -> JSONObject:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Self
 
-from ideabridge.bridge.loop.event import JournalError
+from ideabridge.bridge.loop.event import JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.group import refuse
 from ideabridge.bridge.loop.instances import gathered
 from ideabridge.bridge.loop.question import Question
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -32,6 +33,7 @@ class Proposal:
     Attributes:
         calls, output, extra: as written; `extra` is what stood beside.
         places: of the calls, where instances share a plan's places.
+        pattern: what the calls are to each other.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -40,18 +42,27 @@ class Proposal:
         self.output: JSON = None
         self.extra: JSONObject = {}
         self.places: list[JSON] | None = None
+        self.pattern: Pattern | None = None
 
     @classmethod
-    def whole(cls, graph: Graph, calls: list[JSON], output: JSON, places: list[JSON] | None) -> Self:
+    def whole(
+        cls,
+        graph: Graph,
+        calls: list[JSON],
+        output: JSON,
+        places: list[JSON] | None,
+        pattern: Pattern | None = None,
+    ) -> Self:
         """A Solution that arrived whole."""
         graph.take(calls, output, places)
+        refuse(graph, pattern, output)
         proposal = cls(graph)
-        proposal.calls, proposal.output, proposal.places = calls, output, places
+        proposal.calls, proposal.output, proposal.places, proposal.pattern = calls, output, places, pattern
         return proposal
 
-    def is_of(self, calls: list[JSON], output: JSON) -> bool:
+    def is_of(self, calls: list[JSON], output: JSON, pattern: Pattern | None) -> bool:
         """Whether it was made of these very values."""
-        return self.calls is calls and self.output is output
+        return self.calls is calls and self.output is output and self.pattern == pattern
 
     # -- as it streams in ----------------------------------------------------------------------------------------
 

@@ -12,11 +12,14 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
+    CallFinished,
     CallStarted,
+    EndStatus,
     Event,
+    GroupCommitted,
     JournalError,
     PlanAsked,
     RequestMade,
@@ -175,6 +178,9 @@ class Runner:
             starts = [effect for effect in due if isinstance(effect, Execute)]
             self._take([self._acknowledge(effect) for effect in due])
             self._write()
+            for effect in due:
+                if isinstance(effect, Cancel):
+                    self._calls.call_off(effect.key)
             for effect in starts:
                 self._start(effect)
             if any(isinstance(one, AskMind) for one in due):
@@ -194,6 +200,10 @@ class Runner:
                 return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
             case AskPlan():
                 return PlanAsked(effect.approval, effect.digest, time.time())
+            case Cancel():
+                return CallFinished(effect.call.index, effect.item, error=effect.error)
+            case Commit():
+                return GroupCommitted(list(effect.calls))
             case AskMind():
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
@@ -228,25 +238,19 @@ class Runner:
 
     # -- ends --------------------------------------------------------------------------------------------------
 
-    def cancel(self, reason: str | None = None) -> None:
-        """End the run and cancel its calls, remote ones too."""
-        if self.machine.phase == "ended":
-            return
-        if self.machine.phase != "ending":
-            self._finish_partly("cancelled")
-        self.post(RunEnded("cancelled", reason))
-        self._stop()
-
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit the machine cannot see (wall time), with everything done so far."""
-        if self.machine.phase not in ("ended", "ending"):
-            self._finish_partly("limit")
-            self.post(RunEnded("limit", reason))
-            self._stop()
+        if self.machine.phase != "ending":
+            self.end("limit", reason)
 
-    def _finish_partly(self, outcome: str) -> None:
+    def end(self, status: EndStatus, reason: str | None = None) -> None:
+        """End the run before its time, with everything done so far, and cancel its calls, remote ones too."""
+        if self.machine.phase == "ended":
+            return
         if self.machine.phase == "solving":
-            self._finish_step(outcome)
+            self._finish_step(status)
+        self.post(RunEnded(status, reason))
+        self._stop()
 
     def abandon(self, why: str) -> None:
         """Stop driving without a word in the journal: another process has the run, or it cannot be written."""

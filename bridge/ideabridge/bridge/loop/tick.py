@@ -6,24 +6,23 @@ A call is considered again when the one thing it waits for happens: no barrier, 
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeAlias
 
-from ideabridge.bridge.context.errors import StateWriteError
-from ideabridge.bridge.context.reference import Path
 from ideabridge.bridge.context.state_schema import StateSchema
-from ideabridge.bridge.loop.call import UNCAUGHT, Call, ErrorKind
+from ideabridge.bridge.loop import event as events
+from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.doubt import raise_doubt, settle_doubt
-from ideabridge.bridge.loop.effect import AskApproval, Effect, Execute, ExecutionKey
-from ideabridge.bridge.loop.event import CallDecided, CallFinished, JournalError, OutcomeAsked, OutcomeDecided
+from ideabridge.bridge.loop.effect import AskApproval, Commit, Effect, EffectKey, Execute, ExecutionKey
+from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.memory import Memory, Write
-from ideabridge.bridge.loop.policy import Policy
-from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait, items_error
+from ideabridge.bridge.loop.group import Group, halt
+from ideabridge.bridge.loop.memory import Memory
+from ideabridge.bridge.loop.output import error_message
+from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
 from ideabridge.bridge.loop.readiness import Readiness, Refusal, digest_of, edited_parameters, resolved_call
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.settling import Settling
 from ideabridge.tools.encoding import JSON, JSONObject
-
-EffectKey: TypeAlias = "tuple[str, int, int | None]"
 
 
 class Tick:
@@ -32,8 +31,9 @@ class Tick:
     Args:
         graph: the Solution's calls; closed already where it arrived whole.
         memory: the documents of the run.
-        settings, policy: of the run.
+        settings: of the run.
         schemas: state schemas by instance.
+        pattern: what the calls are to each other.
     """
 
     def __init__(
@@ -41,19 +41,23 @@ class Tick:
         graph: Graph,
         memory: Memory,
         settings: Settings,
-        policy: Policy,
         schemas: dict[str, StateSchema],
+        pattern: events.Pattern | None = None,
     ) -> None:
         self.graph = graph
         self.due: dict[EffectKey, Effect] = {}
         self.progress: dict[int, Progress] = {}
         self.rooms: dict[ExecutionKey, None] = {}
         self.corrections: list[JSONObject] = []
+        self.group = Group(pattern)
         self._memory = memory
+        # What a group writes is seen only inside it until all of it is there (DESIGN 4.7).
+        self._seen = memory.staged() if pattern == "all" else memory
+        self._committed = pattern != "all"
         self._settings = settings
-        self._policy = policy
-        self._schemas = schemas
-        self.judge = Judge(memory, self.progress)
+        self._policy = policy_named(settings.approval)
+        self._settling = Settling(self._seen, schemas, self.group, self._on_settled)
+        self.judge = Judge(self._seen, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
         self._consider: deque[int] = deque()
@@ -96,10 +100,13 @@ class Tick:
             raise JournalError(f"approval of call {index} was asked without being due")
         self.progress[index].asked = True
 
-    def finished(self, event: CallFinished) -> None:
+    def finished(self, event: events.CallFinished) -> None:
         """A call, or one item of it, ended."""
         progress = self.progress.get(event.call)
         number = event.item or 0
+        if progress is not None and self.due.pop(("cancel", event.call, event.item), None) is not None:
+            self._stopped(progress, number, event)
+            return
         if progress is None or progress.standing is not Standing.RUNNING or number >= len(progress.items):
             raise JournalError(f"call {event.call} finished without running")
         item = progress.items[number]
@@ -110,16 +117,16 @@ class Tick:
         self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
         if progress.open_items == 0:
-            self._complete(progress, event.chosen)
+            self._settling.complete(progress, event.chosen)
         self._drain()
 
-    def doubted(self, event: OutcomeAsked) -> None:
+    def doubted(self, event: events.OutcomeAsked) -> None:
         """What came of an execution in flight nobody knows: a person is asked."""
         raise_doubt(self.progress, event)
         self._running -= 1
         self._asking += 1
 
-    def undoubted(self, event: OutcomeDecided) -> None:
+    def undoubted(self, event: events.OutcomeDecided) -> None:
         """A person said what came of it, or to run it again."""
         ended = settle_doubt(self.progress, event)
         self._asking -= 1
@@ -130,7 +137,7 @@ class Tick:
             self._running += 1
             self.finished(ended)
 
-    def decided(self, event: CallDecided) -> None:
+    def decided(self, event: events.CallDecided) -> None:
         """A person, or a policy acting for one, decided on a call."""
         progress = self.progress.get(event.call)
         if progress is None or progress.approval is None or progress.standing is not Standing.ASKING:
@@ -144,7 +151,7 @@ class Tick:
         if event.decision == "deny":
             reason = event.reason or "no reason given"
             self._correct(resolved, None, event)
-            self._fail(progress, "denied", f"denied by {event.by}: {reason}")
+            self._settling.fail(progress, "denied", f"denied by {event.by}: {reason}")
         else:
             if event.decision == "edit" and event.edited is not None:
                 self._correct(resolved, event.edited, event)
@@ -152,15 +159,15 @@ class Tick:
             self._queue_up(progress)
         self._drain()
 
-    def _correct(self, proposed: JSONObject, ran: JSONObject | None, event: CallDecided) -> None:
+    def _correct(self, proposed: JSONObject, ran: JSONObject | None, event: events.CallDecided) -> None:
         self.corrections.append({"proposed": proposed, "ran": ran, "by": event.by, "reason": event.reason})
 
     # -- what stands -------------------------------------------------------------------------------------------
 
     @property
     def ended(self) -> bool:
-        """Whether the answer has ended and every call is settled."""
-        return self.graph.closed and self._unsettled == 0
+        """Whether the answer has ended, every call is settled, and what they wrote stands or is given up."""
+        return self.graph.closed and self._unsettled == 0 and (self._committed or self.group.decided is not None)
 
     @property
     def waits_for_people(self) -> bool:
@@ -173,12 +180,14 @@ class Tick:
         return self._running == len(self.rooms) and self.graph.closed
 
     def errors(self) -> list[JSONObject]:
-        """The failed calls, in listing order: `{"call", "place", "error"}`."""
-        return [
+        """The failed calls, in listing order: `{"call", "place", "error"}`; and that the Solution was cancelled."""
+        failed: list[JSONObject] = [
             {"call": one.call.raw, "place": one.call.place, "error": one.error}
             for one in self.progress.values()
-            if one.standing is Standing.FAILED
+            if one.standing is Standing.FAILED and self.group.tells_failures
         ]
+        why = self.group.cancelled
+        return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
 
     # -- moving on ---------------------------------------------------------------------------------------------
 
@@ -195,7 +204,9 @@ class Tick:
                     self._look(progress)
             self._dispatch()
             if not self._stuck():
-                return
+                break
+        if self._unsettled == 0 and not self._committed and self.graph.closed and self.group.decided is None:
+            self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
         """Name a cycle through later alternatives: nothing runs, nobody is asked, and calls still wait."""
@@ -205,13 +216,13 @@ class Tick:
         names = " -> ".join(one.call.label for one in waiting[:10])
         self._waiting.clear()
         for progress in waiting:
-            self._fail(progress, "structural", f"a cycle: {names} wait for each other")
+            self._settling.fail(progress, "structural", f"a cycle: {names} wait for each other")
         return bool(waiting)
 
     def _look(self, progress: Progress) -> None:
         call = progress.call
         if call.problems:
-            self._fail(progress, "structural", "; ".join(call.problems))
+            self._settling.fail(progress, "structural", "; ".join(call.problems))
             return
         found = self._readiness.look(call)
         if isinstance(found, Wait):
@@ -219,25 +230,24 @@ class Tick:
         elif isinstance(found, Absent):
             self._absent(progress, found)
         elif isinstance(found, Refusal):
-            self._fail(progress, "runtime", f"not run: {found.message}")
+            self._settling.fail(progress, "runtime", f"not run: {found.message}")
         else:
             self._put_up(progress, found)
 
     def _absent(self, progress: Progress, absent: Absent) -> None:
         if absent.why == "skipped":
-            progress.error = {"kind": "skipped", "message": absent.message}
-            self._settle(progress, Standing.SKIPPED)
+            self._settling.skip(progress, absent.message)
         elif absent.why == "failed":
-            self._fail(progress, "dependency", f"not run: {absent.message}")
+            self._settling.fail(progress, "dependency", f"not run: {absent.message}")
         else:
-            self._fail(progress, "runtime", f"not run: {absent.message}")
+            self._settling.fail(progress, "runtime", f"not run: {absent.message}")
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
         """The references are resolved: ask the policy, unless nothing is left to run."""
         call = progress.call
         progress.items = items
         if all(item.finished for item in items):
-            self._complete(progress, None)
+            self._settling.complete(progress, None)
             return
         tool = call.tool
         if call.has_latent or tool is None or (call.room is not None and tool.module is None):
@@ -249,11 +259,11 @@ class Tick:
         if verdict.verdict == "allow":
             self._queue_up(progress)
         elif verdict.verdict == "deny":
-            self._fail(progress, "denied", f"denied by policy: {verdict.why or 'no reason given'}")
+            self._settling.fail(progress, "denied", f"denied by policy: {verdict.why or 'no reason given'}")
         else:
             digest = digest_of(resolved)
             if isinstance(digest, Refusal):
-                self._fail(progress, "runtime", f"not run: {digest.message}")
+                self._settling.fail(progress, "runtime", f"not run: {digest.message}")
                 return
             approval = f"a{call.index}-{digest[:12]}"
             progress.approval = (approval, digest, resolved, verdict.why)
@@ -280,70 +290,57 @@ class Tick:
 
     # -- settling ----------------------------------------------------------------------------------------------
 
-    def _complete(self, progress: Progress, chosen: str | None) -> None:
-        """Every execution of the call has ended."""
-        call = progress.call
-        failed = [(number, item.error) for number, item in enumerate(progress.items) if item.error is not None]
-        if not call.has_each:
-            if failed:
-                self._fail_with(progress, failed[0][1] or {})
-            else:
-                self._write(progress, progress.items[0].value, chosen)
-            return
-        values: list[JSON] = [item.value for item in progress.items]
-        if failed:
-            self._fail_with(progress, items_error(progress.items), partial=values)
-        else:
-            self._write(progress, values, chosen)
-
-    def _write(self, progress: Progress, value: JSON, chosen: str | None) -> None:
-        call = progress.call
-        target = call.target
-        if target is None:
-            paths = call.writes
-        elif target.mode == "either":
-            paths = (target.paths[target.texts.index(chosen)] if chosen in target.texts else target.paths[0],)
-        else:
-            paths = target.paths
-        try:
-            self._commit(progress, paths, value)
-        except StateWriteError as error:
-            self._fail(progress, "runtime", f"it ran, but its result cannot be written: {error}")
-            return
-        progress.value = value
-        self._settle(progress, Standing.DONE)
-
-    def _commit(self, progress: Progress, paths: tuple[Path, ...], value: JSON) -> None:
-        call = progress.call
-        writes = [Write(call.index, call.instance, path, call.method, value) for path in paths]
-        changed = self._memory.try_write(writes)
-        schema = self._schemas.get(call.instance)
-        if schema is not None and any(path[0] == "state" for path in paths):
-            document = changed[call.instance]
-            schema.check_write(document["state"] if isinstance(document, dict) else None)
-        self._memory.commit(writes, changed)
-        progress.wrote = paths
-
-    def _fail(self, progress: Progress, kind: ErrorKind, message: str) -> None:
-        self._fail_with(progress, {"kind": kind, "message": message})
-
-    def _fail_with(self, progress: Progress, error: JSONObject, partial: list[JSON] | None = None) -> None:
-        """A failure goes to `q` of `p || q`, where it is caught; else the call has failed."""
-        call = progress.call
-        progress.error = error
-        target = call.target
-        if target is not None and target.mode == "either" and error.get("kind") not in UNCAUGHT:
-            value: JSONObject = {**error} if partial is None else {**error, "results": partial}
-            try:
-                self._commit(progress, (target.paths[1],), value)
-            except StateWriteError as fault:
-                progress.error = {**error, "message": f"{error.get('message')}; and that cannot be written: {fault}"}
-            else:
-                self._settle(progress, Standing.CAUGHT)
-                return
-        self._settle(progress, Standing.FAILED)
-
-    def _settle(self, progress: Progress, standing: Standing) -> None:
-        progress.standing = standing
+    def _on_settled(self, progress: Progress) -> None:
         self._unsettled -= 1
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
+        if self.group.note(progress):
+            self._cancel_rest()
+
+    def regroup(self, event: events.GroupCommitted | events.SolutionCancelled) -> None:
+        """A `Commit` was acknowledged, or who handed the Solution in wants no more of it."""
+        if isinstance(event, events.SolutionCancelled):
+            self._cancel(event.reason)
+            return
+        if self.due.pop(("commit", -1, None), None) is None:
+            raise JournalError("a group was committed without being due")
+        self._memory.absorb(self._seen)
+        self._committed = True
+        for progress in self.progress.values():
+            progress.staged = False
+
+    def _cancel(self, reason: str) -> None:
+        if not self.graph.closed or self._unsettled == 0:
+            raise JournalError("no Solution is on its way that could be cancelled")
+        if self.group.decided is None:
+            self.group.decided = self.group.cancelled = reason
+            self._cancel_rest()
+        self._drain()
+
+    def _cancel_rest(self) -> None:
+        """What has not ended is cancelled; of a group that fails as a whole nothing stays."""
+        self._queue.clear()
+        self._consider.clear()
+        self._waiting.clear()
+        for progress in self.progress.values():
+            if not progress.settled:
+                runs, unstarted, unasked = halt(progress, self.due, self.group.error())
+                self._running -= unstarted
+                self._asking -= unasked
+                if not runs:
+                    self._settling.cancel(progress)
+            elif not self._committed and progress.standing is not Standing.FAILED:
+                progress.withdraw(self.group.error())
+
+    def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
+        """A call that was cancelled has ended, or was told to: however it ended, nothing of it counts."""
+        if progress.standing is Standing.ASKING:
+            self._asking -= 1
+        else:
+            item = progress.items[number]
+            item.finished, item.value, item.error = True, event.value, event.error
+            self._running -= 1
+            self.rooms.pop((event.call, event.item), None)
+            progress.open_items -= 1
+        if progress.open_items == 0:
+            self._settling.cancel(progress)
+        self._drain()
