@@ -74,10 +74,11 @@ class Composer:
         self._handlers = handlers
         self._cache = cache
         self._own: dict[str, JSONObject] = {}
+        self._told: dict[int, Message] = {}
 
     def compose(self, machine: Machine) -> Request:
         """The Request of the step at hand."""
-        messages = context_of(machine)
+        messages = context_of(machine, self._calls(machine))
         draft = self._handlers.assemble(messages)
         return Request(
             context=[message.to_json() for message in messages],
@@ -85,6 +86,16 @@ class Composer:
             texts=draft.texts,
             model=draft.model,
         )
+
+    def _calls(self, machine: Machine) -> list[Message]:
+        """The last calls, each a message of its own, stored once however often it is told."""
+        history = machine.history
+        shown = range(max(0, len(history) - _SHOWN_CALLS), len(history))
+        # Between Requests every call has settled: what is told of one never changes.
+        self._told = {
+            index: self._told.get(index) or Message("user", "call", _told(history[index]), "call") for index in shown
+        }
+        return list(self._told.values())
 
     def _schema(self, machine: Machine, properties: dict[str, JSONObject]) -> JSONObject:
         # The tools of a run never change: within it, the extra properties alone tell its schemas apart.
@@ -118,8 +129,10 @@ def _tell_output(schema: JSONObject, output: JSONObject | None) -> None:
         properties["output"] = inline_refs(output) if output is not None else {}
 
 
-def context_of(machine: Machine) -> list[Message]:
-    """The context of the step at hand: how the run began, the state as it stands, what was done, what failed."""
+def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
+    """The context of the step at hand: how the run began, the state as it stands, what was done (the messages `calls`),
+    what failed.
+    """
     guidance = None
     if any(message.type == "plan" for message in machine.messages):
         guidance = Guidance(machine.memory, machine.opening.instances, machine.history)
@@ -140,8 +153,7 @@ def context_of(machine: Machine) -> list[Message]:
             messages.append(message if guidance is None or message.type != "plan" else guidance.told(message))
     if not told and machine.memory.state():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
-    # Between Requests every call has settled. Each is a message of its own, stored once however often it is told.
-    messages.extend(Message("user", "call", _told(one), "call") for one in machine.history[-_SHOWN_CALLS:])
+    messages.extend(calls)
     messages.extend(machine.added)
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.corrections
