@@ -522,7 +522,7 @@ def nested(depth: int) -> JSON:
         (nested(10_000), "nests deeper"),
         ({"calls": [{"_tool": "shout", "text": "\ud800"}]}, "half a surrogate pair"),
         ({"calls": [], "output_schema": {"type": "nonsense"}}, "nonsense"),
-        ({"calls": [{"_tool": "shout", "text": "x"}] * 1001}, "at most 1,000"),
+        ({"calls": [{"_tool": "shout", "text": "x"}] * 10_001}, "at most 10,000"),
         ({"calls": [], "instances": {"state": {}}}, "_instance 'state'"),
     ],
 )

@@ -54,7 +54,7 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     parallel_calls: int = Field(default=16, ge=1, le=10_000, description="Calls of one run that run at once.")
-    calls: int = Field(default=1000, ge=1, le=1_000_000, description="Calls of one run.")
+    calls: int = Field(default=10_000, ge=1, le=1_000_000, description="Calls of one run.")
     requests: int = Field(default=50, ge=1, le=100_000, description="Requests to a mind in one run.")
     tokens: int | None = Field(default=None, ge=1, description="Tokens the minds of one run may use; null: any number.")
     cost: float | None = Field(default=None, gt=0, description="US dollars the minds of one run may spend; null: any.")
