@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from ideabridge.bridge.errors import InterruptedRunError, SettledTurnError, Unkn
 from ideabridge.bridge.loop.event import CallFinished, GroupCommitted, RequestMade
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON
+from tests.modules.conftest import configure, raw
 
 pytestmark = pytest.mark.anyio
 
@@ -471,6 +473,19 @@ async def test_many_steps_are_no_more_requests_than_a_mind_may_be_asked() -> Non
     async with Bridge(configuration, toolbox=desk.toolbox) as bridge, bridge.session() as session:
         for number in range(20):
             assert await session.run({"_tool": "echo", "x": number}) == number
+
+
+async def test_what_loses_is_cancelled_at_its_server_too() -> None:
+    configuration = configure({"raw": raw()}, approval="allow_all")
+    async with Bridge(configuration) as bridge, bridge.session() as session:
+        with anyio.fail_after(20):
+            assert await session.run_race([{"_tool": "hang"}, {"_tool": "echo", "_module": "raw"}]) == "{}"
+            # The server says which requests it was told to give up.
+            told: JSON = "[]"
+            while told == "[]":
+                told = await session.run({"_tool": "cancelled", "_outputPath": "told"})
+        assert isinstance(told, str)
+        assert len(json.loads(told)) == 1
 
 
 # -- taken up again ----------------------------------------------------------------------------------------------
