@@ -181,6 +181,7 @@ def test_every_key_is_documented() -> None:
         *schema["properties"],
         *schema["$defs"]["Limits"]["properties"],
         *schema["$defs"]["ModuleConfiguration"]["properties"],
+        *schema["$defs"]["ModelConfiguration"]["properties"],
     ]
     assert [key for key in keys if f"`{key}`" not in text] == []
 

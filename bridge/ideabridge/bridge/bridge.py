@@ -30,6 +30,7 @@ from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import TURNS, Choice, choose
 from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.minds.model import ModelMind, configured_mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
@@ -61,7 +62,7 @@ class Bridge:
         toolbox: tools of the caller's own, besides the built-in ones and the configured tool files.
         store: a path, or an open store (which then stays open); None: the configured one, else one in memory.
         handlers: handlers of message types of the caller's own.
-        mind: answers the Requests of `solve`; None: solutions are handed in, by turns.
+        mind: answers the Requests of `solve`; None: the configured model, else solutions are handed in, by turns.
         approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide` (DESIGN 4.6).
         lease_seconds: how long a run is held for this process once it stops answering; None: 15.
     """
@@ -80,14 +81,14 @@ class Bridge:
     ) -> None:
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
-        self.mind = mind
+        self.secrets = Secrets()
+        self.mind = mind or configured_mind(self.configuration.model, self.secrets)
         self.approver = approver
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:
             self.toolbox.update(load_tool_file(Path(file)))
         if toolbox is not None:
             self.toolbox.update(toolbox)
-        self.secrets = Secrets()
         self.modules = Modules(self.configuration, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
         self._given_store = store
@@ -102,12 +103,13 @@ class Bridge:
 
     async def __aenter__(self) -> Self:
         if self._store is None:
-            path = self._given_store or self.configuration.store or ":memory:"
-            self._store = Store.open(
-                path if isinstance(path, Path | str) else ":memory:", durability=self.configuration.durability
-            )
+            given = self._given_store or self.configuration.store
+            path = given if isinstance(given, Path | str) else ":memory:"
+            self._store = Store.open(path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
         await self._stack.enter_async_context(self.modules)
+        if isinstance(self.mind, ModelMind):
+            await self._stack.enter_async_context(self.mind)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         most = self.configuration.limits.result_bytes
         executor = Executor(self.toolbox, self.modules, mask=self.secrets.mask, result_bytes=most)

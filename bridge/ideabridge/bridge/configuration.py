@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, as_object
 from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.modules.settings import (
     HINTS,
@@ -93,6 +94,9 @@ class Configuration(BaseModel):
     limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
     sampling: SamplingSettings = Field(
         default_factory=SamplingSettings, description="Wishes for the client's model, where a run is answered by it."
+    )
+    model: str | ModelConfiguration | None = Field(
+        default=None, description="The model endpoint that answers `solve`: PROVIDER:MODEL, or an object."
     )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
@@ -242,7 +246,9 @@ def parse_configuration(raw: JSON, *, project: Path, source: Path | None = None)
         if "approval" in top:
             # By itself: of a key that may be one of two things, both would be told.
             _check_approval(top["approval"], problems)
-        shown: JSONObject = {key: value for key, value in top.items() if key not in (*_OURS, "approval")}
+        if top.get("model") is not None:
+            _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
+        shown: JSONObject = {key: value for key, value in top.items() if key not in (*_OURS, "approval", "model")}
         _validate(Configuration, shown, "", problems)
     else:
         problems.append(f"expected an object, found {_found(raw)}")

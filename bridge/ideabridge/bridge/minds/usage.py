@@ -31,3 +31,14 @@ class Usage:
         if self.model is not None:
             told["model"] = self.model
         return told
+
+
+def total(first: Usage, second: Usage) -> Usage:
+    """What two answers took together; where the price of one is not known, that of the other."""
+    costs = [usage.cost for usage in (first, second) if usage.cost is not None]
+    return Usage(
+        first.input_tokens + second.input_tokens,
+        first.output_tokens + second.output_tokens,
+        sum(costs) if costs else None,
+        second.model or first.model,
+    )

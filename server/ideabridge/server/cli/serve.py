@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ideabridge.server.cli.exits import UsageError
 from ideabridge.server.cli.options import Options, command
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 
@@ -25,6 +28,10 @@ def serve(
         list[str] | None,
         typer.Option("--allow-host", metavar="NAME", help="A name clients may call this server by; may be repeated."),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
+    ] = None,
 ) -> int:
     """Serve MCP: over stdio, or with --http over streamable HTTP.
 
@@ -35,6 +42,8 @@ def serve(
         raise UsageError(f"{'--allow-host' if allow_host else f'an address ({address})'} goes with --http")
     place = read_address(address or DEFAULT_ADDRESS) if http else None
     configuration = options.configuration()
+    if model is not None:
+        configuration = configuration.model_copy(update={"model": read_option(model)})
     import anyio
 
     from ideabridge.server.serve import serve_http, serve_stdio
@@ -47,6 +56,22 @@ def serve(
 
     anyio.run(work)
     return 0
+
+
+def read_option(model: str) -> ModelConfiguration:
+    """What --model names.
+
+    Raises:
+        UsageError: it is no PROVIDER:MODEL.
+    """
+    from pydantic import ValidationError
+
+    from ideabridge.bridge.minds.endpoint_settings import read_model
+
+    try:
+        return read_model(model)
+    except ValidationError:
+        raise UsageError(f"--model: expected PROVIDER:MODEL, such as openai:gpt-5-mini; found {model[:80]!r}") from None
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -1,0 +1,216 @@
+"""Endpoint: streamed exchanges with one model, through pydantic-ai (DESIGN 5).
+
+This module imports pydantic-ai, which takes a second or two: it is imported when a model is first asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    SystemPromptPart,
+    TextPart,
+    TextPartDelta,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.output import OutputObjectDefinition
+from pydantic_ai.settings import ModelSettings
+
+from ideabridge.bridge.minds.adapt import is_closed
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+from ideabridge.bridge.minds.faults import translate
+from ideabridge.bridge.minds.forms import Form
+from ideabridge.bridge.minds.provider import build_model
+from ideabridge.bridge.minds.usage import Usage
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.tools.encoding import JSONObject
+
+_NAME: Final = "solution"
+_SHOWN_BY: Final = frozenset({"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"})
+"""Systems that show a schema they enforce to the model; others only constrain what it writes."""
+_RETRYING: Final = frozenset({"openai", "azure", "anthropic", "groq", "openai-compatible"})
+"""Systems whose SDK sends a request again by itself: that is done here, where it is known what came of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of an exchange, as the model reads it."""
+
+    role: str
+    text: str
+
+
+class Endpoint:
+    """A model, ready to be asked.
+
+    Args:
+        configuration: names it.
+        secrets: learns its key.
+
+    Raises:
+        ModelSetupError: a package or a key is missing, or there is no such provider.
+    """
+
+    def __init__(self, configuration: ModelConfiguration, secrets: Secrets) -> None:
+        self._model, self._is_elsewhere = build_model(configuration, secrets)
+        self._output = configuration.output
+
+    @property
+    def name(self) -> str:
+        """The model, as its provider calls it."""
+        return self._model.model_name
+
+    def forms(self, schema: JSONObject) -> list[Form]:
+        """The forms to ask in for an adapted schema, the best first."""
+        forms: list[Form] = []
+        native = bool(self._model.profile.get("supports_json_schema_output", False))
+        # Anthropic closes every object: what is open would come out narrower than it is.
+        if self._output == "native" or (native and (self._model.system != "anthropic" or is_closed(schema))):
+            forms.append(Form.NATIVE)
+        if native and self._is_elsewhere and self._model.system == "openai-compatible":
+            forms.append(Form.OBJECT_SCHEMA)
+        told = [Form.PROMPTED, Form.PLAIN]
+        return {"auto": [*forms, *told], "native": forms, "prompted": told}[self._output]
+
+    def shows(self, form: Form) -> bool:
+        """Whether the endpoint shows the model the schema it is asked to enforce; else the prompt must."""
+        return form is Form.NATIVE and not self._is_elsewhere and self._model.system in _SHOWN_BY
+
+    @asynccontextmanager
+    async def stream(
+        self, turns: Sequence[Turn], form: Form, schema: JSONObject, settings: JSONObject
+    ) -> AsyncGenerator[Stream]:
+        """An answer as it comes.
+
+        Raises:
+            ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: what came instead.
+        """
+        parameters, more = _asked(form, schema, strict=None if self._model.system == "anthropic" else False)
+        given: dict[str, Any] = {**settings, **more}
+        if self._model.system in _RETRYING:
+            given["max_retries"] = 0
+        opening = model_request_stream(
+            self._model,
+            _messages(turns),
+            model_settings=cast("ModelSettings", given),
+            model_request_parameters=parameters,
+        )
+        with _translated():
+            async with opening as response:
+                yield Stream(response)
+
+    async def open(self) -> None:
+        """Take hold of its connections; `close` lets them go."""
+        await self._model.__aenter__()
+
+    async def close(self) -> None:
+        """Close its connections."""
+        await self._model.__aexit__(None, None, None)
+
+
+class Stream:
+    """An answer on its way."""
+
+    def __init__(self, response: StreamedResponse) -> None:
+        self._response = response
+        self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
+
+    async def next(self) -> str | None:
+        """The next piece of the answer's text; None at its end. What the model thinks is left out."""
+        with _translated():
+            async for event in self._events:
+                text = _text(event)
+                if text:
+                    return text
+        return None
+
+    def stopped(self) -> str | None:
+        """Why the model stopped before it was done, in words; None: it was done, or did not say."""
+        reason = self._response.finish_reason
+        if reason == "length":
+            return "the answer reached the limit of tokens (max_tokens) before it was whole"
+        if reason == "content_filter":
+            details = self._response.provider_details or {}
+            refusal = details.get("refusal")
+            said = f": {refusal[:400]}" if isinstance(refusal, str) and refusal else ""
+            return f"the model refused, or its provider's content filter stopped the answer{said}"
+        if reason == "error":
+            return "the provider reports that the answer ended in an error"
+        return None
+
+    def usage(self) -> Usage:
+        """What the answer took so far; the cost where the price is known."""
+        answer = self._response.get()
+        return Usage(answer.usage.input_tokens, answer.usage.output_tokens, _cost(answer), answer.model_name)
+
+
+def _text(event: ModelResponseStreamEvent) -> str:
+    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+        return event.part.content
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return event.delta.content_delta
+    return ""
+
+
+def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> tuple[ModelRequestParameters, JSONObject]:
+    """(parameters of a request, more settings)."""
+    wanted = OutputObjectDefinition(json_schema=cast("dict[str, Any]", schema), name=_NAME, strict=strict)
+    if form is Form.NATIVE:
+        return ModelRequestParameters(output_mode="native", output_object=wanted, prompted_output_template=False), {}
+    if form is Form.PROMPTED:
+        return ModelRequestParameters(output_mode="prompted", output_object=wanted, prompted_output_template=False), {}
+    if form is Form.OBJECT_SCHEMA:
+        asked: JSONObject = {"response_format": {"type": "json_object", "schema": schema}}
+        return ModelRequestParameters(), {"extra_body": asked}
+    return ModelRequestParameters(), {}
+
+
+def _messages(turns: Sequence[Turn]) -> list[ModelMessage]:
+    messages: list[ModelMessage] = []
+    parts: list[ModelRequestPart] = []
+    for turn in turns:
+        if turn.role == "assistant":
+            if parts:
+                messages.append(ModelRequest(parts=parts))
+                parts = []
+            messages.append(ModelResponse(parts=[TextPart(turn.text)]))
+        elif turn.role == "system":
+            parts.append(SystemPromptPart(turn.text))
+        else:
+            parts.append(UserPromptPart(turn.text))
+    if parts:
+        messages.append(ModelRequest(parts=parts))
+    return messages
+
+
+def _cost(answer: ModelResponse) -> float | None:
+    if not answer.usage.has_values():
+        return None
+    try:
+        return float(answer.cost().total_price)
+    except (LookupError, ValueError, AssertionError):
+        return None
+
+
+@contextmanager
+def _translated() -> Generator[None]:
+    """Let errors of the endpoint come out as ours, with the original as their cause."""
+    try:
+        yield
+    except Exception as error:
+        ours = translate(error)
+        if ours is None:
+            raise
+        raise ours from error

@@ -1,0 +1,128 @@
+"""Endpoint settings: which model a configuration names, where it is, and how it is asked (DESIGN 5)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9/-]*:[^\s\x00-\x1f]{1,250}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Setting = bool | int | float | str
+
+_GENERAL: Final = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "thinking",
+        "service_tier",
+    }
+)
+_PROVIDERS_OWN: Final = re.compile(
+    r"(openai|anthropic|google|groq|mistral|bedrock|cohere|huggingface|openrouter|xai|ollama)_[a-z0-9_]+"
+)
+
+
+def setting_problem(name: str) -> str | None:
+    """What is wrong with the name of a setting; None: nothing."""
+    if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
+        return None
+    return (
+        f"unknown setting {name[:60]!r}; known: {', '.join(sorted(_GENERAL))}, and those of one provider, which begin"
+        " with its name (openai_reasoning_effort)"
+    )
+
+
+class ModelConfiguration(BaseModel):
+    """A model endpoint. Keys are never in it: they come from the environment, or from the keyring."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str = Field(description="PROVIDER:MODEL, such as openai:gpt-5-mini; see docs/minds.md.")
+    base_url: str | None = Field(
+        default=None, description="Where an OpenAI-compatible server (or a proxy) is, such as http://127.0.0.1:8080/v1."
+    )
+    key_env: str | None = Field(
+        default=None,
+        description="Name of the environment variable, or of the keyring's entry, that holds the key for base_url.",
+    )
+    output: Literal["auto", "native", "prompted"] = Field(
+        default="auto",
+        description="native: the endpoint enforces the schema; prompted: it is told; auto: native where it is taken.",
+    )
+    settings: dict[str, Setting] = Field(
+        default_factory=dict[str, Setting], description="temperature, max_tokens, thinking, ..."
+    )
+    timeout: float = Field(default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries.")
+    idle_timeout: float = Field(default=120, gt=0, le=86_400, description="Seconds without anything of an answer.")
+    retries: int = Field(default=3, ge=0, le=20, description="Requests sent again after 429, 5xx or a lost connection.")
+    repairs: int = Field(default=2, ge=0, le=10, description="Answers that are no JSON, sent back with the error.")
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError("expected PROVIDER:MODEL, such as openai:gpt-5-mini")
+        return name
+
+    @field_validator("key_env")
+    @classmethod
+    def _check_variable(cls, name: str | None) -> str | None:
+        # The value is not shown: it may be the key itself.
+        if name is not None and not _VARIABLE.fullmatch(name):
+            raise ValueError("expected the name of an environment variable, not a key")
+        return name
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        problem = url_problem(url)
+        if problem is not None:
+            raise ValueError(problem)
+        return url.rstrip("/")
+
+    @field_validator("settings")
+    @classmethod
+    def _check_settings(cls, settings: dict[str, Setting]) -> dict[str, Setting]:
+        for name in settings:
+            problem = setting_problem(name)
+            if problem is not None:
+                raise ValueError(problem)
+        return settings
+
+
+def url_problem(url: str) -> str | None:
+    """What is wrong with the address of an endpoint; None: nothing."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "expected an http or https address"
+    if parts.scheme not in ("http", "https") or not host:
+        return "expected an http or https address"
+    if "@" in parts.netloc:
+        return "expected an address without credentials; key_env names the variable that holds the key"
+    return None
+
+
+def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
+    """The key `model` of a configuration, or the option --model, as an object."""
+    return value if isinstance(value, ModelConfiguration) else ModelConfiguration(name=value)
+
+
+def as_object(raw: JSON) -> JSON:
+    """The key `model` as it stands in a file, its short form written out."""
+    named: JSONObject = {"name": raw}
+    return named if isinstance(raw, str) else raw

@@ -1,0 +1,92 @@
+"""Faults: what pydantic-ai raises, as the errors of minds: what to do about each is decided by its class."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, cast
+
+from pydantic_ai.exceptions import (
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelConnectionError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelNotFoundError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelServerError,
+    UserError,
+)
+from pydantic_ai.exceptions import ModelUnavailableError as Overloaded
+
+from ideabridge.bridge.minds.errors import (
+    ModelRefusalError,
+    ModelSetupError,
+    ModelUnavailableError,
+    SchemaRefusalError,
+)
+from ideabridge.tools.errors import IdeabridgeError
+
+_LONGEST: Final = 600
+
+_OF_SCHEMA: Final = re.compile(
+    r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
+    r"|structured[ _-]?output|output_(format|config)|nesting|too complex|strict",
+    re.IGNORECASE,
+)
+
+
+def translate(error: Exception) -> IdeabridgeError | None:
+    """The error of ours for one that pydantic-ai, or a library below it, raised; None: it is none of theirs."""
+    if isinstance(error, UserError | ImportError):
+        return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
+    if not isinstance(error, ModelAPIError):
+        return None
+    said = _said(error)
+    status = error.status_code if isinstance(error, ModelHTTPError) else None
+    where = f"the model endpoint answered {status}" if status is not None else "the model endpoint failed"
+    if isinstance(error, ModelAuthenticationError | ModelQuotaExceededError):
+        return ModelRefusalError(f"{where}: {said} (is the key right, and may it use this model?)")
+    if isinstance(error, ModelNotFoundError):
+        return ModelRefusalError(f"{where}: {said} (is the model's name right, and base_url?)")
+    if isinstance(error, ModelContextWindowExceededError):
+        return ModelRefusalError(f"{where}: the Request is too long for this model: {said}")
+    if isinstance(error, ModelConnectionError):
+        return ModelUnavailableError(f"the model endpoint cannot be reached: {said}", retry_after=error.retry_after)
+    if _OF_SCHEMA.search(said) and not isinstance(error, ModelRateLimitError):
+        return SchemaRefusalError(f"{where}: {said}", certain=True)
+    passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)
+    if passing or (status is not None and (status >= 500 or status in (408, 409, 425, 429))):
+        return ModelUnavailableError(f"{where}: {said}", status=status, retry_after=error.retry_after)
+    if status is None and error.in_stream:
+        return ModelUnavailableError(f"{where}: {said}")
+    if status in (400, 413, 415, 422):
+        return SchemaRefusalError(f"{where}: {said}", certain=False)
+    return ModelRefusalError(f"{where}: {said}")
+
+
+def _said(error: ModelAPIError) -> str:
+    """The provider's own words."""
+    body = error.body
+    if isinstance(body, dict):
+        told = cast("dict[str, object]", body)
+        inner = told.get("error", told)
+        message = cast("dict[str, object]", inner).get("message") if isinstance(inner, dict) else inner
+        text = message if isinstance(message, str) and message else json.dumps(body, ensure_ascii=False, default=str)
+    elif isinstance(body, str) and body.strip():
+        text = body
+    else:
+        text = error.message
+        cause = error.__cause__
+        # "Connection error." alone helps nobody; what lies below says which.
+        while cause is not None and cause.__cause__ is not None:
+            cause = cause.__cause__
+        if isinstance(error, ModelConnectionError) and cause is not None and str(cause) not in text:
+            text = f"{text} {cause}"
+    return _bounded(text)
+
+
+def _bounded(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."

@@ -1,0 +1,134 @@
+"""Model: a model endpoint as the mind (DESIGN 5)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.adapt import adapt
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, read_model, setting_problem
+from ideabridge.bridge.minds.errors import ModelSetupError
+from ideabridge.bridge.minds.exchange import Exchange
+from ideabridge.bridge.minds.forms import FormMemory
+from ideabridge.bridge.minds.usage import Usage
+from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.tools.encoding import JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.minds.endpoint import Endpoint
+
+
+class ModelMind:
+    """Asks a model endpoint, and streams what it writes.
+
+    Entered, it closes its connections on the way out. Nothing of the libraries that speak to models is imported
+    before the first Request.
+
+    Args:
+        configuration: which model, where, and how.
+        secrets: learns its key, so that it is masked wherever text goes out.
+        sleep: waits between a Request that failed and the next; given in tests.
+
+    Raises:
+        ModelSetupError: pydantic-ai is not installed.
+    """
+
+    name = "model"
+
+    def __init__(
+        self,
+        configuration: ModelConfiguration | str,
+        secrets: Secrets | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self.configuration = read_model(configuration)
+        if find_spec("pydantic_ai") is None:
+            extra = self.configuration.name.partition(":")[0].split("-")[0]
+            extra = extra if extra in ("openai", "anthropic", "google") else "all-models"
+            raise ModelSetupError(
+                f"model {self.configuration.name!r}: pydantic-ai is not installed; pip install 'ideabridge[{extra}]'"
+            )
+        self._secrets = secrets or Secrets()
+        self._sleep = sleep
+        self._memory = FormMemory()
+        self._endpoint: Endpoint | None = None
+        self._opening = anyio.Lock()
+
+    async def __aenter__(self) -> ModelMind:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        endpoint, self._endpoint = self._endpoint, None
+        if endpoint is not None:
+            await endpoint.close()
+
+    def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
+        """The model's answer, in pieces; see `Exchange`.
+
+        Raises:
+            ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelTimeoutError,
+            ModelStoppedError, MalformedAnswerError: no answer, or not the whole of it.
+        """
+        return self._answer(request)
+
+    async def _answer(self, request: Request) -> AsyncGenerator[str | bytes | Usage]:
+        settings: JSONObject = {**self.configuration.settings, **_checked(request.model)}
+        endpoint = await self._reach()
+        exchange = Exchange(endpoint, self.configuration, self._memory, self._sleep)
+        try:
+            async with aclosing(exchange.pieces(request.texts, adapt(request.schema), settings)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except Exception:
+            # What was paid for is told also where nothing came of it.
+            if exchange.spent is not None:
+                yield exchange.spent
+            raise
+        if exchange.spent is not None:
+            yield exchange.spent
+
+    async def _reach(self) -> Endpoint:
+        """The endpoint; made in a thread at the first Request, for importing what it needs takes a second or two."""
+        async with self._opening:
+            if self._endpoint is None:
+                endpoint = await anyio.to_thread.run_sync(_endpoint, self.configuration, self._secrets)
+                await endpoint.open()
+                self._endpoint = endpoint
+            return self._endpoint
+
+
+def configured_mind(model: ModelConfiguration | str | None, secrets: Secrets) -> ModelMind | None:
+    """The mind of a configuration's key `model`; None: it names none.
+
+    Raises:
+        ModelSetupError: pydantic-ai is not installed.
+    """
+    return None if model is None else ModelMind(model, secrets)
+
+
+def _endpoint(configuration: ModelConfiguration, secrets: Secrets) -> Endpoint:
+    from ideabridge.bridge.minds.endpoint import Endpoint
+
+    return Endpoint(configuration, secrets)
+
+
+def _checked(settings: JSONObject) -> JSONObject:
+    """What handlers asked for: the same settings as in a configuration. Another model (`model`) is a wish that goes to
+    clients by sampling; here the configuration alone says which is asked.
+
+    Raises:
+        ModelSetupError: one is not known.
+    """
+    settings = {name: value for name, value in settings.items() if name != "model"}
+    for name in settings:
+        problem = setting_problem(name)
+        if problem is not None:
+            raise ModelSetupError(f"a message handler asked for the model: {problem}")
+    return settings

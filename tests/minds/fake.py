@@ -1,0 +1,164 @@
+"""A model endpoint on loopback that speaks OpenAI's chat completions, and does what a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import anyio
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+Step: TypeAlias = str | Callable[[], Awaitable[None]]
+
+
+class DroppedError(Exception):
+    """Raised between pieces: the connection goes."""
+
+
+async def drop() -> None:
+    raise DroppedError
+
+
+@dataclass
+class Say:
+    """Streams an answer: pieces of text, and waits or faults between them.
+
+    Attributes:
+        cut: bytes of the stream sent at once; 0: a chunk at a time.
+        thought: what it thinks before.
+    """
+
+    pieces: tuple[Step, ...]
+    finish: str = "stop"
+    cut: int = 0
+    refusal: str | None = None
+    thought: str | None = None
+
+
+def say(*pieces: Step, **how: Any) -> Say:
+    return Say(pieces, **how)
+
+
+@dataclass
+class Fail:
+    """Answers with an error."""
+
+    status: int
+    message: str = "no"
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass
+class Hang:
+    """Takes the request and says nothing."""
+
+
+@dataclass
+class Refuse:
+    """Refuses any of these kinds of `response_format`; else does as told."""
+
+    kinds: tuple[str, ...]
+    error: Fail
+    otherwise: Say
+
+
+Behaviour: TypeAlias = Say | Fail | Hang | Refuse
+
+
+class FakeEndpoint:
+    """Does the next thing it was told to with each request; the last for ever."""
+
+    def __init__(self, base_url: str, *behaviours: Behaviour) -> None:
+        self.base_url = base_url
+        self.behaviours = list(behaviours)
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+
+    async def handle(self, request: Request) -> Response:
+        body: dict[str, Any] = json.loads(await request.body())
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        behaviour = self.behaviours.pop(0) if len(self.behaviours) > 1 else self.behaviours[0]
+        if isinstance(behaviour, Refuse):
+            behaviour = behaviour.error if self.format_of(body) in behaviour.kinds else behaviour.otherwise
+        if isinstance(behaviour, Fail):
+            error = {"error": {"message": behaviour.message, "type": "invalid_request_error", "code": None}}
+            return JSONResponse(error, behaviour.status, behaviour.headers)
+        if isinstance(behaviour, Hang):
+            await anyio.sleep_forever()
+            raise AssertionError
+        return StreamingResponse(_stream(behaviour, str(body["model"])), media_type="text/event-stream")
+
+    @staticmethod
+    def format_of(body: dict[str, Any]) -> str:
+        """`json_schema`, `json_object+schema`, `json_object` or `none`."""
+        asked = body.get("response_format")
+        if asked is None:
+            return "none"
+        return f"{asked['type']}+schema" if "schema" in asked else str(asked["type"])
+
+    @property
+    def formats(self) -> list[str]:
+        return [self.format_of(body) for body in self.bodies]
+
+    def texts(self, number: int) -> str:
+        """Every text of a request, one after the other."""
+        return "\n".join(str(message["content"]) for message in self.bodies[number]["messages"])
+
+
+def _chunk(model: str, delta: dict[str, Any] | None, finish: str | None = None) -> bytes:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    chunk: dict[str, Any] = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": model}
+    chunk["choices"] = choices
+    if delta is None:
+        chunk["usage"] = {"prompt_tokens": 1200, "completion_tokens": 34, "total_tokens": 1234}
+    return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()
+
+
+def _cut(data: bytes, size: int) -> Iterator[bytes]:
+    if not size:
+        yield data
+        return
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+async def _stream(behaviour: Say, model: str) -> AsyncGenerator[bytes]:
+    chunks: list[bytes | Callable[[], Awaitable[None]]] = []
+    if behaviour.thought is not None:
+        chunks.append(_chunk(model, {"role": "assistant", "reasoning_content": behaviour.thought}))
+    for piece in behaviour.pieces:
+        chunks.append(_chunk(model, {"role": "assistant", "content": piece}) if isinstance(piece, str) else piece)
+    if behaviour.refusal is not None:
+        chunks.append(_chunk(model, {"refusal": behaviour.refusal}))
+    chunks += [_chunk(model, {}, behaviour.finish), _chunk(model, None), b"data: [DONE]\n\n"]
+    for chunk in chunks:
+        if isinstance(chunk, bytes):
+            for part in _cut(chunk, behaviour.cut):
+                yield part
+        else:
+            await chunk()
+
+
+@asynccontextmanager
+async def endpoint(*behaviours: Behaviour) -> AsyncGenerator[FakeEndpoint]:
+    """A fake endpoint that serves while the block runs."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        fake = FakeEndpoint(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", *behaviours)
+        app = Starlette(routes=[Route("/v1/chat/completions", fake.handle, methods=["POST"])])
+        config = uvicorn.Config(app, log_config=None, log_level="critical", timeout_graceful_shutdown=0, lifespan="off")
+        server = uvicorn.Server(config)
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: server.serve(sockets=[listening]))
+            try:
+                yield fake
+            finally:
+                server.should_exit = server.force_exit = True

@@ -1,0 +1,388 @@
+"""A model endpoint as the mind, over real HTTP: streaming, forms, retries, repairs, time-outs (DESIGN 4.4, 5)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge, Configuration, Run
+from ideabridge.bridge.context.handlers import Draft, Handlers
+from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+from ideabridge.bridge.minds.model import ModelMind
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON
+
+from .fake import Behaviour, Fail, FakeEndpoint, Hang, Refuse, Say, drop, endpoint, say
+
+pytestmark = pytest.mark.anyio
+
+TEXT: dict[str, JSON] = {"type": "string"}
+ASKED = {"messages", "model", "response_format", "stream", "stream_options"}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "TINY_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@tool(read_only=True)
+def shout(text: str) -> str:
+    """Make text loud."""
+    return text.upper()
+
+
+def solution(*calls: JSON, output: JSON = None) -> str:
+    return json.dumps({"calls": list(calls), "output": output}, ensure_ascii=False)
+
+
+def call(text: str, path: str | None = None) -> dict[str, JSON]:
+    made: dict[str, JSON] = {"_tool": "shout", "text": text}
+    return made if path is None else {**made, "_outputPath": path}
+
+
+DONE = say(solution(call("a", "a"), output="†state.a"))
+
+
+class Sleeps:
+    """Waits for nobody, and notes how long it should have."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+@asynccontextmanager
+async def asked(
+    *behaviours: Behaviour, toolbox: Toolbox | None = None, store: Path | None = None, **settings: Any
+) -> AsyncGenerator[tuple[Bridge, FakeEndpoint, Sleeps]]:
+    """A bridge whose mind is a fake endpoint."""
+    async with endpoint(*behaviours) as fake:
+        sleeps = Sleeps()
+        configuration = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url, **settings)
+        bridge = Bridge(toolbox=toolbox or Toolbox(shout), store=store)
+        bridge.mind = ModelMind(configuration, bridge.secrets, sleep=sleeps)
+        async with bridge:
+            yield bridge, fake, sleeps
+
+
+async def solved(bridge: Bridge, output: JSON = "A") -> Run:
+    run = await bridge.solve("x", output_schema=TEXT)
+    with anyio.fail_after(20):
+        assert await run.wait() == "done", run.answer()
+    assert run.answer()["output"] == output
+    return run
+
+
+async def failed(bridge: Bridge) -> str:
+    """What a run says that came to nothing."""
+    run = await bridge.solve("x", output_schema=TEXT)
+    with anyio.fail_after(20):
+        assert await run.wait() == "stalled"
+    return json.dumps(run.answer(), ensure_ascii=False)
+
+
+# -- streaming -------------------------------------------------------------------------------------------------
+
+
+async def test_a_call_runs_before_the_endpoint_has_ended_its_answer() -> None:
+    ran = anyio.Event()
+
+    @tool(read_only=True)
+    def signal(text: str) -> str:
+        """Say that it ran."""
+        ran.set()
+        return text
+
+    whole = solution({"_tool": "signal", "text": "a", "_outputPath": "a"}, call("†state.a", "b"), output="†state.b")
+    first, rest = whole[: whole.index("},") + 2], whole[whole.index("},") + 2 :]
+    async with asked(say(first, ran.wait, rest), toolbox=Toolbox(signal, shout)) as (bridge, fake, _):
+        run = await solved(bridge)
+        assert len(fake.bodies) == 1
+        idea = bridge.store.idea(run.id)
+        assert (idea.meta.mind, idea.meta.model) == ("model", "tiny-1")
+        assert idea.meta.usage == {"input_tokens": 1200, "output_tokens": 34}
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
+
+
+@pytest.mark.parametrize("cut", [1, 7, 64])
+async def test_a_stream_may_be_cut_anywhere(cut: int) -> None:
+    whole = solution(call("†† käse 🧀", "a"), output="†state.a")
+    async with asked(say(*whole, cut=cut)) as (bridge, _, _sleeps):
+        await solved(bridge, "† KÄSE 🧀")
+
+
+@pytest.mark.parametrize("pieces", [("<think>", "{}", "</think>"), ("<thi", 'nk>{"calls": [1', "]}</Think", ">\n")])
+async def test_what_is_thought_is_no_part_of_the_answer(pieces: tuple[str, ...]) -> None:
+    async with asked(say(*pieces, solution(output="b"), thought='{"calls": [')) as (bridge, fake, _):
+        await solved(bridge, "b")
+        assert len(fake.bodies) == 1
+
+
+async def test_an_answer_that_breaks_off_after_a_call_is_not_asked_for_again() -> None:
+    broken = say('{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, {"_tool', drop)
+    async with asked(broken, say(solution(output="†state.a"))) as (bridge, fake, sleeps):
+        run = await solved(bridge)
+        assert len(run.calls()) == 1
+        assert (len(fake.bodies), sleeps.seconds) == (2, [])
+        assert "broke off" in fake.texts(1)
+
+
+async def test_an_answer_that_breaks_off_before_a_call_closed_is_asked_for_again() -> None:
+    async with asked(say('{"calls": [{"_tool": "sh', drop), DONE) as (bridge, fake, sleeps):
+        run = await solved(bridge)
+        assert len(run.calls()) == 1
+        assert len(fake.bodies) == 2
+        assert len(sleeps.seconds) == 1
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
+
+
+async def test_handlers_may_set_what_the_model_takes() -> None:
+    def cool(message: Message, draft: Draft) -> None:
+        draft.model.update({"temperature": 0.25, "model": "a wish for sampling"})
+
+    handlers = Handlers()
+    handlers.register("cool", cool)
+    async with endpoint(DONE) as fake:
+        model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url, settings={"max_tokens": 500})
+        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout), handlers=handlers) as bridge:
+            run = await bridge.solve("x", output_schema=TEXT, context=[{"type": "cool", "cool": {}}])
+            assert await run.wait(20) == "done"
+        assert (fake.bodies[0]["model"], fake.bodies[0]["temperature"]) == ("tiny-1", 0.25)
+        assert 500 in (fake.bodies[0].get("max_tokens"), fake.bodies[0].get("max_completion_tokens"))
+        assert set(fake.bodies[0]) <= {*ASKED, "temperature", "max_tokens", "max_completion_tokens"}
+
+
+# -- forms -----------------------------------------------------------------------------------------------------
+
+REFUSALS = [
+    "The compiled grammar is too large, which would cause performance issues. Simplify your tool schemas.",
+    "Invalid schema for response_format 'solution': In context=('properties', 'calls'), 'oneOf' is not permitted.",
+    "Invalid JSON schema: $ref is not supported",
+    "response_format.json_schema: 'additionalProperties' is required to be supplied and to be false.",
+    "Schema nesting depth exceeds the limit of 5",
+    "bad request",
+]
+
+
+@pytest.mark.parametrize("message", REFUSALS)
+async def test_a_refused_schema_goes_into_the_prompt_and_that_is_remembered(message: str) -> None:
+    refusal = Refuse(("json_schema", "json_object+schema"), Fail(400, message), say(solution(output="b")))
+    async with asked(refusal) as (bridge, fake, sleeps):
+        await solved(bridge, "b")
+        assert fake.formats == ["json_schema", "json_object+schema", "json_object"]
+        assert "JSON Schema" in fake.texts(2)
+        assert '"const":"shout"' in fake.texts(2)
+        await solved(bridge, "b")
+        assert fake.formats[3:] == ["json_object"], "it is asked at once as it takes it"
+        assert sleeps.seconds == []
+
+
+async def test_an_endpoint_without_any_json_mode_is_asked_in_plain_words() -> None:
+    refusal = Refuse(
+        ("json_schema", "json_object+schema", "json_object"),
+        Fail(400, "'response_format.type' must be 'text'"),
+        say(solution(output="b")),
+    )
+    async with asked(refusal) as (bridge, fake, _):
+        await solved(bridge, "b")
+        assert fake.formats == ["json_schema", "json_object+schema", "json_object", "none"]
+
+
+@pytest.mark.parametrize(
+    ("message", "requests"),
+    [
+        # What llama-cpp-python says of json_schema; and a server that does not say what it fell over.
+        ("[{'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), 'msg': 'Input should be ...'}]", 1),
+        ("Internal Server Error", 2),
+    ],
+)
+async def test_a_server_that_falls_over_json_schema_gets_the_schema_beside_json_object(
+    message: str, requests: int
+) -> None:
+    async with asked(Refuse(("json_schema",), Fail(500, message), say(solution(output="b")))) as (bridge, fake, _):
+        await solved(bridge, "b")
+        assert fake.formats == ["json_schema"] * requests + ["json_object+schema"]
+        schema = fake.bodies[-1]["response_format"]["schema"]
+        assert list(schema["properties"]) == ["calls", "output"]
+
+
+async def test_a_passing_fault_is_no_refusal_of_the_schema() -> None:
+    async with asked(Fail(500, "Internal Server Error"), DONE) as (bridge, fake, _):
+        await solved(bridge)
+        await solved(bridge)
+        assert fake.formats == ["json_schema"] * 3
+
+
+async def test_output_may_be_fixed_by_configuration() -> None:
+    async with asked(DONE, output="prompted") as (bridge, fake, _):
+        await solved(bridge)
+        assert fake.formats == ["json_object"]
+    async with asked(Fail(400, "json_schema is not supported"), output="native") as (bridge, fake, _):
+        assert "json_schema is not supported" in await failed(bridge)
+        assert set(fake.formats) == {"json_schema", "json_object+schema"}
+
+
+async def test_a_model_that_ignores_the_schema_is_read_leniently() -> None:
+    chatty = say(f"Sure! Here is the {{plan}}:\n```json\n{DONE.pieces[0]}\n```\nHope this helps.")
+    async with asked(chatty) as (bridge, fake, _):
+        await solved(bridge)
+        assert len(fake.bodies) == 1
+
+
+# -- repairs ---------------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_conversation() -> None:
+    async with asked(say("I would call shout."), say('{"calls": [{"_tool": }]}'), DONE) as (bridge, fake, _):
+        run = await solved(bridge)
+        assert [one["role"] for one in fake.bodies[2]["messages"]][-4:] == ["assistant", "user", "assistant", "user"]
+        assert "I would call shout." in fake.texts(1)
+        assert "it holds no JSON object" in fake.texts(1)
+        assert "Nothing of it ran" in fake.texts(2)
+        assert len(run.calls()) == 1
+        # The spoilt one was hung up on: nobody knows what it took.
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 2468}
+
+
+async def test_a_model_that_never_writes_json_is_told_only_so_often() -> None:
+    async with asked(say("No."), repairs=1) as (bridge, fake, _):
+        told = await failed(bridge)
+        assert "cannot be read 2 times in a row: it holds no JSON object" in told
+        # Twice for each of the two Requests after which a run is stalled.
+        assert len(fake.bodies) == 4
+
+
+async def test_nothing_is_repaired_once_a_call_has_started() -> None:
+    spoilt = say('{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, nonsense]}')
+    async with asked(spoilt, say(solution(output="†state.a"))) as (bridge, fake, _):
+        run = await solved(bridge)
+        assert len(run.calls()) == 1
+        assert len(fake.bodies) == 2
+        assert [one["role"] for one in fake.bodies[1]["messages"]].count("assistant") == 0
+
+
+# -- faults ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_busy_endpoint_is_asked_again_when_it_says_so() -> None:
+    async with asked(Fail(429, "slow down", {"Retry-After": "7"}), DONE) as (bridge, fake, sleeps):
+        await solved(bridge)
+        assert sleeps.seconds == [7.0]
+        assert len(fake.bodies) == 2
+
+
+async def test_an_endpoint_that_stays_down_is_asked_less_and_less_often_and_then_not() -> None:
+    async with asked(Fail(503, "overloaded, come back"), retries=3) as (bridge, fake, sleeps):
+        told = await failed(bridge)
+        assert "the model endpoint answered 503: overloaded, come back" in told
+        assert len(fake.bodies) == 8
+        first, second, third, *_ = sleeps.seconds
+        assert first < second < third
+
+
+async def test_an_endpoint_that_is_not_there_is_told() -> None:
+    async with asked(DONE, retries=0) as (bridge, fake, _):
+        configuration = ModelConfiguration(name="openai:tiny-1", base_url="http://127.0.0.1:9/v1", retries=0)
+        async with ModelMind(configuration) as mind, Bridge(mind=mind) as other:
+            assert "the model endpoint cannot be reached" in await failed(other)
+        assert fake.bodies == []
+        assert bridge.mind is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"idle_timeout": 0.2}, "nothing came from the model for 0.2 seconds"),
+        ({"timeout": 0.2}, "the model did not finish within 0.2 seconds"),
+    ],
+)
+@pytest.mark.parametrize("silent", [Hang(), say('{"calls": [', anyio.sleep_forever)])
+async def test_a_silent_endpoint_is_given_up(settings: dict[str, Any], told: str, silent: Behaviour) -> None:
+    async with asked(silent, **settings) as (bridge, _, _sleeps):
+        assert told in await failed(bridge)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (say('{"calls": [{"_tool": "shout", "text": "aaa', finish="length"), "reached the limit of tokens"),
+        (say(finish="stop", refusal="I can't help with that."), "refused.*I can't help with that."),
+        (say('{"calls": [', finish="content_filter"), "content filter"),
+    ],
+)
+async def test_why_a_model_stopped_is_told_in_words(answer: Say, told: str) -> None:
+    async with asked(answer) as (bridge, fake, _):
+        text = await failed(bridge)
+        assert re.search(told, text), text
+        assert len(fake.bodies) == 2, "the same limit would be reached again"
+
+
+async def test_a_refused_key_is_told_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINY_KEY", "sk-tiny-0123456789")
+    store = tmp_path / "ideas.sqlite"
+    refused = Fail(401, "Incorrect API key provided: sk-tiny-0123456789")
+    async with asked(refused, store=store, key_env="TINY_KEY") as (bridge, fake, _):
+        told = await failed(bridge)
+        assert "Incorrect API key provided: [secret:TINY_KEY]" in told
+        assert fake.headers[0]["authorization"] == "Bearer sk-tiny-0123456789"
+        assert len(fake.bodies) == 2
+    stored = b"".join([await path.read_bytes() async for path in anyio.Path(tmp_path).iterdir()])
+    assert b"[secret:TINY_KEY]" in stored
+    assert b"sk-tiny-0123456789" not in stored
+
+
+async def test_a_key_meant_for_another_endpoint_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-real-0123456789")
+    async with asked(DONE) as (bridge, fake, _):
+        await solved(bridge)
+        assert "sk-real" not in json.dumps(fake.headers)
+
+
+async def test_address_and_key_may_come_from_the_environment_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with endpoint(DONE) as fake:
+        monkeypatch.setenv("OPENAI_BASE_URL", fake.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-local-0123456789")
+        async with Bridge(Configuration(model="openai:tiny-1"), toolbox=Toolbox(shout)) as bridge:
+            await solved(bridge)
+        assert fake.headers[0]["authorization"] == "Bearer sk-local-0123456789"
+
+
+async def test_cancelling_a_run_hangs_up() -> None:
+    begun, gone = anyio.Event(), anyio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            gone.set()
+
+    async with asked(say("{", wait)) as (bridge, _, _sleeps):
+        run = await bridge.solve("x")
+        with anyio.fail_after(20):
+            await begun.wait()
+            run.cancel("enough")
+            await gone.wait()
+        assert run.status == "cancelled"
+
+
+async def test_the_cost_is_told_where_the_price_is_known() -> None:
+    async with endpoint(DONE) as fake:
+        model = ModelConfiguration(name="openai:gpt-4o-mini", base_url=fake.base_url)
+        async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
+            run = await solved(bridge)
+            usage = bridge.store.idea(run.id).meta.usage
+            # 0.15 dollars for a million tokens in, 0.60 for a million out.
+            assert usage["cost"] == pytest.approx(1200 * 0.15e-6 + 34 * 0.6e-6)
+            assert run.machine.spending.cost == usage["cost"]

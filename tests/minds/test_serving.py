@@ -1,0 +1,56 @@
+"""A configured model behind the server, and the example: over real processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.server.serving import ERAS, call, configured, over_stdio
+
+from .fake import endpoint, say
+
+pytestmark = pytest.mark.anyio
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "model_mind.py"
+ADD = {"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "sum"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_solve_is_answered_by_the_configured_model(era: str, tmp_path: Path) -> None:
+    answer = say(json.dumps({"calls": [ADD], "output": "†state.sum"}, ensure_ascii=False))
+    async with endpoint(answer) as fake:
+        model = {"name": "openai:tiny-1", "base_url": fake.base_url}
+        async with over_stdio(configured(tmp_path, model=model), era) as client:
+            asked: dict[str, Any] = {"task": "Add.", "input": {"a": 1}, "output_schema": {"type": "integer"}}
+            told = await call(client, "solve", **asked)
+            assert (told["status"], told["output"]) == ("done", 3)
+            assert told["mind"]["name"] == "model"
+            assert told["usage"]["tokens"] == 1234
+            assert (await call(client, "solve", **asked, mind="model"))["status"] == "done"
+            assert (await call(client, "solve", **asked, mind="turns"))["status"] == "needs_solution"
+        assert len(fake.bodies) == 2
+
+
+async def test_the_example_runs() -> None:
+    calls = [
+        {"_tool": "read_text", "name": "first", "_outputPath": "text"},
+        {"_tool": "count_words", "text": "†state.text", "_outputPath": "words"},
+    ]
+    answer = say(json.dumps({"calls": calls, "output": "†state.text"}, ensure_ascii=False), cut=9)
+    async with endpoint(answer) as fake:
+        command = [sys.executable, str(EXAMPLE), "--model", "openai:tiny-1", "Count the words."]
+        environment = {"OPENAI_BASE_URL": fake.base_url, "PYTHONIOENCODING": "utf-8"}
+        with anyio.fail_after(60):
+            done = await anyio.run_process(command, env=environment, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    lines = done.stdout.decode().splitlines()
+    assert lines[-2:] == [
+        "output: The quick brown fox jumps over the lazy dog.",
+        "usage: {'requests': 1, 'tokens': 1234}",
+    ]
+    assert lines.count("  ran") == 2
