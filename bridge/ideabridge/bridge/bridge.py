@@ -91,8 +91,8 @@ class Bridge:
             self.toolbox.update(toolbox)
         self.modules = Modules(self.configuration, secrets=self.secrets, on_change=self._on_change)
         self.fingerprint = fingerprint(self.configuration)
-        self._given_store = store
         self._store: Store | None = store if isinstance(store, Store) else None
+        self._path = ":memory:" if isinstance(store, Store) else store or self.configuration.store or ":memory:"
         self._on_tools_changed, self._lease_seconds = on_tools_changed, lease_seconds
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
@@ -103,9 +103,7 @@ class Bridge:
 
     async def __aenter__(self) -> Self:
         if self._store is None:
-            given = self._given_store or self.configuration.store
-            path = given if isinstance(given, Path | str) else ":memory:"
-            self._store = Store.open(path, durability=self.configuration.durability)
+            self._store = Store.open(self._path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
