@@ -99,10 +99,10 @@ async def test_what_they_refuse(name: str, arguments: JSONObject, message: str) 
     ids=["shared", "flattened", "printed", "deep"],
 )
 async def test_queries_cannot_ask_for_too_much(path: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(ActivityError, match=r"asks for more|nests too deep"):
         await call("pick", {"data": [1], "path": path})
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 async def test_texts_are_bounded() -> None:

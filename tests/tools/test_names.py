@@ -63,6 +63,6 @@ def test_the_question_is_asked_only_where_something_is_near() -> None:
 
 
 def test_long_names_and_lists_are_bounded() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     nearest("a" * 1_000_000, ["a" * 1_000_000, *(f"name_{number}" for number in range(50_000))])
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5

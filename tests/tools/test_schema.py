@@ -178,10 +178,10 @@ def _multiplying(levels: int) -> JSONObject:
     ids=["deep", "large", "multiplying"],
 )
 def test_schemas_beyond_all_measure_are_refused(make: Callable[[], JSONObject]) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(LimitExceededError):
         check_schema(make(), what="W")
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize(
@@ -211,16 +211,16 @@ def test_chains_of_references_are_followed_within_bounds() -> None:
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", r"^(?=a)(a+)+\1$", r"^(?:(a)|b|\1)+$", "a{1000}{1000}"])
 def test_patterns_cannot_run_away(pattern: str) -> None:
     validator = Validator({"pattern": pattern}, what="W")
-    start = time.monotonic()
+    start = time.process_time()
     for value in ("a" * 40 + "!", "a" * 50_000 + "!"):
         if not validator.is_valid(value):
             validator.problems(value)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_a_huge_value_is_explained_in_time() -> None:
     value: JSON = {"list": list(range(300_000))}
-    start = time.monotonic()
+    start = time.process_time()
     schema: JSONObject = {"properties": {"list": {"anyOf": [{"items": {"type": "string"}}, {"type": "null"}]}}}
     assert "list.0: found 0, expected text" in told(schema, value)
     late: JSONObject = {"properties": {"list": {"items": {"maximum": 290_000}}}}
@@ -228,7 +228,7 @@ def test_a_huge_value_is_explained_in_time() -> None:
     # No problem is told that only the shortening made.
     few: JSONObject = {"properties": {"list": {"minItems": 300_001}}}
     assert "too large to say more" in told(few, value)
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_what_is_not_json_is_no_value() -> None:
