@@ -34,6 +34,7 @@ class Say:
     Attributes:
         cut: bytes of the stream sent at once; 0: a chunk at a time.
         thought: what it thinks before.
+        error: an error that comes in the stream, after the pieces.
     """
 
     pieces: tuple[Step, ...]
@@ -41,6 +42,7 @@ class Say:
     cut: int = 0
     refusal: str | None = None
     thought: str | None = None
+    error: str | None = None
 
 
 def say(*pieces: Step, **how: Any) -> Say:
@@ -139,6 +141,9 @@ async def _stream(behaviour: Say, model: str) -> AsyncGenerator[bytes]:
         chunks.append(_chunk(model, {"role": "assistant", "content": piece}) if isinstance(piece, str) else piece)
     if behaviour.refusal is not None:
         chunks.append(_chunk(model, {"refusal": behaviour.refusal}))
+    if behaviour.error is not None:
+        error = {"error": {"message": behaviour.error, "type": "server_error", "code": None}}
+        chunks.append(f"data: {json.dumps(error)}\n\n".encode())
     chunks += [_chunk(model, {}, behaviour.finish), _chunk(model, None), b"data: [DONE]\n\n"]
     for chunk in chunks:
         if isinstance(chunk, bytes):

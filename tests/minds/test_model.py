@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import types
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +303,16 @@ async def test_an_endpoint_that_is_not_there_is_told() -> None:
         assert bridge.mind is not None
 
 
+async def test_an_error_may_come_in_the_stream() -> None:
+    refused = say(error="failed to parse grammar")
+    broken = say('{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, ', error="out of memory")
+    async with asked(refused, broken, say(solution(output="†state.a"))) as (bridge, fake, sleeps):
+        await solved(bridge)
+        assert fake.formats == ["json_schema", "json_object+schema", "json_object+schema"]
+        assert "out of memory" in fake.texts(2)
+        assert sleeps.seconds == []
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
@@ -347,6 +360,22 @@ async def test_a_key_meant_for_another_endpoint_is_not_sent(monkeypatch: pytest.
     async with asked(DONE) as (bridge, fake, _):
         await solved(bridge)
         assert "sk-real" not in json.dumps(fake.headers)
+
+
+async def test_a_key_may_lie_in_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    keyring = types.ModuleType("keyring")
+    keyring.__spec__ = ModuleSpec("keyring", None)
+    keys = {("ideabridge", "TINY_KEY"): "sk-ring-0123456789"}
+
+    def get_password(service: str, name: str) -> str | None:
+        return keys.get((service, name))
+
+    monkeypatch.setattr(keyring, "get_password", get_password, raising=False)
+    monkeypatch.setitem(sys.modules, "keyring", keyring)
+    async with asked(DONE, key_env="TINY_KEY") as (bridge, fake, _):
+        await solved(bridge)
+        assert fake.headers[0]["authorization"] == "Bearer sk-ring-0123456789"
+        assert bridge.secrets.mask("sk-ring-0123456789") == "[secret:TINY_KEY]"
 
 
 async def test_address_and_key_may_come_from_the_environment_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,7 @@ class Exchange:
                     while not reply.is_spoilt and (piece := await self._next(stream)) is not None:
                         passed = reply.take(piece)
                         if passed:
+                            self._keep_form()
                             yield passed
                     stopped = stream.stopped()
             except (ModelUnavailableError, SchemaRefusalError) as error:
@@ -101,7 +102,7 @@ class Exchange:
             rest = reply.close()
             if reply.broken is None or (reply.has_begun and stopped is None):
                 # A malformed end of what has begun is the loop's to tell.
-                self._memory.keep(self._schema, self._form)
+                self._keep_form()
                 if rest:
                     yield rest
                 return
@@ -115,6 +116,11 @@ class Exchange:
         shown = None if self._endpoint.shows(self._form) else schema
         told = [Turn(str(text["role"]), str(text["content"])) for text in texts]
         return [Turn("system", instructions(shown)), *told]
+
+    def _keep_form(self) -> None:
+        """The form works: an answer in it can be read, at least up to its first call."""
+        if self._memory.taken(self._schema) is not self._form:
+            self._memory.keep(self._schema, self._form)
 
     async def _next(self, stream: Stream) -> str | None:
         with self._limit():
