@@ -6,9 +6,14 @@ import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.driver import Driver
+from ideabridge.bridge.errors import FinishedRunError
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
@@ -385,3 +390,103 @@ async def test_limits_of_the_configuration_hold_in_rooms() -> None:
     async with Bridge(configuration, toolbox=own_tools(), mind=Mind(think)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.wait() == "limit"
+
+
+# -- two processes, and what is left behind ------------------------------------------------------------------------
+
+
+class Gates:
+    """A tool whose calls wait until the test opens their gate."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, anyio.Event] = {name: anyio.Event() for name in ("one", "two")}
+        self.opened: dict[str, anyio.Event] = {name: anyio.Event() for name in ("one", "two")}
+
+        @tool(read_only=True)
+        async def held(gate: str) -> str:
+            """Wait."""
+            self.started[gate].set()
+            await self.opened[gate].wait()
+            return f"through {gate}"
+
+        self.toolbox = Toolbox(held)
+
+
+HELD_AND_ROOM: JSONObject = {
+    "calls": [
+        {"_tool": "held", "gate": "one", "_outputPath": "a"},
+        {"_tool": "solve", "_module": "anonymous", "task": "x", "tools": ["held"], "_outputPath": "b"},
+    ],
+    "output": ["†state.a", "†state.b"],
+}
+
+
+async def held_and_room(bridge: Bridge, gates: Gates) -> Run:
+    """A run that has a call in flight, and a room that waits for a solution."""
+    run = await bridge.run_plan(read_plan(HELD_AND_ROOM))
+    await gates.started["one"].wait()
+    assert await run.wait() == "needs_solution"
+    return run
+
+
+async def test_what_another_process_answered_in_a_room_is_told_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    async with Bridge(toolbox=own_tools(), store=path) as first, Bridge(toolbox=own_tools(), store=path) as second:
+        run = await waiting_room(first)
+        room = await second.run(str(the_request(run)["run"]))
+        room.submit(0, {"calls": [{"_tool": "fetch", "name": "x"}], "output": None})
+        assert await room.root.wait() == "needs_solution"
+        assert the_request(await first.run(run.id))["turn"] == 1
+
+
+async def test_a_call_that_was_cut_off_goes_on_though_a_room_waits_for_a_solution(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    gates = Gates()
+    async with Bridge(toolbox=gates.toolbox, store=path) as bridge:
+        run_id = (await held_and_room(bridge, gates)).id
+    again = Gates()
+    async with Bridge(toolbox=again.toolbox, store=path) as bridge:
+        with anyio.fail_after(10):
+            run = await bridge.run(run_id)
+            await again.started["one"].wait()
+            again.opened["one"].set()
+            room = await bridge.run(str(the_request(run)["run"]))
+            room.submit(0, {"calls": [], "output": "said"})
+            assert await run.result() == ["through one", "said"]
+
+
+async def test_a_room_whose_run_ended_without_it_is_ended_when_it_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+        run = await waiting_room(bridge)
+        room_id = str(the_request(run)["run"])
+    with Store.open(path) as store:
+        # Its process was killed between this event and the end of the room.
+        driver = Driver(store, run.id, "dead")
+        driver.take()
+        driver.journal([RunEnded("cancelled")])
+        driver.release()
+    async with Bridge(toolbox=own_tools(), store=path) as bridge:
+        room = await bridge.run(room_id)
+        assert room.status == "cancelled"
+        with pytest.raises(FinishedRunError):
+            room.submit(0, {"calls": [{"_tool": "fetch", "name": "x"}], "output": None})
+
+
+async def test_a_run_driven_here_goes_on_when_a_room_driven_elsewhere_ends(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    gates = Gates()
+    async with (
+        Bridge(toolbox=gates.toolbox, store=path, lease_seconds=1) as first,
+        Bridge(toolbox=gates.toolbox, store=path, lease_seconds=1) as second,
+    ):
+        with anyio.fail_after(10):
+            run = await held_and_room(first, gates)
+            room = await second.run(str(the_request(run)["run"]))
+            room.submit(0, {"calls": [{"_tool": "held", "gate": "two", "_outputPath": "c"}], "output": "†state.c"})
+            await gates.started["two"].wait()
+            # It sees that the room is at work there, and so does not let go of the run.
+            assert (await first.run(run.id)).status == "running"
+            gates.opened["one"].set()
+            gates.opened["two"].set()
+            assert await run.result() == ["through one", "through two"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
+from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 _AGAIN: Final = 1.0
 """Seconds until a run that another process drives is told again that a room of it has ended."""
 
+_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+
+_ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
+
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
 
 
@@ -74,15 +79,22 @@ class Rooms:
             # Another process drives the room: it will tell.
             return
         except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone (DESIGN 4.5)
-            self._answer(run, CallFinished(*effect.key, error=run.runner.explain(error)))
+            found = CallFinished(*effect.key, error=run.runner.explain(error))
+        try:
+            self._opened(run, effect.key, found)
+        except (InterruptedRunError, StoreError) as error:
+            # Whoever goes on with the run finds what stands in the journals.
+            if run.runner.lost is None:
+                run.runner.abandon(str(error))
+
+    def _opened(self, run: Run, key: ExecutionKey, found: Run | CallFinished) -> None:
+        if isinstance(found, CallFinished):
+            self._answer(run, found)
             return
-        if isinstance(found, Run):
-            run.rooms[effect.key] = found
-            if found.machine.phase == "ended":
-                self._answer(run, outcome_of(found, effect.key))
-            run.moved()
-        else:
-            self._answer(run, CallFinished(*effect.key, value=found))
+        run.rooms[key] = found
+        if found.machine.phase == "ended":
+            self._answer(run, outcome_of(found, key))
+        run.moved()
 
     @staticmethod
     def _answer(run: Run, finished: CallFinished) -> None:
@@ -90,7 +102,7 @@ class Rooms:
             run.rooms.pop((finished.call, finished.item), None)
             run.drive(finished)
 
-    async def _enter(self, run: Run, effect: Execute) -> Run | JSON:
+    async def _enter(self, run: Run, effect: Execute) -> Run | CallFinished:
         room_id = room_name(run.id, effect.key)
         record = self._store.run(room_id)
         if record is not None:
@@ -101,7 +113,7 @@ class Rooms:
         if effect.call.room == "idea":
             publication = self._publication(effect)
             if publication.answer == "recorded":
-                return recorded_answer(publication, effect.parameters)
+                return CallFinished(*effect.key, value=recorded_answer(publication, effect.parameters))
         choice = self._choice(run)
         start = await self._start(run, effect, choice)
         if run.runner.lost is not None or effect.key not in run.machine.rooms:
@@ -181,7 +193,7 @@ class Rooms:
                 if key in parent.machine.rooms:
                     self._answer(parent, outcome_of(room, key))
                 return
-            except InterruptedRunError:
+            except (InterruptedRunError, StoreError):
                 await anyio.sleep(_AGAIN)
             except UnknownRunError:
                 return
@@ -208,10 +220,37 @@ class Rooms:
             if record is not None:
                 run.rooms[key] = self._runs.enter(record, run)
 
+    def look(self, run: Run) -> None:
+        """One beat of a run that is driven here: what became of rooms that other processes drive, or of its own run."""
+        with contextlib.suppress(InterruptedRunError, FinishedRunError, UnknownRunError, StoreError):
+            # What the store refuses now is looked at again at the next beat.
+            above = None if run.parent is None else self._store.run(run.root.id)
+            if above is not None and above.status in _ENDED:
+                run.cancel(_ORPHANED)
+                return
+            if run.machine.rooms:
+                self.reopen(run)
+                for key, room in list(run.rooms.items()):
+                    if room.machine.phase == "ended":
+                        self._answer(run, outcome_of(room, key))
+                run.moved()
+
+    @staticmethod
+    def end_orphan(room: Run) -> bool:
+        """End a room whose call has ended without it, where the process that was to end it died; whether it is one."""
+        parent = room.parent
+        if parent is None or (parent.machine.phase != "ended" and room.key in parent.machine.rooms):
+            return False
+        with contextlib.suppress(InterruptedRunError, FinishedRunError):
+            room.cancel(_ORPHANED)
+        return True
+
 
 async def _end(run: Run, reason: str) -> None:
     if run.machine.phase not in ("ended", "ending"):
-        run.end_at_limit(reason)
+        with contextlib.suppress(InterruptedRunError, StoreError):
+            # The budget is counted again wherever the run goes on.
+            run.end_at_limit(reason)
 
 
 def room_name(run_id: str, key: ExecutionKey) -> str:

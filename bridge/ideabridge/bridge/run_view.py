@@ -66,6 +66,17 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     return result
 
 
+def summary_of(run: Run) -> JSONObject:
+    """What the table of runs keeps of one that has ended."""
+    machine = run.machine
+    return {
+        "output" if machine.has_output else "state": run.given(),
+        "errors": len(machine.errors),
+        "idea": run.idea,
+        "reason": machine.reason,
+    }
+
+
 def approvals_of(run: Run) -> list[JSON]:
     """What the run asks; see `Question.to_json`. A lazy run's plan is told as `WaitingPlan.to_json` tells it."""
     told: list[JSON] = []

@@ -26,6 +26,8 @@ from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.run_status import is_still
+from ideabridge.bridge.run_view import summary_of
 from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.tools.encoding import JSONObject
@@ -169,13 +171,16 @@ class Runs:
             raise InterruptedRunError(f"run {run_id} is driven by another process right now")
         return run
 
-    @staticmethod
-    def _is_at_hand(run: Run, driver: Driver, last_event: int) -> bool:
+    def _is_at_hand(self, run: Run, driver: Driver, last_event: int) -> bool:
         """Whether what this process holds of a run is the whole of it, and at work where it should be."""
         if run.runner.lost is not None or not driver.is_current(last_event):
             return False
+        # Another process may have answered in a room of it, of which its own journal tells nothing.
+        self.rooms.reopen(run)
+        if driver.epoch is not None or run.machine.phase == "ended":
+            return True
         # At work elsewhere, or nowhere any more: only another look at its lease tells.
-        return run.status != "running" or driver.epoch is not None
+        return run.status != "running" and is_still(run)
 
     def latest(self, caller: str, limit: int) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
@@ -208,6 +213,7 @@ class Runs:
             for run_id, driver in list(self._drivers.items()):
                 if driver.epoch is not None:
                     keep(self._runs[run_id], driver, beat)
+                    self.rooms.look(self._runs[run_id])
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
@@ -270,8 +276,11 @@ class Runs:
             if events and record.status != run.machine.status:
                 self._settle(run, driver)
             return run
+        if self.rooms.end_orphan(run):
+            return run
         self.rooms.reopen(run)
-        waits = run.status == "needs_solution" or (run.status == "needs_approval" and self._approver is None)
+        # A room may ask while a call of the run itself was cut off: that one goes on.
+        waits = is_still(run) and run.status in ("needs_solution", *(() if self._approver else ("needs_approval",)))
         why = self._hindrance(run, record)
         if why is not None and waits:
             run.runner.lost = why
@@ -324,27 +333,16 @@ class Runs:
 
     def _watch(self, run: Run, driver: Driver, event: Event) -> None:
         if isinstance(event, RunEnded):
-            self._tell_end(run, driver)
+            driver.set_status(run.machine.status or "failed", summary_of(run))
             driver.release()
             self.rooms.close(run)
         elif isinstance(event, CallFinished):
             self.rooms.leave(run, event)
         self.rooms.watch(run, event)
 
-    @staticmethod
-    def _tell_end(run: Run, driver: Driver) -> None:
-        machine = run.machine
-        summary: JSONObject = {
-            "output" if machine.has_output else "state": run.given(),
-            "errors": len(machine.errors),
-            "idea": run.idea,
-            "reason": machine.reason,
-        }
-        driver.set_status(machine.status or "failed", summary)
-
     def _settle(self, run: Run, driver: Driver) -> None:
         """A process died between the last event of a run and the note of how it ended: note it now."""
         with contextlib.suppress(InterruptedRunError):
             driver.take()
-            self._tell_end(run, driver)
+            driver.set_status(run.machine.status or "failed", summary_of(run))
             driver.release()
