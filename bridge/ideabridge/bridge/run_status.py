@@ -39,7 +39,9 @@ def status_of(run: Run) -> RunStatus:
         return "interrupted"
     if machine.phase == "ended":
         return _ENDED[machine.status or "failed"]
-    if machine.awaits_solution or any(True for _ in open_requests(run)):
+    # Rooms that are about to open ask along with those that have: whoever answers is told of them together.
+    opened = len(run.rooms) >= len(machine.rooms)
+    if machine.awaits_solution or (opened and any(True for _ in open_requests(run))):
         return "needs_solution"
     if (machine.waits_for_people or run.rooms) and is_still(run):
         return "running" if run.people is not None and run.people.deciding else "needs_approval"

@@ -152,6 +152,9 @@ def _approval_line(one: JSON) -> str:
 
 def _request_lines(request: JSONObject, turn: JSON) -> list[str]:
     lines = [f"turn: {turn}"]
+    if "run" in request:
+        # A room's: it has a turn of its own, and is answered to it.
+        lines = [f"request of run: {request['run']}", f"turn: {request.get('turn')}"]
     instructions = request.get("instructions")
     if isinstance(instructions, str):
         lines.append(instructions)

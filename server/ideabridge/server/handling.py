@@ -149,9 +149,9 @@ class OwnHandlers:
         turn = arguments["turn"]
         notes = run.submit(int(cast("int", turn)), arguments["solution"])
         # A room's turn is part of the run that the host asked for: that is what it is told of.
-        run = run.root
+        answered, run = run, run.root
         await self._running.wait(run, _seconds(arguments), asked)
-        known = before.schema if before is not None and run.runner.request is not before else None
+        known = (answered.id, before.schema) if before is not None and answered.runner.request is not before else None
         return self._running.answer_of(run, asked, known_schema=known, notes=notes)
 
     # -- runs --------------------------------------------------------------------------------------------------

@@ -136,13 +136,16 @@ class Running:
 
     # -- answers -----------------------------------------------------------------------------------------------
 
-    def answer_of(self, run: Run, asked: Asked, *, known_schema: JSON = None, notes: Sequence[str] = ()) -> ToolAnswer:
+    def answer_of(
+        self, run: Run, asked: Asked, *, known_schema: tuple[str, JSON] | None = None, notes: Sequence[str] = ()
+    ) -> ToolAnswer:
         """The answer of DESIGN 6 for a run.
 
         Args:
             run: the run.
             asked: the request that is answered.
-            known_schema: the schema of the turn before, which the host has seen: it is not shown again.
+            known_schema: (id, schema) of the run whose turn was answered, it or a room of it: the host has seen that
+                schema, and it is not shown again.
             notes: what the caller is told besides.
         """
         told = run.answer()
@@ -156,7 +159,7 @@ class Running:
             told["notes"] = [*notes, *asked.told]
         requests = told.get("requests")
         if isinstance(requests, list) and known_schema is not None:
-            told["requests"] = [_without_known(request, known_schema) for request in requests]
+            told["requests"] = [_without_known(request, run.id, *known_schema) for request in requests]
         size = len(encode(told))
         if size > MAX_RESULT or (isinstance(requests, list) and size > _SCHEMA_BYTES * 2):
             return refusal(
@@ -237,9 +240,11 @@ def _key(run: Run) -> str:
     return f"save_as.{run.id}"
 
 
-def _without_known(request: JSON, known: JSON) -> JSON:
-    if not isinstance(request, dict) or request.get("schema") != known:
+def _without_known(request: JSON, root: str, answered: str, known: JSON) -> JSON:
+    if not isinstance(request, dict) or request.get("run", root) != answered or request.get("schema") != known:
         return request
     told = {key: value for key, value in request.items() if key != "schema"}
     told["instructions"] = "Write the next solution for the schema of the turn before; check_run shows it again."
+    if "run" in request:
+        told["instructions"] += f" It is answered to run {answered}, turn {request.get('turn')}."
     return told
