@@ -53,7 +53,7 @@ async def test_a_turn_of_one_room_leaves_the_request_of_another_whole(client: Cl
     rooms = [{**ROOM, "_outputPath": "one"}, {**ROOM, "_outputPath": "two"}]
     told = await call(client, "run_plan", **plan(*rooms, output=["†state.one", "†state.two"]))
     first, second = told["requests"]
-    solution = {"calls": [], "output": "x"}
+    solution: dict[str, Any] = {"calls": [], "output": "x"}
     told = await call(client, "submit_solution", run=first["run"], turn=0, solution=solution)
     [left] = told["requests"]
     assert left["run"] == second["run"]
@@ -79,7 +79,7 @@ async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(tmp_path
         [request] = told["requests"]
         assert (request["run"], request["turn"]) == (f"{told['run']}.1", 0)
         assert "Write the result of the call below" in str(request["context"])
-        written = {"calls": [], "output": {"words": "three"}}
+        written: dict[str, Any] = {"calls": [], "output": {"words": "three"}}
         told = await call(client, "submit_solution", run=request["run"], turn=0, solution=written)
         assert (told["status"], told["output"]) == ("done", "three")
 
@@ -90,8 +90,8 @@ async def test_a_person_decides_on_calls_of_rooms_through_the_run(client: Client
     path = tmp_path / "note"
     for request in told["requests"]:
         # Equal calls in both: they are told apart by the room.
-        written = {"_tool": "write_note", "path": str(path), "text": "note", "_outputPath": "n"}
-        solution = {"calls": [written], "output": None}
+        written: dict[str, Any] = {"_tool": "write_note", "path": str(path), "text": "note", "_outputPath": "n"}
+        solution: dict[str, Any] = {"calls": [written], "output": None}
         told = await call(client, "submit_solution", run=request["run"], turn=0, solution=solution)
     assert told["status"] == "needs_approval"
     names = [one["approval"] for one in told["approvals"]]
@@ -108,7 +108,7 @@ async def test_a_person_decides_on_calls_of_rooms_through_the_run(client: Client
         request = told["requests"][0]
         room, turn = request["run"], request["turn"]
         contexts[room] = str(request["context"])
-        solution = {"calls": [], "output": room[-1]}
+        solution: dict[str, Any] = {"calls": [], "output": room[-1]}
         told = await call(client, "submit_solution", run=room, turn=turn, solution=solution)
     assert path.read_text() == "note"
     assert "not today" in contexts[f"{told['run']}.1"]
@@ -123,13 +123,16 @@ async def test_two_servers_take_turns_on_a_room(tmp_path: Path, mode: str) -> No
         told = await call(one, "run_plan", **plan(ROOM, output="†state.described"))
         run, room = told["run"], f"{told['run']}.1"
         for turn, client in enumerate((two, one, two)):
-            solution = {"calls": [{"_tool": "add", "a": turn, "b": 1, "_outputPath": f"n{turn}"}], "output": None}
+            solution: dict[str, Any] = {
+                "calls": [{"_tool": "add", "a": turn, "b": 1, "_outputPath": f"n{turn}"}],
+                "output": None,
+            }
             told = await call(client, "submit_solution", run=room, turn=turn, solution=solution)
             assert (told["run"], told["status"]) == (run, "needs_solution")
             for either in (one, two):
                 [request] = (await call(either, "check_run", run=run))["requests"]
                 assert (request["run"], request["turn"]) == (room, turn + 1)
-        last = {"calls": [], "output": "at last"}
+        last: dict[str, Any] = {"calls": [], "output": "at last"}
         await call(one, "submit_solution", run=room, turn=3, solution=last)
         told = await call(two, "check_run", run=run)
         assert (told["status"], told["output"]) == ("done", "at last")
