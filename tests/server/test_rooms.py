@@ -108,8 +108,8 @@ async def test_a_person_decides_on_calls_of_rooms_through_the_run(client: Client
         request = told["requests"][0]
         room, turn = request["run"], request["turn"]
         contexts[room] = str(request["context"])
-        solution: dict[str, Any] = {"calls": [], "output": room[-1]}
-        told = await call(client, "submit_solution", run=room, turn=turn, solution=solution)
+        answered: dict[str, Any] = {"calls": [], "output": room[-1]}
+        told = await call(client, "submit_solution", run=room, turn=turn, solution=answered)
     assert path.read_text() == "note"
     assert "not today" in contexts[f"{told['run']}.1"]
     assert "not today" not in contexts[f"{told['run']}.2"]
