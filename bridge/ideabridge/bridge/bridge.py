@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -24,6 +24,7 @@ from ideabridge.bridge.idea_tools import idea_tool
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
@@ -50,11 +51,8 @@ from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
-LOCAL: Final = "local"
-"""The caller on this machine: what it publishes is for everybody; other callers publish for themselves."""
 
-
-class Bridge:
+class Bridge(Keeping):
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:

@@ -41,6 +41,12 @@ class RunFailedError(IdeabridgeError):
         self.errors = errors
 
 
+class ForkError(IdeabridgeError):
+    """A fork that cannot be: no such event, an input the run does not take, or one with which other calls would have
+    run before it.
+    """
+
+
 class OutputTypeError(IdeabridgeError):
     """An output that does not fit the type asked for, or a type of which there is no JSON Schema."""
 

@@ -10,7 +10,12 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import CursorError, UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.ideas.errors import (
+    CursorError,
+    SecretInIdeaError,
+    UnknownIdeaError,
+    UnknownPublicationError,
+)
 from ideabridge.bridge.ideas.records import Page, Publication
 from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import caller_of
@@ -101,7 +106,9 @@ class IdeaResources:
             publication = self._bridge.store.publication(name, int(version) if version else None)
             if not is_visible(publication, caller_of(context)):
                 raise UnknownPublicationError(f"nothing is published as {name!r}")
-            document = self._bridge.store.export_idea(f"{name}@{publication.version}")
+            document = self._bridge.export_idea(f"{name}@{publication.version}")
+        except SecretInIdeaError as error:
+            raise MCPError(types.INVALID_PARAMS, f"{uri} is not given away: {error}") from None
         except (UnknownPublicationError, UnknownIdeaError) as error:
             raise MCPError(types.INVALID_PARAMS, f"unknown resource {uri!r}: {error}") from None
         text = encode_text(document)

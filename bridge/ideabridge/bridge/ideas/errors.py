@@ -49,6 +49,10 @@ class TamperedIdeaError(StoreError):
     """An exported idea whose content does not have the id or request id it names."""
 
 
+class SecretInIdeaError(StoreError):
+    """An idea that holds a secret was to leave the store; the message says where, and never the secret."""
+
+
 class CursorError(StoreError):
     """A page cursor or a limit this store did not give or does not take."""
 

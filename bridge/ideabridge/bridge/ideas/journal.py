@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
@@ -17,19 +18,19 @@ _BITS: Final = 32
 _BATCH: Final = 256
 
 _APPEND: Final = (
-    "INSERT INTO events(id, body) "
+    "INSERT INTO events(id, body, at) "
     "SELECT coalesce((SELECT max(id) FROM events WHERE id BETWEEN ?1 << 32 AND ((?1 + 1) << 32) - 1), ?1 << 32) + 1, "
-    "?2 FROM runs WHERE number = ?1 AND epoch = ?3 AND driver IS NOT NULL"
+    "?2, ?4 FROM runs WHERE number = ?1 AND epoch = ?3 AND driver IS NOT NULL"
 )
 _RECORD: Final = (
     "SELECT id, kind, caller, title, fingerprint, parent, status, summary, driver, epoch, lease_until, created, "
-    "updated, (SELECT max(id) FROM events WHERE events.id BETWEEN runs.number << 32 "
+    "updated, forked_from, forked_at, (SELECT max(id) FROM events WHERE events.id BETWEEN runs.number << 32 "
     "AND ((runs.number + 1) << 32) - 1) FROM runs"
 )
 
 
 def _read(row: tuple[Any, ...]) -> RunRecord:
-    *plain, summary, driver, epoch, lease_until, created, updated, last = row
+    *plain, summary, driver, epoch, lease_until, created, updated, forked_from, forked_at, last = row
     return RunRecord(
         *plain,
         summary=None if summary is None else cast("JSONObject", decode_trusted(summary)),
@@ -38,6 +39,8 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
         lease_until=lease_until,
         created=created,
         updated=updated,
+        forked_from=forked_from,
+        forked_at=forked_at,
         last_event=0 if last is None else last & (2**_BITS - 1),
     )
 
@@ -113,7 +116,7 @@ class Journal:
             # One statement is a transaction by itself: the epoch is checked in it.
             body = encode_text(events[0])
             with self._database.guard:
-                cursor = self._database.execute(_APPEND, (self._number(run_id), body, epoch))
+                cursor = self._database.execute(_APPEND, (self._number(run_id), body, epoch, time.time()))
                 if cursor.rowcount != 1:
                     raise self._stale(run_id, epoch)
                 self._database.committed()
@@ -127,8 +130,10 @@ class Journal:
                 "SELECT max(id) FROM events WHERE id BETWEEN ? AND ?", (base, base + 2**_BITS - 1)
             )
             start = (last or base) + 1
+            now = time.time()
             self._database.connection.executemany(
-                "INSERT INTO events(id, body) VALUES (?, ?)", enumerate(bodies, start)
+                "INSERT INTO events(id, body, at) VALUES (?, ?, ?)",
+                [(number, body, now) for number, body in enumerate(bodies, start)],
             )
             return start - base + len(bodies) - 1
 
@@ -159,6 +164,35 @@ class Journal:
             if len(rows) < _BATCH:
                 return
             last = rows[-1][0]
+
+    def times(self, run_id: str) -> dict[int, float]:
+        """When each event was journaled, in seconds since 1970; those of an old store say nothing."""
+        with self._database.guard:
+            base = self._number(run_id) << _BITS
+            rows = self._database.execute(
+                "SELECT id, at FROM events WHERE id > ? AND id < ? AND at IS NOT NULL", (base, base + 2**_BITS)
+            ).fetchall()
+        return {number - base: at for number, at in rows}
+
+    def note_fork(self, run_id: str, parent: str, at: int) -> None:
+        """Note which run a run was forked from, and after which of its events."""
+        with self._database.guard:
+            self._database.execute(
+                "UPDATE runs SET forked_from = ?, forked_at = ? WHERE number = ?", (parent, at, self._number(run_id))
+            )
+
+    def forks(self, run_id: str) -> list[tuple[str, int]]:
+        """(run, after which event) of every run forked from one, oldest first."""
+        with self._database.guard:
+            return self._database.execute(
+                "SELECT id, forked_at FROM runs WHERE forked_from = ? ORDER BY number", (run_id,)
+            ).fetchall()
+
+    def rooms(self, run_id: str) -> list[RunRecord]:
+        """The runs that answered calls of one, oldest first."""
+        with self._database.guard:
+            rows = self._database.execute(f"{_RECORD} WHERE parent = ? ORDER BY number", (run_id,)).fetchall()
+        return [_read(row) for row in rows]
 
     def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:
         """Set the status and summary, if `epoch` is the run's current one."""

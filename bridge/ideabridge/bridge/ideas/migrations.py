@@ -147,5 +147,56 @@ def _first(connection: sqlite3.Connection) -> None:
         database.create_view(name, sql)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first,)
+_SECOND: Final = (
+    # When each event was journaled, and where a run was forked from.
+    "ALTER TABLE events ADD COLUMN at REAL",
+    "ALTER TABLE runs ADD COLUMN forked_from TEXT",
+    "ALTER TABLE runs ADD COLUMN forked_at INTEGER",
+    "CREATE INDEX runs_by_fork ON runs(forked_from) WHERE forked_from IS NOT NULL",
+    "CREATE INDEX runs_by_parent ON runs(parent) WHERE parent IS NOT NULL",
+    # A pinned name stays with its version when another is published.
+    "ALTER TABLE names ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0",
+    # The calls of an idea without their literals: equal ones were done over and over. NULL: it has no calls.
+    "CREATE TABLE idea_shapes (idea INTEGER PRIMARY KEY REFERENCES ideas(number), shape BLOB) STRICT",
+    "CREATE INDEX idea_shapes_by_shape ON idea_shapes(shape, idea) WHERE shape IS NOT NULL",
+    (
+        "CREATE TABLE idea_calls (tool TEXT NOT NULL, module TEXT NOT NULL, "
+        "idea INTEGER NOT NULL REFERENCES ideas(number), PRIMARY KEY (tool, module, idea)) STRICT, WITHOUT ROWID"
+    ),
+    "CREATE INDEX idea_calls_by_idea ON idea_calls(idea)",
+    "CREATE INDEX idea_calls_by_module ON idea_calls(module, idea)",
+    (
+        "CREATE TABLE idea_tags (tag TEXT NOT NULL, idea INTEGER NOT NULL REFERENCES ideas(number), "
+        "PRIMARY KEY (tag, idea)) STRICT, WITHOUT ROWID"
+    ),
+    "CREATE INDEX idea_tags_by_idea ON idea_tags(idea)",
+    # How often each tool of a server was called by hosts, and when last.
+    "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL) STRICT, WITHOUT ROWID",
+    "DROP VIEW journal",
+    (
+        "CREATE VIEW journal AS SELECT runs.id AS run, events.id & 4294967295 AS sequence, "
+        "events.body AS event, strftime('%Y-%m-%dT%H:%M:%fZ', events.at, 'unixepoch') AS time "
+        "FROM events JOIN runs ON runs.number = events.id >> 32"
+    ),
+    (
+        "CREATE VIEW run_list AS SELECT id AS run, status, kind, caller, title, parent, forked_from, "
+        "forked_at, created, updated, json_extract(summary, '$.idea') AS idea FROM runs"
+    ),
+    (
+        "CREATE VIEW call_list AS SELECT lower(hex(ideas.id)) AS idea, idea_calls.tool, idea_calls.module "
+        "FROM idea_calls JOIN ideas ON ideas.number = idea_calls.idea"
+    ),
+    (
+        "CREATE VIEW tag_list AS SELECT idea_tags.tag, lower(hex(ideas.id)) AS idea "
+        "FROM idea_tags JOIN ideas ON ideas.number = idea_tags.idea"
+    ),
+)
+
+
+def _second(connection: sqlite3.Connection) -> None:
+    for statement in _SECOND:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -7,8 +7,9 @@ from typing import Any, Final, cast
 
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.needs import Need, needs_of
 from ideabridge.bridge.ideas.records import ANSWERS, Publication, StoredIdea
-from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, encode, normalise
 
 FORMAT: Final = 1
 """The value of the member `ideabridge` of a document."""
@@ -17,21 +18,21 @@ MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 """How large a document may be, as canonical JSON."""
 
 _REQUIRED: Final = ("ideabridge", "id", "request", "context", "schema", "solution")
-_OPTIONAL: Final = ("meta", "publication")
+_OPTIONAL: Final = ("meta", "publication", "needs")
 _KINDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "text": (str, "text"),
     "whole": (int, "a whole number below 2^31"),
     "object": (dict, "an object"),
     "words": (list, "a list of texts"),
 }
-_META: Final = {
+META_KINDS: Final[dict[str, str]] = {
     **{field.name: "text" for field in dataclasses.fields(IdeaMeta)},
     "step": "whole",
     "usage": "object",
     "tools": "words",
     "tags": "words",
 }
-_PUBLICATION: Final = {
+PUBLICATION_KINDS: Final[dict[str, str]] = {
     "name": "text",
     "version": "whole",
     "description": "text",
@@ -41,6 +42,7 @@ _PUBLICATION: Final = {
     "annotations": "object",
     "plan": "object",
     "recorded": "any",
+    "digest": "text",
 }
 
 
@@ -57,12 +59,22 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
     }
     if publication is not None:
         told: JSONObject = {}
-        for name in _PUBLICATION:
-            value: Any = getattr(publication, name)
+        for name in PUBLICATION_KINDS:
+            value: Any = getattr(publication, name, None)
             if value is not None:
                 told[name] = value
-        document["publication"] = told
+        document["publication"] = {**told, "digest": _digest(stored.id, told)}
+    needs = needs_of(stored.idea.schema, stored.idea.solution, publication.plan if publication is not None else None)
+    if needs:
+        # For who reads it: an import looks at the calls themselves.
+        document["needs"] = [need.to_json() for need in needs]
     return document
+
+
+def _digest(idea_id: str, publication: JSONObject) -> str:
+    """What a publication is, bound to its idea: the ids are of the triple alone."""
+    members = {name: publication[name] for name in PUBLICATION_KINDS if name in publication and name != "digest"}
+    return content_hash({"idea": idea_id, "publication": members})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,8 +95,15 @@ class Document:
             raise IdeaDocumentError("publication: the document holds none, so there is nothing to publish")
         told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
         told |= {"description": "", "annotations": {}, **self.publication}
-        told.pop("version", None)
+        for name in ("version", "digest"):
+            told.pop(name, None)
         return told
+
+    @property
+    def needs(self) -> list[Need]:
+        """The tools its calls name, and the servers they belong to."""
+        plan = (self.publication or {}).get("plan")
+        return needs_of(self.idea.schema, self.idea.solution, plan if isinstance(plan, dict) else None)
 
 
 def read_document(raw: JSON) -> Document:
@@ -123,19 +142,23 @@ def read_document(raw: JSON) -> Document:
             raise TamperedIdeaError(
                 f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
             )
-    meta = _members(document.get("meta", {}), _META, "meta")
-    return Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication")))
+    meta = _members(document.get("meta", {}), META_KINDS, "meta")
+    return Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication"), idea.id))
 
 
-def _publication(raw: JSON) -> JSONObject | None:
+def _publication(raw: JSON, idea_id: str) -> JSONObject | None:
     if raw is None:
         return None
-    publication = _members(raw, _PUBLICATION, "publication")
+    publication = _members(raw, PUBLICATION_KINDS, "publication")
     for key in ("name", "answer"):
         if key not in publication:
             raise IdeaDocumentError(f"publication.{key}: missing")
     if publication["answer"] not in ANSWERS:
         raise IdeaDocumentError(f"publication.answer: expected one of {', '.join(ANSWERS)}")
+    if publication.get("digest", _digest(idea_id, publication)) != _digest(idea_id, publication):
+        raise TamperedIdeaError(
+            "publication.digest: the publication is not the one it was computed of: it was changed after export"
+        )
     return publication
 
 

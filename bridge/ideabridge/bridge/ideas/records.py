@@ -108,6 +108,8 @@ class RunRecord:
         created: when it was created.
         updated: when its status last changed.
         last_event: sequence number of its last event; 0: none.
+        forked_from: the run it was forked from.
+        forked_at: after which event of that run.
     """
 
     id: str
@@ -124,3 +126,5 @@ class RunRecord:
     created: str
     updated: str
     last_event: int
+    forked_from: str | None = None
+    forked_at: int | None = None

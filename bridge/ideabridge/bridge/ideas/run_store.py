@@ -74,6 +74,46 @@ class RunStore:
         """
         return self._journal.events(run_id, after)
 
+    def event_times(self, run_id: str) -> dict[int, float]:
+        """Sequence number -> when the event was journaled, in seconds since 1970.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        return self._journal.times(run_id)
+
+    def create_fork(
+        self, run_id: str, events: Sequence[JSONObject], *, parent: RunRecord, at: int, fingerprint: str
+    ) -> None:
+        """Create a run that has the first events of another, changed or not; nobody drives it.
+
+        Args:
+            run_id: its id.
+            events: its journal so far.
+            parent: the run it is forked from; its kind, caller and title are the fork's.
+            at: after which event of it.
+            fingerprint: of the configuration it goes on under.
+
+        Raises:
+            RunExistsError: the id is taken.
+        """
+        with self._database.transaction():
+            told = {"kind": parent.kind, "caller": parent.caller, "title": parent.title}
+            self.create_run(run_id, fingerprint=fingerprint, **told)
+            self._journal.note_fork(run_id, parent.id, at)
+            epoch = self.acquire(run_id, "fork", 1.0, 0.0)
+            if epoch is not None:
+                self.append(run_id, epoch, events)
+                self.release(run_id, epoch)
+
+    def forks(self, run_id: str) -> list[tuple[str, int]]:
+        """(run, after which event) of every run forked from this one, oldest first."""
+        return self._journal.forks(run_id)
+
+    def rooms_of(self, run_id: str) -> list[RunRecord]:
+        """The runs that answered calls of this one (DESIGN 4.10), oldest first."""
+        return self._journal.rooms(run_id)
+
     def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:
         """Set a run's status and summary.
 

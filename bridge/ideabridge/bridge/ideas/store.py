@@ -12,6 +12,7 @@ from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
 from ideabridge.bridge.ideas.publications import Publications
 from ideabridge.bridge.ideas.records import Answer, IdeaHit, IdeaRecord, Page, Publication, StoredIdea
@@ -177,11 +178,16 @@ class Store(RunStore):
         with self._database.transaction():
             return self._search.catch_up(BATCH) == BATCH
 
-    def export_idea(self, ref: str) -> JSONObject:
+    def export_idea(self, ref: str, known: Known | None = None) -> JSONObject:
         """The idea as a portable document; with its publication where `ref` is a name.
+
+        Args:
+            ref: see `idea`.
+            known: finds configured secrets in a text; those of well-known shapes are found without it.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `idea`.
+            SecretInIdeaError: it holds a secret; the message says where.
         """
         with self._database.guard:
             number = self._resolve(ref)
@@ -189,7 +195,9 @@ class Store(RunStore):
             publication: Publication | None = None
             if is_safe_name(name) and self._publications.find(name, int(version) if version else None) == number:
                 publication = self._publications.get(name, int(version) if version else None)
-            return export(self._table.read(number), publication)
+            document = export(self._table.read(number), publication)
+        check_leaks(document, known)
+        return document
 
     def import_idea(self, document: JSON, *, with_publication: bool = False, owner: str | None = None) -> str:
         """Save an exported idea; returns its id.

@@ -92,6 +92,22 @@ def expand(
     return Launch(command=command, args=args, env=env, cwd=cwd, url=url, headers=headers)
 
 
+def learn_secrets(
+    modules: Mapping[str, ModuleConfiguration], secrets: Secrets, *, environ: Mapping[str, str], folder: Path
+) -> None:
+    """Tell `secrets` every secret value of a configuration, with no module started; disabled modules' too."""
+    for name, configuration in modules.items():
+        try:
+            expand(name, configuration, environ=environ, folder=folder, secrets=secrets)
+        except ModuleConfigurationError:
+            # It cannot start as it is: what stands written in it is a secret all the same.
+            for key, text in configuration.env.items():
+                secrets.add_env(key, text)
+            for key, text in configuration.headers.items():
+                secrets.add_header(key, text)
+            secrets.add_url("url", configuration.url or "")
+
+
 def _error(module: str, place: str, why: str) -> ModuleConfigurationError:
     return ModuleConfigurationError(module, f"mcpServers.{module}.{place}: {why}")
 

@@ -36,6 +36,7 @@ _PATH: Final = re.compile(r"(~|\.{1,2})?[/\\]\S*|[A-Za-z]:[/\\].*")
 _HARMLESS_HEADERS: Final = frozenset(
     {"accept", "content-type", "user-agent", "accept-language", "host", "mcp-protocol-version"}
 )
+_TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.~+/=-]{16,}")
 _BEARER: Final = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9\-._~+/]{8,}=*", re.IGNORECASE)
 
 
@@ -112,6 +113,13 @@ class Secrets:
             key, _, value = pair.partition("=")
             if is_secret_name(key):
                 self.add(name, value, certain=True)
+
+    def found_in(self, text: str) -> list[str]:
+        """The names of the secrets in a text that must not leave: those that are certain, and those that look like
+        tokens. A plain word of an environment is none.
+        """
+        certain = {form: name for form, name in self._names.items() if form in self._strong or _TOKEN.fullmatch(form)}
+        return list(dict.fromkeys(name for form, name in certain.items() if form in text))
 
     def mask(self, text: str) -> str:
         """`text` with every secret replaced by `[secret:NAME]` (longest first), bearer tokens too."""

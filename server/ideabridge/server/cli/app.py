@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from ideabridge.server.cli import demo, ideas, install, modules, run_plan, runs, serve, tools
+from ideabridge.server.cli import demo, ideas, install, modules, run_plan, runs, serve, sharing, tools
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
@@ -45,6 +45,8 @@ app.command("serve")(serve.serve)
 app.command("run")(run_plan.run)
 app.command("resume")(runs.resume)
 app.add_typer(runs.app, name="runs")
+ideas.app.command("export")(sharing.export_ideas)
+ideas.app.command("import")(sharing.import_ideas)
 app.add_typer(ideas.app, name="ideas")
 app.add_typer(modules.app, name="modules")
 app.add_typer(tools.app, name="tools")

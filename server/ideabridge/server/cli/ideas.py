@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.inputs import read_input, read_json
+from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -167,56 +165,6 @@ def _published(store: Store, ref: str) -> Publication | None:
     except UnknownPublicationError:
         # `ref` was an id or a run.
         return None
-
-
-@app.command("export")
-@command("config", "project", "store")
-def export_idea(
-    options: Options,
-    ref: RefArgument,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
-    ] = None,
-) -> int:
-    """Write an idea as one portable JSON document; with its publication where REF is a name."""
-    import json
-
-    from ideabridge.server.cli.console import say
-    from ideabridge.server.cli.exits import UsageError
-
-    with opened(options) as store:
-        document = store.export_idea(ref)
-    text = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-    if output is None:
-        sys.stdout.buffer.write(text.encode())
-        sys.stdout.buffer.flush()
-        return 0
-    try:
-        output.expanduser().write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--output: {output} cannot be written: {error.strerror or error}") from None
-    say(f"written to {output}", "green")
-    return 0
-
-
-@app.command("import")
-@command("config", "project", "store", "json")
-def import_idea(
-    options: Options,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What export wrote; - reads standard input.")],
-    publish: Annotated[bool, typer.Option("--publish", help="Publish it too, under the name in the document.")] = False,
-) -> int:
-    """Save an exported idea here. Its content is checked against the id it names."""
-    from ideabridge.server.cli.console import print_json, say
-
-    document = read_json(file, "FILE")
-    with opened(options) as store:
-        idea_id = store.import_idea(document, with_publication=publish)
-    if options.json:
-        print_json({"idea": idea_id, "published": publish})
-    else:
-        say(f"idea {idea_id[:12]} is saved{' and published' if publish else ''}", "green")
-    return 0
 
 
 @app.command("publish")

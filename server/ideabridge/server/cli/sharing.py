@@ -1,0 +1,206 @@
+"""`ideabridge ideas export` and `import`: ideas as files, one document each (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.ideas import opened
+from ideabridge.server.cli.inputs import read_json
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.tools import SETTLE_SECONDS
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.ideas.needs import Need
+    from ideabridge.bridge.ideas.store import Store
+
+
+@contextmanager
+def _reading(options: Options) -> Generator[Bridge]:
+    """A bridge over the store of the configuration. It is not entered: no module is started."""
+    from ideabridge.bridge.bridge import Bridge
+
+    with opened(options) as store:
+        yield Bridge(options.configuration(), store=store)
+
+
+@command("config", "project", "store")
+def export_ideas(
+    options: Options,
+    refs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[REF]...", help="Published names, NAME@VERSION, ids or their first 6 digits, or runs."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", metavar="DIR", help="A file for each idea there: NAME.json or ID.json.")
+    ] = None,
+    published: Annotated[bool, typer.Option("--published", help="Everything that is published.")] = False,
+) -> int:
+    """Write ideas as portable JSON documents; with their publications where REF is a name.
+
+    An idea that holds a secret is refused: a configured one, or one of a well-known shape.
+    """
+    from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.exits import UsageError
+
+    wanted = list(refs or [])
+    if output is not None and folder is not None:
+        raise UsageError("--output, --folder: give one of them")
+    if folder is None and (published or len(wanted) != 1):
+        raise UsageError("REF: expected one idea; several go into a folder (--folder DIR)")
+    with _reading(options) as bridge:
+        if published:
+            wanted += [name for name in _published(bridge.store) if name not in wanted]
+        if folder is not None:
+            return _export_all(bridge, wanted, folder.expanduser())
+        document = bridge.export_idea(wanted[0])
+    text = _text(document)
+    if output is None:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+        return 0
+    _write(output.expanduser(), text, "--output")
+    say(f"written to {output}", "green")
+    return 0
+
+
+def _published(store: Store) -> list[str]:
+    names: list[str] = []
+    after: str | None = None
+    while True:
+        page = store.publications(500, after)
+        names += [one.name for one in page.items]
+        if page.next is None:
+            return names
+        after = page.next
+
+
+def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
+    """Each into a file of its own; one that cannot be exported is told, and holds up none of the others."""
+    from ideabridge.server.cli.console import report, say
+    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.tools.errors import IdeabridgeError
+
+    if not refs:
+        raise UsageError("REF: nothing to export: name ideas, or publish some")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--folder: {folder} cannot be made: {error.strerror or error}") from None
+    refused = 0
+    for ref in refs:
+        try:
+            document = bridge.export_idea(ref)
+        except IdeabridgeError as error:
+            refused += 1
+            report(f"{ref}: {error}")
+            continue
+        told = document.get("publication")
+        # `NAME@2` keeps its version; nothing else of what was typed becomes part of a path.
+        name = str(document["id"])[:12]
+        if isinstance(told, dict):
+            name = f"{told['name']}@{told['version']}" if "@" in ref else str(told["name"])
+        _write(folder / f"{name}.json", _text(document), "--folder")
+    say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
+    return 1 if refused else 0
+
+
+def _text(document: JSONObject) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def _write(path: Path, text: str, option: str) -> None:
+    from ideabridge.server.cli.exits import UsageError
+
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option}: {path} cannot be written: {error.strerror or error}") from None
+
+
+@command("config", "project", "store", "tools", "json")
+def import_ideas(
+    options: Options,
+    files: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE|DIR...", help="What export wrote, folders of it, or - for standard input."),
+    ],
+    publish: Annotated[bool, typer.Option("--publish", help="Publish it too, under the name in the document.")] = False,
+) -> int:
+    """Save exported ideas here. The content of each is checked against the ids it names; what it needs and is not here
+    is told. Exit code 1 if one of several was refused.
+    """
+    import anyio
+
+    return anyio.run(_import, options, _files(files), publish)
+
+
+def _files(words: list[str]) -> list[str]:
+    from ideabridge.server.cli.exits import UsageError
+
+    found: list[str] = []
+    for word in words:
+        path = Path(word).expanduser()
+        if word != "-" and path.is_dir():
+            inside = sorted(str(file) for file in path.glob("*.json") if file.is_file())
+            if not inside:
+                raise UsageError(f"FILE: {word} holds no .json files")
+            found += inside
+        else:
+            found.append(word)
+    return found
+
+
+async def _import(options: Options, files: list[str], publish: bool) -> int:
+    from ideabridge.bridge.ideas.portable import read_document
+    from ideabridge.server.cli.console import print_json, report, say
+    from ideabridge.tools.errors import IdeabridgeError
+
+    saved: list[tuple[str, str, list[Need]]] = []
+    refused: list[JSON] = []
+    with opened(options) as store:
+        for file in files:
+            try:
+                document = read_json(file, "FILE")
+                needs = read_document(document).needs
+                saved.append((file, store.import_idea(document, with_publication=publish), needs))
+            except IdeabridgeError as error:
+                if len(files) == 1:
+                    raise
+                refused.append({"file": file, "error": str(error)})
+                report(f"{file}: {error}")
+        lacking = await _missing(options, store, [need for _, _, needs in saved for need in needs])
+    if options.json:
+        ideas: list[JSON] = [{"file": file, "idea": idea_id} for file, idea_id, _ in saved]
+        one: JSONObject = {"idea": saved[0][1]} if len(saved) == 1 else {}
+        print_json({**one, "ideas": ideas, "published": publish, "refused": refused, "missing": list[JSON](lacking)})
+    else:
+        for file, idea_id, _ in saved:
+            where = f"{file}: " if len(files) > 1 else ""
+            say(f"{where}idea {idea_id[:12]} is saved{' and published' if publish else ''}", "green")
+        for line in lacking:
+            say(f"missing: {line}", "yellow")
+    return 1 if refused else 0
+
+
+async def _missing(options: Options, store: Store, needs: list[Need]) -> list[str]:
+    """What the ideas need and is not here. The modules they name are asked, so they are started."""
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.sharing import missing
+
+    if not needs:
+        return []
+    async with Bridge(options.configuration(), store=store) as bridge:
+        await bridge.modules.settled(SETTLE_SECONDS)
+        return missing(bridge, needs)

@@ -1,0 +1,129 @@
+"""`ideabridge ideas export` and `import`: files of ideas, from one store to another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.server.main import main
+
+TOOLS = '''
+from ideabridge.tools import tool
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+PLAN = {
+    "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.a", "_outputPath": "sum"}],
+    "input": {"a": 1},
+    "output": "†state.sum",
+}
+
+
+@pytest.fixture
+def here(project: Path) -> Path:
+    """A project that has published two tools."""
+    (project / "tools.py").write_text(TOOLS, encoding="utf-8")
+    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    for number, name in enumerate(("twice", "again"), 1):
+        plan = {**PLAN, "input": {"a": number}}
+        (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        assert main(["run", "plan.json", "--save-as", name]) == 0
+    return project
+
+
+def other(project: Path, configuration: str = "{}") -> list[str]:
+    """Options of a project that has neither the tools nor the ideas."""
+    folder = project / "other"
+    folder.mkdir(exist_ok=True)
+    (folder / "ideabridge.json").write_text(configuration, encoding="utf-8")
+    return ["--project", str(folder), "--store", str(folder / "store.sqlite")]
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_folder_of_ideas_goes_from_one_store_to_another(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ideas", "export", "--published", "--folder", "shared"]) == 0
+    assert sorted(file.name for file in (here / "shared").iterdir()) == ["again.json", "twice.json"]
+    capsys.readouterr()
+    there = other(here)
+    assert main(["ideas", "import", "shared", "--publish", "--json", *there]) == 0
+    answer = told(capsys)
+    assert len(answer["ideas"]) == 2
+    assert answer["refused"] == []
+    assert answer["missing"] == ["there is no tool 'add' here (a file of tools, perhaps: --tools)."]
+    assert main(["ideas", "import", "shared", "--json", *there, "--tools", "tools.py"]) == 0
+    assert told(capsys)["missing"] == []
+    assert main(["ideas", "call", "twice", "--input", "a=21", *there, "--tools", "tools.py"]) == 0
+    assert capsys.readouterr().out == "42\n"
+
+
+def test_a_tampered_file_is_refused_and_the_others_are_taken(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ideas", "export", "again", "twice@1", "--folder", "shared"]) == 0
+    file = here / "shared" / "twice@1.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    document["solution"]["calls"][0]["a"] = 7
+    file.write_text(json.dumps(document), encoding="utf-8")
+    capsys.readouterr()
+    there = other(here)
+    assert main(["ideas", "import", "shared", "--json", *there]) == 1
+    answer = told(capsys)
+    assert [Path(one["file"]).name for one in answer["ideas"]] == ["again.json"]
+    assert "it was changed after export" in answer["refused"][0]["error"]
+    assert main(["ideas", "import", str(file), *there]) == 2
+    assert "it was changed after export" in capsys.readouterr().err
+
+
+def test_a_configured_secret_does_not_leave(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VAULT_PASSWORD", "swordfish-and-chips")
+    servers = {"vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}}
+    text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
+    (here / "ideabridge.json").write_text(text, encoding="utf-8")
+    plan = {**PLAN, "output": {"sum": "†state.sum", "note": "opened with swordfish-and-chips"}}
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json", "--json"]) == 0
+    idea = told(capsys)["idea"]
+    assert main(["ideas", "export", idea, "--output", "leak.json"]) == 2
+    printed = capsys.readouterr().err
+    assert "solution.output.note: the secret VAULT_PASSWORD" in printed
+    assert "swordfish" not in printed
+    assert not (here / "leak.json").exists()
+    assert main(["ideas", "export", idea, "twice", "--folder", "shared"]) == 1
+    assert [file.name for file in (here / "shared").iterdir()] == ["twice.json"]
+
+
+def test_the_servers_an_idea_needs_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ideas", "export", "twice", "--output", "idea.json"]) == 0
+    assert main(["ideas", "import", "idea.json", *other(here)]) == 0
+    assert "missing: there is no tool 'add' here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "expected one idea"),
+        (["twice", "again"], "several go into a folder"),
+        (["twice", "--output", "x", "--folder", "y"], "give one of them"),
+        (["nothing", "--output", "x"], "no idea 'nothing'"),
+    ],
+)
+def test_exports_that_cannot_be(here: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str) -> None:
+    capsys.readouterr()
+    assert main(["ideas", "export", *words]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_an_empty_folder_holds_nothing_to_import(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty").mkdir()
+    assert main(["ideas", "import", "empty"]) == 2
+    assert "empty holds no .json files" in capsys.readouterr().err
