@@ -487,16 +487,21 @@ async def test_constants_are_named_and_published_only_once_accepted() -> None:
         assert bridge.publish(run.id, "halve", choices={"accept": True}).version == 2
 
 
-async def test_a_run_of_several_requests_is_not_passed_off_as_a_plan() -> None:
+async def test_a_run_of_several_requests_is_a_plan_once_its_constants_are_accepted() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await bridge.solve("x", input={"a": 1}, output_schema={"type": "string"})
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
         await run.wait(10)
         run.submit(1, {"calls": [], "output": "†state.a"})
         await run.wait(10)
-        with pytest.raises(PublicationError, match="several Requests"):
+        with pytest.raises(PublicationError, match=r'calls\.0\.text = "a"'):
             bridge.publish(run.id, "later", answer="plan")
-        assert bridge.publish(run.id, "later").answer == "recorded"
+        published = bridge.publish(run.id, "later", choices={"accept": ["calls.0.text"]})
+        assert published.answer == "plan"
+        replay = await bridge.call_idea("later", {"a": 2})
+        assert replay.run is not None
+        assert await replay.run.result() == "A"
+        assert replay.run.requests == 0
 
 
 async def test_a_given_store_stays_open() -> None:

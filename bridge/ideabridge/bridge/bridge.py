@@ -39,6 +39,9 @@ from ideabridge.bridge.outputs import schema_of
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
+from ideabridge.bridge.replay.choices import read_choices
+from ideabridge.bridge.replay.decide import Decided, decide
+from ideabridge.bridge.replay.lift import lift
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run
@@ -211,7 +214,7 @@ class Bridge(Keeping):
         """
         return publish(
             self.store,
-            self.offer.catalogue,
+            lambda calls: self.offer.of_calls(calls, caller),
             ref,
             name,
             description=description,
@@ -220,6 +223,21 @@ class Bridge(Keeping):
             caller=caller,
             owner=None if caller == LOCAL else caller,
         )
+
+    def lift(self, ref: str, *, choices: JSONObject | None = None, caller: str = LOCAL) -> Decided:
+        """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
+
+        Args:
+            ref: as `publish` takes it.
+            choices: what is decided already; see `read_choices`.
+            caller: whose runs are looked at.
+
+        Raises:
+            PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
+            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+        """
+        chosen = read_choices(choices)
+        return decide(lift(self.store, ref, caller, chosen.runs), chosen)
 
     async def call_idea(
         self, name: str, arguments: JSONObject, *, caller: str = LOCAL, version: int | None = None

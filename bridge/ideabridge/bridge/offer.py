@@ -72,6 +72,10 @@ class Offer:
         known = all(catalogue.look_up(call) is not None for call in calls)
         return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls)) if known else catalogue
 
+    def of_calls(self, calls: Iterable[JSON], caller: str) -> Catalogue:
+        """Every tool there is now, and those of the rooms that calls name."""
+        return self._with(self._rooms((call.get("_module") for call in calls if isinstance(call, dict)), caller))
+
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
         """The tools of clean rooms and ideas among the modules named."""
         found: list[Tool] = []

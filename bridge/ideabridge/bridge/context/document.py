@@ -33,8 +33,8 @@ _LARGE: Final = 64 * 1024
 """Characters of text from which what it holds takes too much memory to keep."""
 
 
-def _parsed(text: str) -> JSON | Missing:
-    """The one JSON object or array that a text holds, or MISSING."""
+def parsed_text(text: str) -> JSON | Missing:
+    """The one JSON object or array that a text holds, or MISSING; shared, so never to be changed."""
     return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
 
 
@@ -73,7 +73,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
     value: JSON = document
     for key in path:
         if isinstance(value, str):
-            parsed = _parsed(value)
+            parsed = parsed_text(value)
             if isinstance(parsed, Missing):
                 return MISSING
             value = parsed

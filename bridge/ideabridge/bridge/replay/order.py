@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.graph import Graph
 
 
-def unbound_orders(graph: Graph) -> list[str]:
+def unbound_orders(graph: Graph, apart: Mapping[int, set[int]] | None = None) -> list[str]:
     """The calls of one module and instance that declare effects and that no data and no `_after` put in order.
+
+    Args:
+        graph: of the plan.
+        apart: where it was lifted from several Requests: by call, those it runs after only because it did so then. A
+            Request waits for the one before, so there every call that may do more than read kept its order.
 
     Returns:
         `calls.0, calls.1 (send, send)` for each module and instance; what only instances tell apart stands once.
     """
     groups: dict[tuple[str | None, str], list[int]] = {}
     for call in graph.calls:
-        if call.tool is not None and call.tool.annotations.declares_effects and not call.has_latent:
-            groups.setdefault((call.tool.module, call.instance), []).append(call.index)
+        if call.tool is not None and _counts(call, several=apart is not None):
+            module = call.tool.module if apart is None else None
+            groups.setdefault((module, call.instance), []).append(call.index)
     groups = {key: group for key, group in groups.items() if len(group) > 1}
     if not groups:
         return []
-    waits = {call.index: graph.depends_on(call) for call in graph.calls}
+    waits = {call.index: graph.depends_on(call) - (apart or {}).get(call.index, set()) for call in graph.calls}
     awaited: dict[int, set[int]] = {index: set() for index in waits}
     for index, others in waits.items():
         for other in others:
@@ -34,6 +43,13 @@ def unbound_orders(graph: Graph) -> list[str]:
             more = f", and {len(loose) - 20} more" if len(loose) > 20 else ""
             found[f"{places}{more} ({', '.join(call.name for call in calls)})"] = None
     return list(found)
+
+
+def _counts(call: Call, *, several: bool) -> bool:
+    if call.has_latent or call.room == "latent" or call.tool is None:
+        return False
+    said = call.tool.annotations
+    return said.read_only is not True if several else said.declares_effects
 
 
 def _mask(indices: list[int]) -> int:

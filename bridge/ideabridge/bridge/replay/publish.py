@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.replay.consistency import inconsistency
-from ideabridge.bridge.replay.constants import constants_of, unaccepted
+from ideabridge.bridge.replay.asking import asks_of, demand
+from ideabridge.bridge.replay.choices import Choices, read_choices
+from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
-from ideabridge.bridge.replay.order import unbound_orders
-from ideabridge.bridge.replay.replay import read_published
+from ideabridge.bridge.replay.lift import lift_function
+from ideabridge.bridge.replay.report import counts_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
-from ideabridge.tools.names import did_you_mean
 
 Answer = Literal["auto", "recorded", "plan"]
 
-_SENTENCES = {
-    "recorded": "Gives the answer recorded for its one input; nothing runs.",
-    "plan": "Replays a saved plan with your input; no model is asked."
-    " Self-consistent: the recorded results give the recorded output.",
-}
+_RECORDED = "Gives the answer recorded for its one input; nothing runs."
 
 
 def publish(
     store: Store,
-    catalogue: Catalogue,
+    tools: Callable[[list[JSON]], Catalogue],
     ref: str,
     name: str,
     *,
@@ -45,13 +41,12 @@ def publish(
 
     Args:
         store: holds the idea.
-        catalogue: the tools there are now; a plan's must be among them.
+        tools: the tools there are now, with those that calls name; a plan's must be among them.
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
         description: what it does, for the models that may call it.
         answer: `recorded`, `plan`, or `auto`: `plan` where that is possible, else `recorded`.
-        choices: `{"accept": true}` or `{"accept": ["calls.0.repo_path", "order", ...]}`: constants a person accepts,
-            and the order of calls that nothing but their listing gives.
+        choices: what a person decides about a plan; see `read_choices`, and `docs/lifting.md`.
         caller: who publishes; the idea must come from a run of theirs.
         owner: the caller it is published to; None: everyone.
 
@@ -62,111 +57,115 @@ def publish(
     """
     if answer not in ("auto", "recorded", "plan"):
         raise PublicationError(f"answer: expected 'auto', 'recorded' or 'plan', found {answer!r}")
-    unknown = [key for key in choices or {} if key != "accept"]
-    if unknown:
-        raise PublicationError(f"choices: unknown key {unknown[0]!r}; expected 'accept'")
+    chosen = read_choices(choices)
     function = read_function(store, ref, caller)
-    chosen: Literal["recorded", "plan"] = "recorded"
+    plan: JSONObject | None = None
+    sentences = _RECORDED
     if answer != "recorded":
-        impossible = _impossible(function, catalogue)
-        if impossible is None:
+        decided = _lifted(function, store, caller, chosen, tools)
+        if isinstance(decided, Decided):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
-            _demand_acceptance(function, catalogue, (choices or {}).get("accept"))
-            chosen = "plan"
+            demand(decided)
+            confirmed = _confirmations(decided)
+            plan, sentences = _with_decisions(decided, confirmed), _sentences(decided, confirmed)
         elif answer == "plan":
-            raise PublicationError(f"it cannot be replayed as a plan: {impossible}")
+            raise PublicationError(f"it cannot be replayed as a plan: {decided}")
     meta = function.stored.meta
-    text = description or meta.description or meta.title or f"Runs {', '.join(meta.tools) or name}"
+    text = (description or meta.description or meta.title or f"Runs {', '.join(meta.tools) or name}").rstrip()
+    calls = plan["calls"] if plan is not None else None
     return store.publish(
         name,
         function.stored.id,
-        description=f"{text.rstrip()}{'' if text.rstrip().endswith('.') else '.'} {_SENTENCES[chosen]}",
-        answer=chosen,
+        description=f"{text}{'' if text.endswith('.') else '.'} {sentences}",
+        answer="recorded" if plan is None else "plan",
         input_schema=function.input_schema,
         output_schema=function.output_schema,
-        annotations=_annotations(function, catalogue, chosen),
-        plan=function.plan() if chosen == "plan" else None,
+        annotations=_annotations(calls if isinstance(calls, list) else None, tools),
+        plan=plan,
         recorded={"input": function.input or {}, "output": function.run.result},
         owner=owner,
     )
 
 
-def _impossible(function: Function, catalogue: Catalogue) -> str | None:
-    """Why the calls cannot run again for other inputs, whatever is accepted; None where they can."""
-    if function.run.machine.step > 0:
-        return "its run took several Requests; only a run of one can be published as a plan yet"
-    if not function.calls:
-        return "it has no calls to replay"
-    changed = function.run.not_as_listed()
-    if changed:
-        more = f"; and {len(changed) - 20} more" if len(changed) > 20 else ""
-        return f"its calls did not all run as listed: {'; '.join(changed[:20])}{more}"
-    if function.faults:
-        return "; ".join(function.faults)
-    for place, call in enumerate(function.calls):
+def _lifted(
+    function: Function, store: Store, caller: str, choices: Choices, tools: Callable[[list[JSON]], Catalogue]
+) -> Decided | str:
+    """The plan with everything decided put in, or why there can be none whatever is accepted."""
+    try:
+        lifted = lift_function(function, store, caller, choices.runs)
+    except PublicationError as error:
+        if choices.runs is not None:
+            raise
+        return str(error)
+    decided = decide(lifted, choices)
+    catalogue = tools(decided.calls)
+    for place, call in enumerate(decided.calls):
         if isinstance(call, dict):
             module = call.get("_module")
             try:
                 catalogue.find(str(call.get("_tool")), module if isinstance(module, str) else None)
             except UnknownToolError as error:
                 return f"calls.{place}: {error}"
-    plan = read_published(
-        function.plan(), function.input or {}, function.input_schema, function.output_schema, name="it"
-    )
-    return inconsistency(function.run, plan)
+    difference = decided.difference()
+    if difference is not None and choices.take:
+        raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")
+    return decided if difference is None else difference
 
 
-def _orders(function: Function) -> list[str]:
-    """The calls with effects that only their listing puts in order."""
-    machine = Machine(function.run.machine.catalogue)
-    machine.receive(function.run.started)
-    calls, output, _ = function.run.machine.solution
-    machine.intake.check(calls, output, function.run.places)
-    graph = machine.intake.checked.graph if machine.intake.checked is not None else None
-    return unbound_orders(graph) if graph is not None else []
-
-
-def _demand_acceptance(function: Function, catalogue: Catalogue, accept: JSON) -> None:
-    """Every constant must be demanded by a schema or accepted by a person, and so must an order without data.
+def _confirmations(decided: Decided) -> list[str]:
+    """The runs with other input that the plan reproduces.
 
     Raises:
-        PublicationError: names those that are not, and paths accepted at which nothing stands.
+        PublicationError: there is one that it does not reproduce.
     """
-    constants = constants_of(function.calls, function.output, catalogue, function.instances)
-    orders = _orders(function)
-    left = unaccepted(constants, accept)
-    asked: list[str] = []
-    if left:
-        shown = "; ".join(one.shown for one in left[:20])
-        more = f"; and {len(left) - 20} more" if len(left) > 20 else ""
-        asked.append(
-            f"these are constants, the same for every input: {shown}{more}. Make them references (†input...), accept"
-            ' them (choices {"accept": ["calls.0.x", ...]} or {"accept": true})'
+    agree, differ = decided.confirmations()
+    if differ and (decided.choices.runs is not None or not decided.choices.accepts("course")):
+        raise PublicationError(
+            f"it does not do what other runs of the same task did: {'; '.join(differ[:5])}. Name the runs that count"
+            ' (choices {"runs": [...]}), accept it (choices {"accept": ["course"]}) where they were not named, or'
+            ' publish with answer "recorded"'
         )
-    if orders and accept is not True and not (isinstance(accept, list) and "order" in accept):
-        asked.append(
-            "these calls have effects, and nothing but their listing puts them in order:"
-            f" {'; '.join(f'order: {one}' for one in orders[:20])}. Let one read what the other gives, or accept the"
-            ' order (choices {"accept": ["order", ...]} or {"accept": true})'
-        )
-    if asked:
-        raise PublicationError(f'{". And ".join(asked)}, or publish with answer "recorded"')
-    if isinstance(accept, list):
-        known = [*(one.path for one in constants), *(["order"] if orders else [])]
-        for path in accept:
-            if not any(one == path or one.startswith(f"{path}.") for one in known):
-                raise PublicationError(
-                    f"choices.accept: nothing constant stands at {path!r}.{did_you_mean(str(path), known)}"
-                )
+    return agree
 
 
-def _annotations(function: Function, catalogue: Catalogue, answer: str) -> JSONObject:
-    """What can honestly be said: a recorded answer reads; a plan is what all its calls are."""
-    if answer == "recorded":
+def _sentences(decided: Decided, confirmed: list[str]) -> str:
+    """What the description says of how it answers."""
+    asked = ", ".join(f"calls.{place} ({_tool(decided.calls[place])})" for place in decided.asks_mind)
+    model = f"a model is asked for {asked} alone" if asked else "no model is asked"
+    told = f"Replays a saved plan with your input; {model}."
+    if confirmed:
+        runs = "another run" if len(confirmed) == 1 else f"{len(confirmed)} other runs"
+        return f"{told} Confirmed: it does and gives what {runs} with other input did and gave."
+    return f"{told} Self-consistent: the recorded results give the recorded output."
+
+
+def _tool(call: JSON) -> str:
+    return str(call.get("_tool")) if isinstance(call, dict) else ""
+
+
+def _with_decisions(decided: Decided, confirmed: list[str]) -> JSONObject:
+    """The plan as it is kept: with what was decided, by whom or what, and how far it was checked."""
+    accepted: list[JSON] = [one.text for one in asks_of(decided)]
+    lifting: JSONObject = {
+        "run": decided.lifted.run,
+        "checked": "confirmed" if confirmed else "self-consistent",
+        "confirmed_by": list[JSON](confirmed),
+        "choices": decided.choices.to_json(),
+        "accepted": accepted,
+        "taken": dict[str, JSON](decided.replaced),
+        "counts": counts_of(decided),
+    }
+    return {**decided.plan(), "lifting": lifting}
+
+
+def _annotations(calls: list[JSON] | None, tools: Callable[[list[JSON]], Catalogue]) -> JSONObject:
+    """What can honestly be said: a recorded answer (no calls) reads; a plan is what all its calls are."""
+    if calls is None:
         return {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+    catalogue = tools(calls)
     read_only = idempotent = True
     destructive = open_world = False
-    for call in function.calls:
+    for call in calls:
         if not isinstance(call, dict):
             continue
         tool = catalogue.look_up(call)

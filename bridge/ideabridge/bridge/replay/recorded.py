@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import PublicationError, UnknownRunError
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
@@ -21,7 +22,7 @@ from ideabridge.bridge.loop.instances import gathered
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.run_values import given_by
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,16 @@ class RecordedRun:
         started: its first event: context, tools, settings, and the output schema its user asked for.
         events: its journal.
         machine: the journal, folded.
+        steps: the Request each call was listed in, from 0, in listing order.
+        proposed: the calls that a person changed, resolved, as they were before.
     """
 
     id: str
     started: RunStarted
     events: list[Event]
     machine: Machine
+    steps: tuple[int, ...] = ()
+    proposed: Mapping[int, JSONObject] = field(default_factory=dict[int, JSONObject])
 
     @property
     def result(self) -> JSON:
@@ -103,9 +108,19 @@ def read_run(store: Store, run_id: str) -> RecordedRun | None:
     if not isinstance(started, RunStarted):
         return None
     machine = Machine()
+    steps: list[int] = []
+    proposed: dict[int, JSONObject] = {}
     for event in events:
+        if isinstance(event, CallDecided) and event.decision == "edit":
+            asked = machine.history[event.call].approval
+            proposed[event.call] = asked[2] if asked is not None else {}
+        # The step may end with the event itself.
+        step = max(machine.step, 0)
         machine.receive(event)
-    return RecordedRun(run_id, started, events, machine) if machine.status == "done" else None
+        steps.extend([step] * (len(machine.history) - len(steps)))
+    if machine.status != "done":
+        return None
+    return RecordedRun(run_id, started, events, machine, tuple(steps), proposed)
 
 
 def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:

@@ -1,0 +1,209 @@
+"""Asking: what a person must accept before a lifted plan may answer for other inputs (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.replay.choices import unknown_path
+from ideabridge.bridge.replay.decide import Decided, stands
+from ideabridge.bridge.replay.leaves import Leaf
+from ideabridge.bridge.replay.order import unbound_orders
+from ideabridge.bridge.replay.wiring import all_before, plan_machine, reads_of
+from ideabridge.bridge.run_values import rejection
+
+Kind: TypeAlias = Literal[
+    "constant", "proposal", "selection", "varies", "later", "unread", "order", "left_out", "course"
+]
+
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One thing to accept.
+
+    Attributes:
+        kind: see `_TOLD`; `varies` cannot be accepted.
+        path: what `choices.accept` names it by.
+        text: what it is, in a line.
+        leaf: the part of the plan it is about.
+    """
+
+    kind: Kind
+    path: str
+    text: str
+    leaf: Leaf | None = None
+
+
+def asks_of(decided: Decided) -> list[Ask]:
+    """Everything that is named, accepted or not.
+
+    Raises:
+        PublicationError: the plan cannot run by itself.
+    """
+    return [*_of_leaves(decided), *_of_course(decided)]
+
+
+def open_asks(decided: Decided) -> list[Ask]:
+    """What nobody has accepted yet."""
+    return [one for one in asks_of(decided) if one.kind == "varies" or not decided.choices.accepts(one.path)]
+
+
+def _of_leaves(decided: Decided) -> Iterator[Ask]:
+    for leaf in decided.lifted.leaves:
+        if stands(decided, leaf) is not None or leaf.demanded:
+            continue
+        notes = [one.shown for one in leaf.origins[:4]]
+        if leaf.edited is not None and leaf.place is not None:
+            notes.append(f"calls.{leaf.place} ({decided.lifted.kept[leaf.place].name}): a person changed it")
+        told = f" ({', '.join(notes)})" if notes else ""
+        if leaf.reference is not None:
+            if leaf.selects:
+                yield Ask("selection", leaf.path, f"{leaf.path}: {leaf.selects}{told}", leaf)
+        elif leaf.varies:
+            yield Ask("varies", leaf.path, f"{leaf.shown}, but {leaf.varies}", leaf)
+        else:
+            yield Ask("proposal" if leaf.origins else "constant", leaf.path, f"{leaf.shown}{told}", leaf)
+
+
+def _of_course(decided: Decided) -> Iterator[Ask]:
+    lifted = decided.lifted
+    for out in lifted.left_out:
+        if out.matters:
+            yield Ask("left_out", f"left_out.{out.index}", f"left_out.{out.index}: {out.shown}")
+    if lifted.astray:
+        yield Ask("course", "course", f"course: {'; '.join(lifted.astray[:5])}")
+    graph = graph_of_plan(decided)
+    if lifted.requests > 1:
+        later = list(_later(decided, graph))
+        yield from later or _unread(decided, graph)
+    apart = dict(enumerate(lifted.kept_order)) if lifted.requests > 1 else None
+    for order in unbound_orders(graph, apart):
+        yield Ask("order", "order", f"order: {order}")
+
+
+def graph_of_plan(decided: Decided) -> Graph:
+    """The graph of the plan as it would run.
+
+    Raises:
+        PublicationError: it cannot run by itself.
+    """
+    function = decided.lifted.function
+    plan = decided.with_input(function.input or {})
+    machine = plan_machine(function.run, decided.lifted.catalogue, plan)
+    calls, places = plan.expanded()
+    errors = machine.intake.check(calls, plan.output, places)
+    checked = machine.intake.checked
+    if errors or checked is None:
+        raise PublicationError(f"it cannot run by itself: {rejection(errors)}")
+    return checked.graph
+
+
+def _later(decided: Decided, graph: Graph) -> Iterator[Ask]:
+    kept = decided.lifted.kept
+    steps = {call.index: reads_of(call) for call in graph.calls}
+    for place, one in enumerate(kept):
+        behind = all_before(steps, steps[place])
+        if one.chosen and not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
+            yield Ask(
+                "later",
+                f"later.{place}",
+                f"later.{place}: calls.{place} ({one.name}) was proposed after results had been seen, and reads none",
+            )
+
+
+def _unread(decided: Decided, graph: Graph) -> Iterator[Ask]:
+    """Results that a mind saw and nothing reads: what came after may have been chosen because of them."""
+    read = {index for call in graph.calls for index in reads_of(call)}
+    for reads in graph.output_reads.values():
+        for item in reads:
+            read.update(index for alternative in item.bound for operand in alternative for index in operand or ())
+    last = decided.lifted.requests - 1
+    for place, one in enumerate(decided.lifted.kept):
+        seen = one.reads_only and one.step < last and one.progress.standing is Standing.DONE
+        if seen and place not in read:
+            yield Ask(
+                "unread",
+                f"unread.{place}",
+                f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads it",
+            )
+
+
+# -- telling -------------------------------------------------------------------------------------------------------
+
+_MAKE: Final = (
+    'Make them references (†input...), accept them (choices {"accept": ["calls.0.x", ...]} or {"accept": true})'
+)
+_LET: Final = (
+    'Let one read what the other gives, or accept the order (choices {"accept": ["order", ...]} or {"accept": true})'
+)
+
+_TOLD: Final[dict[Kind, tuple[str, str]]] = {
+    "varies": (
+        "these differ between the runs, and nothing explains them: {}",
+        'say where they come from (choices {"take": {"calls.0.x": "†input.x"}})',
+    ),
+    "constant": (
+        "these are constants, the same for every input: {}",
+        'Make them references (†input...), accept them (choices {"accept": ["calls.0.x", ...]} or {"accept": true})',
+    ),
+    "proposal": (
+        "these are equal to what had been seen before, which may be chance: {}",
+        'Take where they come from (choices {"take": {"calls.0.x": "†input.x"}}), accept them, or name another run',
+    ),
+    "selection": (
+        "these were selected after the values had been seen: {}",
+        'Take a condition ({"take": {"calls.0.x": {"pick": "max_by(@, &a)", "from": "†results.0"}}}), or accept them',
+    ),
+    "later": (
+        "these calls may have been chosen because of a result: {}",
+        'Accept that they are always made (choices {"accept": ["later", ...]})',
+    ),
+    "unread": (
+        "what came after may have been chosen because of these results: {}",
+        'Accept that it is always done (choices {"accept": ["unread", ...]})',
+    ),
+    "order": (
+        "these calls have effects, and nothing but their listing puts them in order: {}",
+        _LET,
+    ),
+    "left_out": (
+        "these calls are left out: {}",
+        'Accept it (choices {"accept": ["left_out", ...]})',
+    ),
+    "course": (
+        "other runs of the same task did otherwise: {}",
+        'Accept it (choices {"accept": ["course"]}), or name the runs that count ({"runs": [...]})',
+    ),
+}
+
+
+def demand(decided: Decided) -> None:
+    """Everything that is named must have been accepted, and nothing else.
+
+    Raises:
+        PublicationError: names what is not, and paths accepted at which nothing stands.
+    """
+    left = open_asks(decided)
+    if left:
+        raise PublicationError(f'{". And ".join(_paragraphs(left))}, or publish with answer "recorded"')
+    if isinstance(decided.choices.accept, bool):
+        return
+    leaves = [leaf.path for leaf in decided.lifted.leaves if leaf.reference is None or leaf.selects]
+    known = [*leaves, *(one.path for one in asks_of(decided))]
+    for path in decided.choices.accept:
+        if not any(one == path or one.startswith(f"{path}.") for one in known):
+            raise unknown_path("accept", path, known)
+
+
+def _paragraphs(left: list[Ask]) -> Iterator[str]:
+    for kind, (what, how) in _TOLD.items():
+        texts = [one.text for one in left if one.kind == kind]
+        if texts:
+            more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+            yield f"{what.format('; '.join(texts[:_SHOWN]) + more)}. {how}"

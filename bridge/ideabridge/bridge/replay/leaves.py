@@ -1,0 +1,138 @@
+"""Leaves: what stands in the parameters and in the output of a plan, part by part (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ideabridge.bridge.context.reference import Path, compile_value, fill, is_reference
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.replay.origins import Origin
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.tool import META_PROPERTIES
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A part of a plan.
+
+    Attributes:
+        path: where it stands: `calls.0.max_count`, `output.title`, `instances.a.x`.
+        place: the call, by its place; None: the output, or the state of an instance.
+        keys: below the call, or below the output.
+        value: what stood there in the run, references resolved.
+        reference: the reference that stands there; None: a literal.
+        demanded: the tool's schema allows nothing else there, so nobody need accept it.
+        edited: who wrote it in place of what was proposed.
+        selects: why the reference may be a choice that was made because of a result.
+        origins: where a literal may have come from; for a reference that selects, conditions in its place.
+        agreed: the runs that agree on `taken`.
+        taken: the origin that stands there now.
+        varies: what another run had there, where nothing explains both.
+    """
+
+    path: str
+    place: int | None
+    keys: Path
+    value: JSON
+    reference: str | None = None
+    demanded: bool = False
+    edited: str | None = None
+    selects: str | None = None
+    origins: list[Origin] = field(default_factory=list[Origin])
+    agreed: int = 0
+    taken: Origin | None = None
+    varies: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """`path = value`, the value cut to a line."""
+        return f"{self.path} = {short(self.value)}"
+
+
+def short(value: JSON, limit: int = 60) -> str:
+    """A value in a line."""
+    text = encode_text(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+Whole = Callable[[int | None, Path, JSON], bool]
+"""(place, keys, literal): whether a list or object is one leaf, because it came from somewhere as a whole."""
+
+
+def leaves_of(
+    calls: list[JSON],
+    output: JSON,
+    catalogue: Catalogue,
+    instances: Mapping[str, JSONObject] | None = None,
+    whole: Whole = lambda place, keys, value: False,
+) -> list[Leaf]:
+    """Every leaf of the parameters, of the output and of the initial states of instances.
+
+    An empty array or object is a leaf. `_each` over literal items and a latent `_output` count as parameters;
+    the other meta-properties are the plan's structure.
+    """
+    found: list[Leaf] = []
+    for place, call in enumerate(calls):
+        if not isinstance(call, dict):
+            continue
+        # A tool that is gone demands nothing; the plan's own check names it.
+        tool = catalogue.look_up(call)
+        schemas = catalogue.parameters_of(tool) if tool is not None else {}
+        for key, value in call.items():
+            if key not in META_PROPERTIES or key in ("_each", "_output"):
+                found += _leaves(value, place, (key,), schemas.get(key), whole)
+    if output is not None:
+        found += _leaves(output, None, (), None, whole)
+    for name, state in (instances or {}).items():
+        for key, value in state.items():
+            # What stands in a state is read as it is: a dagger there makes no reference.
+            found += [
+                Leaf(f"instances.{name}.{key}{''.join(f'.{one}' for one in keys)}", None, keys, item)
+                for keys, item in _plain(value, ())
+            ]
+    return found
+
+
+def _plain(value: JSON, keys: Path) -> Iterator[tuple[Path, JSON]]:
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from _plain(item, (*keys, key))
+    elif isinstance(value, list) and value:
+        for number, item in enumerate(value):
+            yield from _plain(item, (*keys, str(number)))
+    else:
+        yield keys, value
+
+
+def _leaves(value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
+    path = ".".join(["output" if place is None else f"calls.{place}", *keys])
+    if isinstance(value, str) and is_reference(value):
+        yield Leaf(path, place, keys, None, value)
+        return
+    literal = fill(compile_value(value, [], []), lambda _: None)
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    items = schema.get("items") if isinstance(schema, dict) else None
+    if isinstance(value, dict | list) and value and not (plain(value) and whole(place, keys, literal)):
+        pairs = value.items() if isinstance(value, dict) else ((str(number), one) for number, one in enumerate(value))
+        for key, item in pairs:
+            part = items if isinstance(value, list) else properties.get(key) if isinstance(properties, dict) else None
+            yield from _leaves(item, place, (*keys, key), part, whole)
+        return
+    yield Leaf(path, place, keys, literal, demanded=_demanded(literal, schema))
+
+
+def plain(value: JSON) -> bool:
+    """Whether no reference stands in a value."""
+    if isinstance(value, str):
+        return not is_reference(value)
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return all(plain(item) for item in members)
+
+
+def _demanded(value: JSON, schema: JSON) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if "const" in schema:
+        return schema["const"] == value
+    return schema.get("enum") == [value]
