@@ -108,7 +108,7 @@ def _later(decided: Decided, graph: Graph) -> Iterator[Ask]:
     kept = decided.lifted.kept
     steps = {call.index: reads_of(call) for call in graph.calls}
     for place, one in enumerate(kept):
-        behind = all_before(steps, steps[place])
+        behind = all_before(steps, steps[place]) | _proposed(decided, place)
         if one.chosen and not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
             yield Ask(
                 "later",
@@ -117,9 +117,21 @@ def _later(decided: Decided, graph: Graph) -> Iterator[Ask]:
             )
 
 
+def _proposed(decided: Decided, place: int | None) -> set[int]:
+    """The calls a call would read if what is still open about it were taken: until then only that is asked."""
+    return {
+        origin.source.place
+        for leaf in decided.lifted.leaves
+        if leaf.place == place and stands(decided, leaf) is None and not decided.choices.accepts(leaf.path)
+        for origin in leaf.origins
+        if origin.source.place is not None
+    }
+
+
 def _unread(decided: Decided, graph: Graph) -> Iterator[Ask]:
     """Results that a mind saw and nothing reads: what came after may have been chosen because of them."""
     read = {index for call in graph.calls for index in reads_of(call)}
+    read.update(index for place in (*range(len(decided.lifted.kept)), None) for index in _proposed(decided, place))
     for reads in graph.output_reads.values():
         for item in reads:
             read.update(index for alternative in item.bound for operand in alternative for index in operand or ())
