@@ -21,10 +21,8 @@ from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.idea_tools import idea_tool
-from ideabridge.bridge.ideas.errors import UnknownIdeaError
-from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.keeping import LOCAL, Keeping
+from ideabridge.bridge.keeping import LOCAL as LOCAL
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
@@ -37,13 +35,9 @@ from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
 from ideabridge.bridge.outputs import schema_of
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.publishing import Publishing
 from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
-from ideabridge.bridge.replay.choices import read_choices
-from ideabridge.bridge.replay.decide import Decided, decide
-from ideabridge.bridge.replay.lift import lift
-from ideabridge.bridge.replay.publish import publish
-from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs
 from ideabridge.bridge.session import Session, opened
@@ -55,7 +49,7 @@ from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
 
-class Bridge(Keeping):
+class Bridge(Publishing):
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
@@ -193,71 +187,6 @@ class Bridge(Keeping):
     async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
         catalogue = await self.offer.catalogue_of(plan, caller)
         return rehearse(plan, catalogue, self.settings(output_by_instance=plan.output_by_instance))
-
-    # -- ideas -------------------------------------------------------------------------------------------------
-
-    def publish(
-        self,
-        ref: str,
-        name: str,
-        *,
-        description: str | None = None,
-        answer: str = "auto",
-        choices: JSONObject | None = None,
-        caller: str = LOCAL,
-    ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
-
-        Raises:
-            PublicationError: it cannot be published so.
-            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
-        """
-        return publish(
-            self.store,
-            lambda calls: self.offer.of_calls(calls, caller),
-            ref,
-            name,
-            description=description,
-            answer=answer,
-            choices=choices,
-            caller=caller,
-            owner=None if caller == LOCAL else caller,
-        )
-
-    def lift(self, ref: str, *, choices: JSONObject | None = None, caller: str = LOCAL) -> Decided:
-        """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
-
-        Args:
-            ref: as `publish` takes it.
-            choices: what is decided already; see `read_choices`.
-            caller: whose runs are looked at.
-
-        Raises:
-            PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
-            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
-        """
-        chosen = read_choices(choices)
-        return decide(lift(self.store, ref, caller, chosen.runs), chosen)
-
-    async def call_idea(
-        self, name: str, arguments: JSONObject, *, caller: str = LOCAL, version: int | None = None
-    ) -> Replay:
-        """Answer a call of a published idea: with the recorded output, or by a run of its plan, started here.
-
-        Raises:
-            ValueMismatchError: the arguments do not satisfy the tool's parameters.
-            PublicationError: recorded with another input.
-            PlanError: the plan cannot run (a tool is gone, say).
-            UnknownIdeaError: nothing is published under that name.
-        """
-        publication = self.store.publication(name, version)
-        if publication.owner not in (None, caller):
-            raise UnknownIdeaError(f"nothing is published to you under the name {name!r}")
-        check_arguments(publication, arguments)
-        if publication.answer == "recorded":
-            return Replay("recorded", recorded_answer(publication, arguments))
-        run = await self.run_plan(plan_of(publication, arguments), caller=caller, title=name)
-        return Replay("plan", run=run)
 
     # -- the loop ----------------------------------------------------------------------------------------------
 

@@ -1,0 +1,162 @@
+"""Publishing: the part of the bridge that makes tools of ideas, calls them, and looks after them (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.keeping import LOCAL, Keeping
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.replay.choices import read_choices
+from ideabridge.bridge.replay.decide import Decided, decide
+from ideabridge.bridge.replay.lift import lift
+from ideabridge.bridge.replay.publish import publish
+from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
+from ideabridge.bridge.replay.verify import Verdict, hindrance, verdict_of
+from ideabridge.bridge.replay.verify import drift as drift_of
+from ideabridge.bridge.run import Run
+from ideabridge.tools.encoding import JSON, JSONObject
+
+class Publishing(Keeping):
+    """Makes tools of ideas. `Bridge` is this and the runs."""
+
+    @abstractmethod
+    async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "", planning: str = "eager") -> Run:
+        """Start a plan."""
+
+    def publish(
+        self,
+        ref: str,
+        name: str,
+        *,
+        description: str | None = None,
+        answer: str = "auto",
+        choices: JSONObject | None = None,
+        caller: str = LOCAL,
+    ) -> Publication:
+        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
+
+        Raises:
+            PublicationError: it cannot be published so.
+            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+        """
+        return publish(
+            self.store,
+            lambda calls: self.offer.of_calls(calls, caller),
+            ref,
+            name,
+            description=description,
+            answer=answer,
+            choices=choices,
+            caller=caller,
+            owner=None if caller == LOCAL else caller,
+        )
+
+    def lift(self, ref: str, *, choices: JSONObject | None = None, caller: str = LOCAL) -> Decided:
+        """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
+
+        Args:
+            ref: as `publish` takes it.
+            choices: what is decided already; see `read_choices`.
+            caller: whose runs are looked at.
+
+        Raises:
+            PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
+            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+        """
+        chosen = read_choices(choices)
+        return decide(lift(self.store, ref, caller, chosen.runs), chosen)
+
+    async def call_idea(
+        self, name: str, arguments: JSONObject, *, caller: str = LOCAL, version: int | None = None
+    ) -> Replay:
+        """Answer a call of a published idea: with the recorded output, or by a run of its plan, started here.
+
+        Raises:
+            ValueMismatchError: the arguments do not satisfy the tool's parameters.
+            PublicationError: recorded with another input.
+            PlanError: the plan cannot run (a tool is gone, say).
+            UnknownIdeaError: nothing is published under that name.
+        """
+        publication = self.store.publication(name, version)
+        if publication.owner not in (None, caller):
+            raise UnknownIdeaError(f"nothing is published to you under the name {name!r}")
+        check_arguments(publication, arguments)
+        if publication.answer == "recorded":
+            return Replay("recorded", recorded_answer(publication, arguments))
+        run = await self.run_plan(plan_of(publication, arguments), caller=caller, title=name)
+        return Replay("plan", run=run)
+
+    # -- looking after them ------------------------------------------------------------------------------------
+
+    async def drift(
+        self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
+    ) -> tuple[str | None, str | None]:
+        """Run a plan with the input it was recorded with, and compare what it gives.
+
+        Args:
+            plan: with its recorded input.
+            output: what it gave then.
+            effects: run it also where its calls may do more than read; what asks waits for approval, and is a fault.
+            caller: whose run it is.
+
+        Returns:
+            (why it is not run, what is different now); (None, None): it gives the same.
+        """
+        why = hindrance(plan.calls, self.offer.of_calls(plan.calls, caller), effects=effects)
+        if why is not None:
+            return why, None
+        run = await self.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
+        status = await run.wait()
+        different = drift_of(run, output)
+        if status != "done":
+            run.cancel("it was only to be compared")
+        return None, different
+
+    async def verify(
+        self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
+    ) -> list[Verdict]:
+        """Look after what is published: whether its tools are there and unchanged, the plan still does what its run
+        did, and, `live`, still gives what it gave.
+
+        Args:
+            names: which; none: all that this caller sees.
+            live: run plans that only read.
+            effects: run the others too.
+            caller: who asks.
+
+        Raises:
+            UnknownPublicationError: nothing is published under one of the names.
+        """
+        await self.offer.settled()
+        wanted = list(names)
+        found = [self.store.publication(name) for name in wanted] if wanted else self._published(caller)
+        verdicts: list[Verdict] = []
+        for publication in found:
+            if publication.owner not in (None, caller):
+                raise UnknownIdeaError(f"nothing is published to you under the name {publication.name!r}")
+            plan = publication.plan or {}
+            calls = plan.get("calls")
+            tools = self.offer.of_calls(calls if isinstance(calls, list) else [], caller)
+            verdict = verdict_of(publication, self.store, tools)
+            recorded = publication.recorded
+            if publication.answer == "plan" and live and not verdict.faults and isinstance(recorded, dict):
+                given = recorded.get("input")
+                replay = plan_of(publication, given if isinstance(given, dict) else {})
+                why, different = await self.drift(replay, recorded.get("output"), effects=effects, caller=caller)
+                verdict.faults += [] if different is None else [different]
+                verdict.notes.append(f"not run: {why}" if why is not None else "run again")
+            verdicts.append(verdict)
+        return verdicts
+
+    def _published(self, caller: str) -> list[Publication]:
+        found: list[Publication] = []
+        after: str | None = None
+        while True:
+            page = self.store.publications(200, after, caller=caller)
+            found += page.items
+            if page.next is None:
+                return found
+            after = page.next
