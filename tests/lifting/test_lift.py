@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
+
 import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.replay.asking import open_asks
 from ideabridge.bridge.replay.decide import Decided
 from ideabridge.bridge.replay.report import report_lines, report_of
@@ -349,21 +353,67 @@ async def test_the_report_tells_each_part_in_a_line(bridge: Bridge) -> None:
         }
 
 
-async def test_a_tool_that_the_context_defined_is_not_there_for_a_plan() -> None:
-    summarise: JSON = {
-        "type": "tool",
-        "tool": {
-            "name": "summarise",
-            "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-            "output": {"type": "string"},
-        },
-    }
-    async with Bridge(toolbox=Toolbox(record)) as here:
-        run = await here.solve("x", input={"name": "ann"}, context=[summarise])
-        run.submit(0, turn({"_tool": "summarise", "text": "†input.name", "_output": "short"}, output="†results.0"))
-        await run.wait(10)
-        with pytest.raises(PublicationError, match="a plan does not carry"):
-            here.publish(run.id, "no", answer="plan")
+SHORTEN: JSON = {
+    "type": "tool",
+    "tool": {
+        "name": "shorten",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        "output": {"type": "string"},
+    },
+}
+
+
+class Shortener:
+    """Writes the first letter of what it is asked to shorten."""
+
+    name = "scripted"
+
+    async def answer(self, request: Request) -> AsyncIterator[str]:
+        text = str(request.texts[-1]["content"])
+        asked = json.loads(text[text.index("{") :])
+        yield json.dumps({"calls": [], "output": asked["parameters"]["text"][0]})
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(written: bool) -> None:
+    call: JSONObject = {"_tool": "shorten", "text": "†results.0.owner"}
+    async with Bridge(toolbox=Toolbox(record), mind=Shortener()) as here:
+        run = await here.solve("x", input={"name": "ann"}, context=[SHORTEN], mind="turns")
+        step = {**call, "_output": "a"} if written else call
+        run.submit(0, turn({"_tool": "record", "name": "†input.name"}, step, output="†results.1"))
+        if await run.wait(10) == "needs_solution":
+            (room,) = run.rooms.values()
+            room.submit(0, turn(output="a"))
+        assert await run.result() == "a"
+        choices: JSONObject = {"take": {"calls.1._output": "mind"}} if written else {}
+        if written:
+            assert asked(here.lift(run.id)) == ["constant calls.1._output"]
+        published = here.publish(run.id, "initial", choices=choices)
+        assert "a model is asked for calls.1 (shorten) alone. Self-consistent" in published.description
+        assert published.annotations["readOnlyHint"] is True
+        assert await called(here, "initial", {"name": "bob"}) == "b"
+        (verdict,) = await here.verify()
+        assert verdict.faults == []
+        assert verdict.notes == ["not run: calls.1 (shorten) asks a mind"]
+
+
+async def test_a_call_of_an_idea_stays_a_call(bridge: Bridge) -> None:
+    turns: list[Turn] = [
+        lambda seen: turn({"_tool": "record", "name": "†input.name"}),
+        lambda seen: turn({"_tool": "length", "_module": "idea:length", "text": "†results.0.owner"}),
+        lambda seen: turn(output="†results.1"),
+    ]
+    async with bridge:
+        plan: list[Turn] = [lambda _: turn({"_tool": "pages", "title": "†input.text"}, output="†results.0")]
+        inner = await solved(bridge, "inner", {"text": "abc"}, plan, NUMBER)
+        bridge.publish(inner.id, "length")
+        run = await bridge.solve("x", input={"name": "ann"}, tools=["record", "idea:length"], output_schema=NUMBER)
+        for number, answer in enumerate(turns):
+            run.submit(number, answer(Seen({"name": "ann"}, run)))
+            await approved(run)
+        assert asked(bridge.lift(run.id)) == []
+        bridge.publish(run.id, "owner_length")
+        assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
 
 
 async def test_a_plan_may_be_asked_and_approved_again(bridge: Bridge) -> None:

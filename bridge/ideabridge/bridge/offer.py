@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from ideabridge.bridge.context.errors import MessageError
-from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan
@@ -63,18 +63,25 @@ class Offer:
             SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
         """
         plan.check_input()
+        catalogue = self.of_plan(plan, caller)
         calls = [call for call in plan.calls if isinstance(call, dict)]
-        rooms = self._rooms((call.get("_module") for call in calls), caller)
-        catalogue = self._with(rooms)
         if any(catalogue.look_up(call) is None for call in calls):
             await self.settled()
-            catalogue = self._with(rooms)
+            catalogue = self.of_plan(plan, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls)) if known else catalogue
 
-    def of_calls(self, calls: Iterable[JSON], caller: str) -> Catalogue:
-        """Every tool there is now, and those of the rooms that calls name."""
-        return self._with(self._rooms((call.get("_module") for call in calls if isinstance(call, dict)), caller))
+    def of_plan(self, plan: Plan, caller: str) -> Catalogue:
+        """Every tool there is now, those of the rooms a plan names, and those it defines itself."""
+        rooms = self._rooms((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
+        known = self.catalogue
+        if plan.tools:
+            messages = read_context([{"type": "tool", "tool": tool} for tool in plan.tools])
+            own = {tool.name: tool for tool in defined_tools(messages)}
+            tools = [tool for tool in known.tools if tool.module is not None or tool.name not in own]
+            tools += [*own.values(), *rooms]
+            return Catalogue(tools, latent_keys(self._toolbox, tools))
+        return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
 
     def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
         """The tools of clean rooms and ideas among the modules named."""
@@ -84,10 +91,6 @@ class Offer:
             if tool is not None:
                 found.append(tool)
         return found
-
-    def _with(self, rooms: list[Tool]) -> Catalogue:
-        known = self.catalogue
-        return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
 
     def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
         """The part of the catalogue whose names match the patterns (None: all of it), and tools a context defines.

@@ -30,6 +30,7 @@ class Plan:
         input_schema: JSON Schema of the input; None: inferred from the input where the plan becomes a tool.
         output_schema: JSON Schema of the output.
         name, description: what to call it when it is published.
+        tools: tools of its own, as `tool` messages define them; what it was lifted from had them in its context.
     """
 
     calls: list[JSON]
@@ -40,10 +41,11 @@ class Plan:
     output_schema: JSONObject | None = None
     name: str | None = None
     description: str | None = None
+    tools: tuple[JSONObject, ...] = ()
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""
-        messages: list[JSON] = []
+        messages: list[JSON] = [{"type": "tool", "tool": tool} for tool in self.tools]
         if self.description:
             messages.append({"role": "user", "content": self.description})
         if self.input is not None:

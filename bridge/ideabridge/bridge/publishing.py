@@ -19,6 +19,7 @@ from ideabridge.bridge.replay.verify import drift as drift_of
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 
+
 class Publishing(Keeping):
     """Makes tools of ideas. `Bridge` is this and the runs."""
 
@@ -44,7 +45,7 @@ class Publishing(Keeping):
         """
         return publish(
             self.store,
-            lambda calls: self.offer.of_calls(calls, caller),
+            lambda plan: self.offer.of_plan(plan, caller),
             ref,
             name,
             description=description,
@@ -105,7 +106,7 @@ class Publishing(Keeping):
         Returns:
             (why it is not run, what is different now); (None, None): it gives the same.
         """
-        why = hindrance(plan.calls, self.offer.of_calls(plan.calls, caller), effects=effects)
+        why = hindrance(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
         run = await self.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
@@ -137,15 +138,15 @@ class Publishing(Keeping):
         for publication in found:
             if publication.owner not in (None, caller):
                 raise UnknownIdeaError(f"nothing is published to you under the name {publication.name!r}")
-            plan = publication.plan or {}
-            calls = plan.get("calls")
-            tools = self.offer.of_calls(calls if isinstance(calls, list) else [], caller)
+            recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
+            given = recorded.get("input")
+            plan = None
+            if publication.answer == "plan":
+                plan = plan_of(publication, given if isinstance(given, dict) else {})
+            tools = self.offer.catalogue if plan is None else self.offer.of_plan(plan, caller)
             verdict = verdict_of(publication, self.store, tools)
-            recorded = publication.recorded
-            if publication.answer == "plan" and live and not verdict.faults and isinstance(recorded, dict):
-                given = recorded.get("input")
-                replay = plan_of(publication, given if isinstance(given, dict) else {})
-                why, different = await self.drift(replay, recorded.get("output"), effects=effects, caller=caller)
+            if plan is not None and live and not verdict.faults:
+                why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)
                 verdict.faults += [] if different is None else [different]
                 verdict.notes.append(f"not run: {why}" if why is not None else "run again")
             verdicts.append(verdict)

@@ -30,6 +30,7 @@ class Function:
         calls: as its plan listed them.
         output: of its solution, without the wrapping a mind writes.
         instances: initial states by instance.
+        tools: of `tool` messages of its context, those it called.
         faults: why it cannot be a plan, as far as its context and output tell.
     """
 
@@ -42,6 +43,7 @@ class Function:
     calls: list[JSON]
     output: JSON
     instances: dict[str, JSONObject]
+    tools: list[JSONObject]
     faults: list[str]
 
     def plan(self) -> JSONObject:
@@ -49,6 +51,8 @@ class Function:
         plan: JSONObject = {"calls": self.calls, "output": self.output}
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
+        if self.tools:
+            plan["tools"] = list[JSON](self.tools)
         if self.part_schema is not None:
             plan["output_schema"] = self.part_schema
         return plan
@@ -90,6 +94,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
         calls=run.calls(),
         output=output,
         instances=states,
+        tools=_own_tools(run),
         faults=faults,
     )
 
@@ -130,10 +135,17 @@ def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
     return output, 'its output is written so that the value in {"value": ...} cannot be told'
 
 
+def _own_tools(run: RecordedRun) -> list[JSONObject]:
+    """The tools its context defined and its calls used; a later definition stands for an earlier one."""
+    used = {one.call.name for one in run.machine.history}
+    found = [message.value for message in run.machine.messages if message.type == "tool"]
+    named = {str(value.get("name")): value for value in found if isinstance(value, dict)}
+    return [value for name, value in named.items() if name in used]
+
+
 def _left_behind(run: RecordedRun) -> list[str]:
     """What a context holds that a plan does not carry: without it, the calls would give something else."""
     found: list[str] = []
-    used = {one.call.name for one in run.machine.history}
     states: set[str] = set()
     for number, message in enumerate(run.machine.messages):
         what = ""
@@ -146,8 +158,6 @@ def _left_behind(run: RecordedRun) -> list[str]:
             what = f"a schema of the state{where}"
         elif message.type == "state" and (not message.instance or message.instance in states):
             what = f"a state{where}" if message.value else ""
-        elif message.type == "tool" and isinstance(message.value, dict) and message.value.get("name") in used:
-            what = f"the tool {message.value.get('name')!r}"
         if message.type == "state":
             states.add(message.instance)
         if what:

@@ -9,6 +9,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.asking import asks_of, demand
 from ideabridge.bridge.replay.choices import Choices, read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
@@ -25,7 +26,7 @@ _RECORDED = "Gives the answer recorded for its one input; nothing runs."
 
 def publish(
     store: Store,
-    tools: Callable[[list[JSON]], Catalogue],
+    tools: Callable[[Plan], Catalogue],
     ref: str,
     name: str,
     *,
@@ -60,19 +61,19 @@ def publish(
     chosen = read_choices(choices)
     function = read_function(store, ref, caller)
     plan: JSONObject | None = None
+    decided: Decided | None = None
     sentences = _RECORDED
     if answer != "recorded":
-        decided = _lifted(function, store, caller, chosen, tools)
-        if isinstance(decided, Decided):
+        found = _lifted(function, store, caller, chosen, tools)
+        if isinstance(found, Decided):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
-            demand(decided)
-            confirmed = _confirmations(decided)
-            plan, sentences = _with_decisions(decided, confirmed), _sentences(decided, confirmed)
+            demand(found)
+            decided, confirmed = found, _confirmations(found)
+            plan, sentences = _with_decisions(found, confirmed), _sentences(found, confirmed)
         elif answer == "plan":
-            raise PublicationError(f"it cannot be replayed as a plan: {decided}")
+            raise PublicationError(f"it cannot be replayed as a plan: {found}")
     meta = function.stored.meta
     text = (description or meta.description or meta.title or f"Runs {', '.join(meta.tools) or name}").rstrip()
-    calls = plan["calls"] if plan is not None else None
     return store.publish(
         name,
         function.stored.id,
@@ -80,7 +81,7 @@ def publish(
         answer="recorded" if plan is None else "plan",
         input_schema=function.input_schema,
         output_schema=function.output_schema,
-        annotations=_annotations(calls if isinstance(calls, list) else None, tools),
+        annotations=_annotations(decided, tools),
         plan=plan,
         recorded={"input": function.input or {}, "output": function.run.result},
         owner=owner,
@@ -88,7 +89,7 @@ def publish(
 
 
 def _lifted(
-    function: Function, store: Store, caller: str, choices: Choices, tools: Callable[[list[JSON]], Catalogue]
+    function: Function, store: Store, caller: str, choices: Choices, tools: Callable[[Plan], Catalogue]
 ) -> Decided | str:
     """The plan with everything decided put in, or why there can be none whatever is accepted."""
     try:
@@ -98,7 +99,7 @@ def _lifted(
             raise
         return str(error)
     decided = decide(lifted, choices)
-    catalogue = tools(decided.calls)
+    catalogue = tools(decided.with_input(function.input or {}))
     for place, call in enumerate(decided.calls):
         if isinstance(call, dict):
             module = call.get("_module")
@@ -158,18 +159,19 @@ def _with_decisions(decided: Decided, confirmed: list[str]) -> JSONObject:
     return {**decided.plan(), "lifting": lifting}
 
 
-def _annotations(calls: list[JSON] | None, tools: Callable[[list[JSON]], Catalogue]) -> JSONObject:
-    """What can honestly be said: a recorded answer (no calls) reads; a plan is what all its calls are."""
-    if calls is None:
+def _annotations(decided: Decided | None, tools: Callable[[Plan], Catalogue]) -> JSONObject:
+    """What can honestly be said: a recorded answer (no plan) reads; a plan is what all its calls are."""
+    if decided is None:
         return {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-    catalogue = tools(calls)
+    catalogue = tools(decided.with_input(decided.lifted.function.input or {}))
     read_only = idempotent = True
     destructive = open_world = False
-    for call in calls:
+    for call in decided.calls:
         if not isinstance(call, dict):
             continue
         tool = catalogue.look_up(call)
-        if tool is None:
+        if tool is None or tool.key in catalogue.latent:
+            # Only a mind is asked.
             continue
         said = tool.annotations
         read_only = read_only and said.read_only is True

@@ -75,7 +75,9 @@ def read_published(
     *,
     name: str,
 ) -> Plan:
-    """A plan as a publication holds it, `{"calls", "output", "instances"?, "output_schema"?}`, with new input.
+    """A plan as a publication holds it, with new input.
+
+    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?}`, and `lifting`, which tells how it was made.
 
     Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
     """
@@ -83,6 +85,7 @@ def read_published(
     states: dict[str, JSONObject] = {}
     if isinstance(instances, dict):
         states = {one: state for one, state in instances.items() if isinstance(state, dict)}
+    tools = plan.get("tools")
     takes_input = bool(input_schema and input_schema.get("properties"))
     return Plan(
         calls=calls if isinstance(calls, list) else [],
@@ -92,6 +95,7 @@ def read_published(
         input_schema=input_schema if takes_input else None,
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
+        tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
     )
 
 
