@@ -168,8 +168,9 @@ def test_the_committed_schema_is_the_one_of_the_code_and_agrees_with_it() -> Non
     parse(good)
     assert validator.is_valid(good)
     unknown: Any = {"mcpServer": {}}
+    internal: Any = {"modules": {}}
     misspelt: Any = {"mcpServers": {"a": {"comand": "x"}}}
-    for bad in (unknown, misspelt, {"order": "x"}, {"limits": {"calls": 0}}):
+    for bad in (unknown, internal, misspelt, {"order": "x"}, {"limits": {"calls": 0}}):
         assert not validator.is_valid(bad)
         assert problems(bad)
 

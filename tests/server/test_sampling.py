@@ -13,7 +13,10 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.minds.recorded import recording
 
 from .sampled import FIRST, MALFORMED, OUTPUT, SCRIPT, SECOND, Model, prepare, said
 from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured, text
@@ -101,6 +104,20 @@ async def test_by_turns_the_same_task_has_the_same_output(era: str, tmp_path: Pa
         done = await call(client, "submit_solution", run=run, turn=1, solution=SECOND)
         assert done["output"] == OUTPUT
     assert minds_of(configuration, run) == [("turns", ""), ("turns", "")]
+
+
+async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path) -> None:
+    configuration, task = prepare(tmp_path)
+    async with over_stdio(configuration, "auto", **Model(*SCRIPT).keys) as client:
+        done = await call(client, "solve", **task)
+    with recording(tmp_path / "ideas.sqlite") as mind:
+        async with Bridge(load_configuration(configuration), store=":memory:", mind=mind) as bridge:
+            run = await bridge.solve(
+                task["task"], input=task["input"], output_schema=task["output_schema"], tools=task["tools"]
+            )
+            assert await run.wait(20) == "done"
+            assert run.given() == OUTPUT == done["output"]
+            assert run.idea == done["idea"]
 
 
 # -- any worker --------------------------------------------------------------------------------------------------
@@ -328,6 +345,25 @@ async def test_the_model_is_asked_about_what_a_form_let_run(url: str, era: str, 
     async with over_http(url, era, elicitation_callback=approve, **model.keys) as client:
         assert (await call(client, "solve", **ADD))["output"] == 5
     assert (tmp_path / "one").read_text() == "hello"
+
+
+async def test_the_model_answers_the_requests_of_rooms_too(url: str, era: str) -> None:
+    rooms = [
+        {"_tool": "solve", "_module": "anonymous", "task": f"Say {word}.", "_outputPath": word}
+        for word in ("one", "two")
+    ]
+
+    class Rooms(Model):
+        async def __call__(self, context: Any, params: types.CreateMessageRequestParams) -> Any:
+            word = next((word for word in ("one", "two") if f"Say {word}." in said(params)), None)
+            self.answers = [{"output": word} if word else {"calls": rooms, "output": ["†state.one", "†state.two"]}]
+            return await super().__call__(context, params)
+
+    model = Rooms()
+    async with over_http(url, era, **model.keys) as client:
+        done = await call(client, "solve", task="Both.", output_schema={"type": "array"}, tools=["anonymous.solve"])
+    assert done["output"] == ["one", "two"]
+    assert len(model.asked) == 3
 
 
 # -- who answers -------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from ideabridge.bridge.ideas.idea import Idea
     from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.minds.recorded import Recorded
     from ideabridge.bridge.plan import Plan, read_plan
     from ideabridge.bridge.replay.replay import Replay
     from ideabridge.bridge.run import Run
@@ -59,6 +60,7 @@ _WHERE = {
     "Plan": "plan",
     "PlanError": "errors",
     "PublicationError": "errors",
+    "Recorded": "minds.recorded",
     "RejectedSolutionError": "errors",
     "Replay": "replay.replay",
     "Run": "run",
@@ -90,6 +92,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "PublicationError",
+    "Recorded",
     "RejectedSolutionError",
     "Replay",
     "Run",

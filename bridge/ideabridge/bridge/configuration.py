@@ -35,6 +35,7 @@ from ideabridge.tools.errors import IdeabridgeError
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 _TOP_HINTS: Final = {
+    "modules": "Did you mean 'mcpServers'?",
     "servers": "Did you mean 'mcpServers'?",
     "mcp": "Did you mean 'mcpServers'?",
     "inputs": "Nobody is asked for values here: use ${VAR} in 'env' or 'headers'.",
@@ -121,6 +122,9 @@ class Configuration(BaseModel):
 
 _OURS: Final = ("source", "project")
 """Fields that say where a configuration came from; not keys of the file."""
+
+_FIELDS: Final = (*_OURS, "modules", "schema_url")
+"""Names in Python that are no keys of the file."""
 
 
 def _keys(model: type[BaseModel]) -> list[str]:
@@ -242,13 +246,13 @@ def parse_configuration(raw: JSON, *, project: Path, source: Path | None = None)
     if isinstance(raw, dict):
         modules = _check_modules(raw.get("mcpServers", {}), problems)
         top = {key: value for key, value in raw.items() if key != "mcpServers"}
-        problems += [f"{key}: {_unknown(Configuration, key)}" for key in _OURS if key in top]
+        problems += [f"{key}: {_unknown(Configuration, key)}" for key in _FIELDS if key in top]
         if "approval" in top:
             # By itself: of a key that may be one of two things, both would be told.
             _check_approval(top["approval"], problems)
         if top.get("model") is not None:
             _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
-        shown: JSONObject = {key: value for key, value in top.items() if key not in (*_OURS, "approval", "model")}
+        shown: JSONObject = {key: value for key, value in top.items() if key not in (*_FIELDS, "approval", "model")}
         _validate(Configuration, shown, "", problems)
     else:
         problems.append(f"expected an object, found {_found(raw)}")

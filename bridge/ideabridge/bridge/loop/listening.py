@@ -9,6 +9,7 @@ from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.bridge.loop.event import (
     CallProposed,
+    EndStatus,
     Event,
     JournalError,
     OutputProposed,
@@ -17,7 +18,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Request
-from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.minds.mind import Mind, MindError
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools.encoding import JSONObject
 
@@ -36,6 +37,10 @@ class Listener(Protocol):
         """Journal events, take them, and perform what follows."""
         ...
 
+    def end(self, status: EndStatus, reason: str | None = None) -> None:
+        """End the run before its time, with everything done so far."""
+        ...
+
     def explain(self, error: Exception) -> JSONObject:
         """An error as a mind sees it."""
         ...
@@ -46,7 +51,7 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
 
     Raises:
         StaleDriverError, StoreError, JournalError: the run could not be journaled; whatever else a mind raises breaks
-            its answer off (DESIGN 4.4.6).
+            its answer off (DESIGN 4.4.6), or ends the run (`MindError`).
     """
     answer = Answer()
     parts = mind.answer(request)
@@ -60,6 +65,9 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
         _take(listener, answer.close())
     except (StaleDriverError, JournalError):
         raise
+    except MindError as error:
+        if listener.wanted:
+            listener.end("failed", str(listener.explain(error)["message"]))
     except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
         _take(listener, [EndPiece(str(listener.explain(error)["message"]), {})])
     finally:

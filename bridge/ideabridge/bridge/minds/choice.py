@@ -42,7 +42,7 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
             return Choice(mind.name, "it is configured here")
         if samples:
             return Choice(SAMPLING, "no model is configured here, and the client lets its own be asked")
-        return Choice(TURNS, "no model is configured here, and the client declares no sampling")
+        return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
     if wanted == TURNS or (wanted == SAMPLING and samples) or (mind is not None and wanted == mind.name):
         return Choice(wanted, "it was asked for")
     there = ["'turns': solutions are handed in"]

@@ -7,6 +7,11 @@ from typing import Protocol
 
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
+from ideabridge.tools.errors import IdeabridgeError
+
+
+class MindError(IdeabridgeError):
+    """Raised by a mind that cannot answer at all: its run ends as failed, with the message as the reason."""
 
 
 class Mind(Protocol):
@@ -14,7 +19,7 @@ class Mind(Protocol):
 
     The pieces are the text of one Solution as the mind writes it. Calls start the moment they close, so a mind that
     streams is faster than one that hands over its whole answer. An exception breaks the answer off: what was
-    proposed until then stands, and the next Request says what happened.
+    proposed until then stands, and the next Request says what happened. A `MindError` ends the run.
     """
 
     @property

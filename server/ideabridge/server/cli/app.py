@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from ideabridge.server.cli import demo, ideas, install, modules, run_plan, runs, serve, sharing, tools
+from ideabridge.server.cli import demo, doctor, ideas, install, modules, run_plan, runs, serve, sharing, solve, tools
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
@@ -13,7 +13,7 @@ from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options,
 app = typer.Typer(
     name="ideabridge",
     help="One MCP server between your assistants and all their tools: plans run by data flow, runs become tools.",
-    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store, 4 approval needed, "
+    epilog="Exit codes: 0 done, 1 done with errors, 2 wrong usage, input or configuration, 3 store, 4 a run waits, "
     "130 stopped by Ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -43,6 +43,7 @@ def root(
 
 app.command("serve")(serve.serve)
 app.command("run")(run_plan.run)
+app.command("solve")(solve.solve)
 app.command("resume")(runs.resume)
 app.add_typer(runs.app, name="runs")
 ideas.app.command("export")(sharing.export_ideas)
@@ -51,6 +52,7 @@ app.add_typer(ideas.app, name="ideas")
 app.add_typer(modules.app, name="modules")
 app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)
+app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 
 

@@ -20,8 +20,8 @@ class ExitCode(IntEnum):
     """The command line, a plan, an input, a name or the configuration is wrong; nothing ran."""
     STORE = 3
     """The store cannot be opened, read or written."""
-    APPROVAL = 4
-    """A run waits for a person's approval."""
+    WAITING = 4
+    """A run waits for a person's approval, or for a solution."""
     INTERNAL = 70
     """A fault of ours."""
     CANCELLED = 130

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -15,6 +16,7 @@ from ideabridge.server.cli.ask import ask_all
 from ideabridge.server.cli.console import print_json, print_value, report, say
 from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
 from ideabridge.server.cli.progress import Board, Display, LiveDisplay, PlainDisplay, message_of
+from ideabridge.server.cli.turning import Turns
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -30,21 +32,23 @@ class Outcome:
         """The exit code it stands for."""
         if self.stopped:
             return ExitCode.CANCELLED
-        if self.pending:
-            return ExitCode.APPROVAL
         run = self.board.run
+        if self.pending or run.status == "needs_solution":
+            return ExitCode.WAITING
         return ExitCode.DONE if run.status == "done" and not run.errors() else ExitCode.FAILED
 
 
-async def follow(run: Run, *, quiet: bool = False) -> Outcome:
-    """Stay with `run` until it has ended or waits for a person who is not here.
+async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False) -> Outcome:
+    """Stay with `run` until it has ended or waits for somebody who is not here.
 
     Args:
         run: a run started a moment ago.
         quiet: show nothing.
+        by_turns: read solutions from standard input where the run needs one.
     """
     board = Board(run)
     outcome = Outcome(board)
+    turns = Turns(run, quiet=quiet)
     for progress in run.calls():
         if progress.standing.value == "running":
             from ideabridge.bridge.loop.event import CallStarted
@@ -60,15 +64,20 @@ async def follow(run: Run, *, quiet: bool = False) -> Outcome:
             run.runner.watchers.append(display.changed)
             display.changed()
         try:
-            while await run.wait() == "needs_approval":
+            while (status := await run.wait()) in ("needs_approval", "needs_solution"):
+                aside = contextlib.nullcontext() if display is None else display.aside()
+                if status == "needs_solution":
+                    if not by_turns:
+                        break
+                    with aside:
+                        if not await turns.take():
+                            break
+                    continue
                 if not standing_in_terminal():
                     outcome.pending = True
                     break
-                if display is None:
+                with aside:
                     await ask_all(run)
-                else:
-                    with display.aside():
-                        await ask_all(run)
         finally:
             if display is not None:
                 display.close()
@@ -119,7 +128,15 @@ def tell(outcome: Outcome, *, json: bool, extra: JSONObject | None = None) -> Ex
             report(_error_line(error))
         idea = f", idea {run.idea[:12]}" if run.idea else ""
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
+        if "\n" in reason:
+            report(str(answer["reason"]))
+            reason = ""
         say(f"{run.id}: {run.status}{reason}{idea}", "dim")
+    if run.status == "needs_solution":
+        report(
+            f"it waits for the solution of turn {run.turn}: give it to `ideabridge resume {run.id}` on standard input, "
+            f"or in a host connected to this store (check_run with run {run.id}, then submit_solution)"
+        )
     if outcome.pending:
         for entry in run.approvals():
             if isinstance(entry, dict):

@@ -103,16 +103,9 @@ def resume(
 
 async def _resume(options: Options, run_id: str) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.console import report
     from ideabridge.server.cli.follow import follow, tell
 
     async with Bridge(options.configuration()) as bridge:
         run = await bridge.resume(run_id)
-        outcome = await follow(run, quiet=options.json)
-        code = tell(outcome, json=options.json)
-        if run.status == "needs_solution":
-            report(
-                f"it waits for the solution of turn {run.turn}: a host connected to this store hands it in "
-                f"(check_run with run {run.id}, then submit_solution)"
-            )
-        return code
+        outcome = await follow(run, quiet=options.json, by_turns=True)
+        return tell(outcome, json=options.json)

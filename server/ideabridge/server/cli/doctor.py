@@ -1,0 +1,182 @@
+"""`ideabridge doctor`: what was found, what will be used, and why."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.tools import SETTLE_SECONDS
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
+
+
+@dataclass(slots=True)
+class _Findings:
+    """Lines by topic; those that are wrong count."""
+
+    told: list[JSONObject] = field(default_factory=list[JSONObject])
+
+    def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
+        entry: JSONObject = {"topic": topic, "state": "wrong" if wrong else "ok", "text": text}
+        self.told.append({**entry, "hint": hint} if hint else entry)
+
+    @property
+    def wrong(self) -> int:
+        return sum(1 for one in self.told if one["state"] == "wrong")
+
+
+@command("config", "project", "store", "tools", "json")
+def doctor(options: Options) -> int:
+    """Look at everything ideabridge would use here, and say what it is and why. Exit code 1: something is wrong."""
+    import anyio
+
+    return anyio.run(_doctor, options)
+
+
+async def _doctor(options: Options) -> int:
+    from ideabridge.server.cli.console import print_json, print_table, report, say
+    from ideabridge.server.cli.exits import ExitCode
+
+    found = _Findings()
+    _ourselves(found)
+    try:
+        configuration = options.configuration()
+    except IdeabridgeError as error:
+        found.add("configuration", str(error), wrong=True)
+    else:
+        _configuration(found, configuration)
+        _store(found, configuration)
+        _tool_files(found, configuration)
+        await _modules(found, configuration)
+        _mind(found, configuration)
+    _hosts(found, options.folder())
+    if options.json:
+        print_json({"findings": list[JSON](found.told), "wrong": found.wrong})
+        return ExitCode.FAILED if found.wrong else ExitCode.DONE
+    marks = {"ok": "✓", "wrong": "✗"}
+    print_table(
+        ("", "what", "found"), [(marks[str(one["state"])], str(one["topic"]), str(one["text"])) for one in found.told]
+    )
+    for one in found.told:
+        if "hint" in one:
+            say(f"{one['topic']}: {one['hint']}", "dim")
+    if found.wrong:
+        report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
+    return ExitCode.FAILED if found.wrong else ExitCode.DONE
+
+
+def _ourselves(found: _Findings) -> None:
+    from importlib.metadata import version
+
+    parts = [f"{name} {version(name)}" for name in ("ideabridge", "mcp")]
+    found.add("program", f"{', '.join(parts)}, Python {platform.python_version()}, {sys.executable}")
+
+
+def _configuration(found: _Findings, configuration: Configuration) -> None:
+    if configuration.source is None:
+        hint = "`ideabridge modules import HOST --write` makes one of the servers a host has already"
+        found.add("configuration", f"none; looked for {configuration.project / 'ideabridge.json'}", hint=hint)
+    else:
+        found.add("configuration", str(configuration.source))
+    approval = configuration.approval if isinstance(configuration.approval, str) else "rules"
+    limits = configuration.limits
+    found.add("rules", f"approval {approval}, order {configuration.order}, {limits.requests} requests a run")
+
+
+def _store(found: _Findings, configuration: Configuration) -> None:
+    from collections import Counter
+
+    from ideabridge.bridge.ideas.store import Store
+
+    path = str(configuration.store)
+    if not Path(path).exists():
+        found.add("store", f"{path}: not there yet, made when it is first used")
+        return
+    try:
+        with Store.open(path) as store:
+            runs = Counter(run.status for run in store.runs(limit=100, rooms=False))
+            published = len(store.publications(limit=100).items)
+    except IdeabridgeError as error:
+        found.add("store", str(error), wrong=True)
+        return
+    told = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
+    size = Path(path).stat().st_size / 1_000_000
+    found.add("store", f"{path}: {size:.1f} MB; latest runs: {told}; {published} published ideas")
+
+
+def _tool_files(found: _Findings, configuration: Configuration) -> None:
+    from ideabridge.tools.files import load_tool_file
+
+    for file in configuration.tools:
+        try:
+            names = [tool.name for tool in load_tool_file(Path(file))]
+        except IdeabridgeError as error:
+            found.add("tools", str(error), wrong=True)
+        else:
+            found.add("tools", f"{file}: {', '.join(names) or 'none'}")
+
+
+async def _modules(found: _Findings, configuration: Configuration) -> None:
+    from ideabridge.bridge.modules.modules import Modules
+
+    if not configuration.modules:
+        found.add("modules", "none are configured")
+        return
+    async with Modules(configuration) as modules:
+        await modules.settled(SETTLE_SECONDS)
+        for status in modules.statuses():
+            if status.state == "up":
+                found.add(f"module {status.name}", f"up: {status.tools} tools, {status.era or 'MCP'}")
+            elif status.state == "disabled":
+                found.add(f"module {status.name}", "disabled in the configuration")
+            else:
+                found.add(f"module {status.name}", f"{status.state}: {status.error or 'it says nothing'}", wrong=True)
+
+
+def _mind(found: _Findings, configuration: Configuration) -> None:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.choice import AUTO, choose
+
+    try:
+        mind = Bridge(configuration.model_copy(update={"tools": ()})).mind
+    except IdeabridgeError as error:
+        found.add("mind", str(error), wrong=True)
+        return
+    asked, alone = choose(AUTO, mind, samples=True), choose(AUTO, mind)
+    if asked == alone:
+        found.add("mind", f"{alone.name}: {alone.why}")
+    else:
+        found.add("mind", f"{asked.name} in clients that declare it, else {alone.name}: no model is configured here")
+
+
+def _hosts(found: _Findings, project: Path) -> None:
+    from ideabridge.server.hosts.document import read_document
+    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, Places
+
+    places = Places(project=project)
+    for host in HOSTS:
+        having: list[str] = []
+        others = 0
+        for file in host.files(places):
+            try:
+                servers = file.servers(read_document(file.path).content)
+            except IdeabridgeError as error:
+                found.add(f"host {host.name}", str(error), wrong=True)
+                continue
+            others += sum(1 for name in servers if name != SERVER_NAME)
+            if SERVER_NAME in servers:
+                having.append(f"{file.path} ({file.scope})")
+        if having:
+            found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
+        elif others:
+            hint = f"`ideabridge modules import {host.name} --write`, then `ideabridge install {host.name} --write`"
+            found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
+        else:
+            found.add(f"host {host.name}", "not set up")

@@ -1,0 +1,138 @@
+"""`ideabridge solve TASK`: the agent loop on a task, with a model, a recording, or standard input as its mind."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ideabridge.server.cli.inputs import read_input
+from ideabridge.server.cli.options import Options, command
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    text: str
+    input: JSONObject | None
+    output_schema: JSONObject | None
+    tools: list[str] | None
+    limits: JSONObject | None
+    mind: str
+    replay: Path | None
+    record: Path | None
+
+
+@command("config", "project", "store", "tools", "allow_all", "json")
+def solve(
+    options: Options,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="What to do, in words.")],
+    input: Annotated[  # noqa: A002 - the vocabulary's word
+        list[str] | None,
+        typer.Option(
+            "--input",
+            "-i",
+            metavar="JSON|@FILE|KEY=VALUE",
+            help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
+        ),
+    ] = None,
+    output_schema: Annotated[
+        list[str] | None,
+        typer.Option("--output-schema", metavar="JSON|@FILE", help="JSON Schema of the output. Default: text."),
+    ] = None,
+    tool: Annotated[
+        list[str] | None,
+        typer.Option("--tool", "-t", metavar="NAME", help="A tool to offer, or a pattern (git_*); may be repeated."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=NUMBER", help="A lower limit: requests=10, calls=50; may be repeated."),
+    ] = None,
+    mind: Annotated[
+        Literal["auto", "turns", "model"],
+        typer.Option(
+            "--mind", help="Who answers: the configured model, or by turns standard input. auto: a model where it is."
+        ),
+    ] = "auto",
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay", metavar="STORE|FILE", help="Answer from a recording: a store, or what --record wrote."
+        ),
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option("--record", metavar="FILE", help="Write every request and its solution into a file.")
+    ] = None,
+) -> int:
+    """Solve a task: a mind is asked for calls and sees what comes of them, until it gives the output.
+
+    By turns, each solution is read from standard input as one JSON object. The result goes to standard output,
+    everything else to standard error.
+    """
+    import anyio
+
+    from ideabridge.server.cli.exits import UsageError
+
+    if replay is not None and mind != "auto":
+        raise UsageError(f"--replay answers by itself; it does not go with --mind {mind}")
+    wanted = _Task(
+        task,
+        read_input(input),
+        read_input(output_schema, "--output-schema"),
+        tool,
+        read_input(limit, "--limit"),
+        mind,
+        replay,
+        record,
+    )
+    return anyio.run(_solve, options, wanted)
+
+
+async def _solve(options: Options, task: _Task) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.recorded import recording
+    from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.follow import follow, tell
+
+    configuration = options.configuration()
+    with ExitStack() as stack:
+        recorded = None if task.replay is None else stack.enter_context(recording(task.replay.expanduser()))
+        async with Bridge(configuration, mind=recorded) as bridge:
+            run = await bridge.solve(
+                task.text,
+                input=task.input,
+                output_schema=task.output_schema,
+                tools=task.tools,
+                limits=task.limits,
+                mind=task.mind,
+            )
+            if not options.json:
+                say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
+            outcome = await follow(run, quiet=options.json, by_turns=True)
+            extra: JSONObject = {}
+            if task.record is not None:
+                extra["recorded"] = _record(bridge, run.id, task.record)
+            code = tell(outcome, json=options.json, extra=extra)
+            if task.record is not None and not options.json:
+                say(f"recorded in {task.record}: ideabridge solve ... --replay {task.record}", "green")
+            return code
+
+
+def _record(bridge: Bridge, run_id: str, path: Path) -> str:
+    """Write the ideas of a run into a file."""
+    from ideabridge.bridge.minds.recorded import recording_of
+    from ideabridge.server.cli.exits import UsageError
+
+    documents: list[JSON] = [*recording_of(bridge.store, run_id)]
+    try:
+        path.expanduser().write_text(json.dumps(documents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--record: {path} cannot be written: {error.strerror or error}") from None
+    return str(path)

@@ -1,0 +1,92 @@
+"""Turning: at the command line, whoever is on standard input writes the solutions of a run (DESIGN 5, "turns")."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from ideabridge.bridge.room_view import open_requests
+from ideabridge.server.cli.console import err, report, say
+from ideabridge.tools.encoding import JSON, decode, encode_text
+from ideabridge.tools.errors import IdeabridgeError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.loop.request import Request
+    from ideabridge.bridge.run import Run
+
+
+class Turns:
+    """Asks for the solutions of one run.
+
+    Args:
+        run: the run. Of what its rooms ask, one after another is put.
+        quiet: show nothing but errors, where nobody sits at a terminal.
+    """
+
+    def __init__(self, run: Run, *, quiet: bool) -> None:
+        self._run = run
+        self._quiet = quiet and not sys.stdin.isatty()
+        self._shown: Request | None = None
+        self._schema: JSON = None
+
+    async def take(self) -> bool:
+        """Show an open Request, read its solution from standard input and hand it in; False where none comes."""
+        asking = next(open_requests(self._run), None)
+        if asking is None or asking.runner.request is None:
+            return False
+        if not self._quiet:
+            self._show(asking.runner.request, asking.turn)
+        try:
+            text = await _read()
+            if text is None:
+                return False
+            for note in asking.submit(asking.turn, decode(text, what="the solution")):
+                say(f"note: {note}", "dim")
+        except IdeabridgeError as error:
+            report(str(error))
+        return True
+
+    def _show(self, request: Request, turn: int) -> None:
+        # What has been seen is not shown again: after a malformed solution, its errors are what counts.
+        if request is self._shown:
+            return
+        self._shown = request
+        say(f"turn {turn}", "bold")
+        for message in request.texts:
+            say(f"[{message.get('role')}] {message.get('content')}")
+        if request.schema != self._schema:
+            self._schema = request.schema
+            say(f"schema: {encode_text(request.schema)}", "dim")
+        say('write {"calls": [...], "output": ...}, and an empty line', "dim")
+
+
+async def _read() -> str | None:
+    """The text of one solution: up to an empty line, or to where it is one whole JSON value; None at the end."""
+    text = ""
+    while True:
+        line = await _line()
+        if not line or (text and not line.strip()):
+            return text or None
+        text += line if line.strip() else ""
+        if text.rstrip().endswith("}") and _is_whole(text):
+            return text
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        decode(text, what="the solution")
+    except IdeabridgeError:
+        return False
+    return True
+
+
+async def _line() -> str:
+    """One line of standard input; "" at its end. Waiting can be cancelled (Ctrl-C)."""
+    if not sys.stdin.isatty() or sys.platform == "win32":
+        return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    err().print("> ", end="")
+    await anyio.wait_readable(sys.stdin)
+    return sys.stdin.readline()

@@ -1,0 +1,111 @@
+"""The recorded mind: answers from stored ideas, and says loudly how a Request it cannot answer differs (DESIGN 5)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge import Bridge, Recorded, Store
+from ideabridge.bridge.ideas.errors import IdeaDocumentError, StoreAccessError, TamperedIdeaError
+from ideabridge.bridge.minds.recorded import recording, recording_of
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA: JSONObject = {"type": "object", "properties": {"loud": {"type": "string"}}, "required": ["loud"]}
+SECOND: JSON = {"calls": [], "output": {"loud": "†state.loud"}}
+
+
+@tool(read_only=True)
+def shout(text: str) -> str:
+    """Make text loud."""
+    return text.upper()
+
+
+@tool(read_only=True)
+def whisper(text: str) -> str:
+    """Make text quiet."""
+    return text.lower()
+
+
+async def recorded(store: Store) -> str:
+    """Solve the task by turns; gives the run."""
+    async with Bridge(toolbox=Toolbox(shout), store=store) as bridge:
+        run = await bridge.solve("Shout.", input={"text": "hello"}, output_schema=SCHEMA, tools=["shout"])
+        run.submit(0, {"calls": [{"_tool": "shout", "text": "†input.text", "_outputPath": "loud"}]})
+        assert await run.wait(10) == "needs_solution"
+        run.submit(1, SECOND)
+        assert await run.wait(10) == "done"
+        return run.id
+
+
+async def replayed(mind: Recorded, text: str = "hello", schema: JSONObject = SCHEMA) -> JSONObject:
+    async with Bridge(toolbox=Toolbox(shout, whisper), mind=mind) as bridge:
+        run = await bridge.solve("Shout.", input={"text": text}, output_schema=schema, tools=["shout"])
+        await run.wait(10)
+        for idea in bridge.store.step_ideas(run.id):
+            assert idea.meta.mind == "recorded"
+        return run.answer()
+
+
+async def test_a_recorded_run_is_answered_again_step_by_step() -> None:
+    with Store.open(":memory:") as store:
+        run = await recorded(store)
+        told = await replayed(Recorded(store))
+        assert told["status"] == "done"
+        assert told["output"] == {"loud": "HELLO"}
+        assert told["mind"] == {"name": "recorded", "why": "it is configured here"}
+        assert told["run"] != run
+        assert told["idea"] == store.step_ideas(run)[-1].id
+
+
+async def test_a_miss_ends_the_run_and_shows_the_nearest_request_and_the_difference() -> None:
+    with Store.open(":memory:") as store:
+        run = await recorded(store)
+        told = await replayed(Recorded(store), text="goodbye")
+        assert told["status"] == "failed"
+        reason = str(told["reason"])
+        first = store.step_ideas(run)[0]
+        assert f"the nearest is idea {first.id[:12]} (step 1 of {run})" in reason
+        assert '-      "text": "hello"' in reason
+        assert '+      "text": "goodbye"' in reason
+        assert "recorded schema" not in reason
+        other: JSONObject = {"type": "object", "properties": {"loud": {"type": "integer"}}}
+        reason = str((await replayed(Recorded(store), schema=other))["reason"])
+        assert "recorded context" not in reason
+        assert "--- recorded schema" in reason
+        assert '"integer"' in reason
+
+
+async def test_an_empty_recording_says_so() -> None:
+    with Store.open(":memory:") as store:
+        assert "the recording holds no ideas" in str((await replayed(Recorded(store)))["reason"])
+
+
+async def test_a_recording_is_a_file_of_documents_or_a_store(tmp_path: Path) -> None:
+    path, file = tmp_path / "ideas.sqlite", tmp_path / "recording.json"
+    with Store.open(path) as store:
+        documents = recording_of(store, await recorded(store))
+    assert len(documents) == 2
+    file.write_text(json.dumps(documents), encoding="utf-8")
+    for place in (path, file):
+        with recording(place) as mind:
+            assert (await replayed(mind))["output"] == {"loud": "HELLO"}
+
+
+async def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "recording.json"
+    with pytest.raises(StoreAccessError, match="cannot be read"), recording(file):
+        pass
+    file.write_text('[{"solution": {}}]')
+    with pytest.raises(IdeaDocumentError, match=r"recording\.json: 0: .* missing: "), recording(file):
+        pass
+    with Store.open(":memory:") as store:
+        documents = recording_of(store, await recorded(store))
+    documents[1]["solution"] = {"calls": [], "output": {"loud": "changed"}}
+    file.write_text(json.dumps(documents))
+    with pytest.raises(TamperedIdeaError), recording(file):
+        pass

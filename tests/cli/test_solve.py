@@ -1,0 +1,94 @@
+"""`ideabridge solve` and `ideabridge doctor`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.server.main import main
+
+from .conftest import Run
+
+ARGUMENTS = [
+    "solve",
+    "Count the names.",
+    "-i",
+    'names=["Ada", "Grace"]',
+    "--output-schema",
+    '{"type": "integer"}',
+    "-t",
+    "count",
+]
+WRONG = '{"calls": [{"_tool": "cuont", "items": "†input.names"}]}\n'
+FIRST = '{"calls": [{"_tool": "count", "items": "†input.names",\n "_outputPath": "n"}], "output": null}\n'
+SECOND = '{"output": "†state.n"}\n'
+
+
+def test_by_turns_solutions_are_read_from_standard_input(ideabridge: Run) -> None:
+    done = ideabridge(*ARGUMENTS, typed=WRONG + FIRST + SECOND)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
+    assert "mind: turns (no model is configured here" in done.stderr
+    assert "unknown tool 'cuont'. Did you mean 'count'?" in done.stderr
+    assert done.stderr.count("schema: {") == 1
+    assert "turn 1" in done.stderr
+
+
+def test_a_run_whose_solutions_end_waits_and_is_resumed(ideabridge: Run) -> None:
+    waiting = ideabridge(*ARGUMENTS, "--json", typed=FIRST)
+    assert waiting.returncode == 4
+    told: dict[str, Any] = json.loads(waiting.stdout)
+    assert (told["status"], told["turn"]) == ("needs_solution", 1)
+    assert f"ideabridge resume {told['run']}" in ideabridge("resume", told["run"]).stderr
+    done = ideabridge("resume", told["run"], typed=SECOND)
+    assert (done.returncode, done.stdout) == (0, "2\n")
+
+
+def test_what_was_recorded_is_replayed_and_a_miss_shows_the_difference(ideabridge: Run) -> None:
+    done = ideabridge(*ARGUMENTS, "--record", "recording.json", typed=FIRST + SECOND)
+    assert done.returncode == 0
+    again = ideabridge(*ARGUMENTS, "--replay", "recording.json", "--store", "other.sqlite")
+    assert (again.returncode, again.stdout) == (0, "2\n")
+    assert "mind: recorded" in again.stderr
+    missed = ideabridge(*ARGUMENTS, "-i", 'names=["Ada"]', "--replay", "recording.json", "--store", "other.sqlite")
+    assert missed.returncode == 1
+    assert "nothing recorded answers request" in missed.stderr
+    assert '-        "Grace"' in missed.stderr
+
+
+def test_a_command_line_that_means_nothing_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, told in (
+        (["--mind", "model"], "no model is configured here; expected 'auto' or 'turns'"),
+        (["--replay", "nowhere.json"], "nowhere.json: cannot be read"),
+        (["--replay", "x", "--mind", "turns"], "--replay answers by itself"),
+        (["-t", "no_such_tool"], "nothing matches"),
+        (["--limit", "requests=0"], "requests"),
+    ):
+        assert main([*ARGUMENTS[:2], *words]) in (2, 3)
+        assert told in capsys.readouterr().err
+
+
+def test_the_doctor_tells_what_is_there_and_what_is_wrong(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = {one["topic"]: one["text"] for one in told["findings"]}
+    assert told["wrong"] == 0
+    assert "ideabridge" in found["program"]
+    assert found["mind"].startswith("sampling in clients that declare it, else turns")
+    assert {"configuration", "rules", "store", "modules", "host claude-code"} <= set(found)
+
+    (project / ".mcp.json").write_text('{"mcpServers": {"ideabridge": {"command": "x"}}}')
+    configuration = {"mcpServers": {"gone": {"command": "no-such-program"}}, "tools": ["missing.py"]}
+    (project / "ideabridge.json").write_text(json.dumps(configuration))
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr()
+    assert "no-such-program" in shown.out
+    assert "missing.py" in shown.out
+    assert "has ideabridge in" in shown.out
+    assert "2 of these are wrong" in shown.err
+
+    (project / "ideabridge.json").write_text('{"modules": {}}')
+    assert main(["doctor"]) == 1
+    assert "unknown key" in capsys.readouterr().out
