@@ -63,6 +63,7 @@ def test_a_command_line_that_means_nothing_is_refused(project: Path, capsys: pyt
         (["--mind", "model"], "no model is configured here; expected 'auto' or 'turns'"),
         (["--replay", "nowhere.json"], "nowhere.json: cannot be read"),
         (["--replay", "x", "--mind", "turns"], "--replay answers by itself"),
+        (["--model", "gpt"], "--model: expected PROVIDER:MODEL"),
         (["-t", "no_such_tool"], "nothing matches"),
         (["--limit", "requests=0"], "requests"),
     ):

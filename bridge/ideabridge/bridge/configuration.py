@@ -123,8 +123,7 @@ class Configuration(BaseModel):
 _OURS: Final = ("source", "project")
 """Fields that say where a configuration came from; not keys of the file."""
 
-_FIELDS: Final = (*_OURS, "modules", "schema_url")
-"""Names in Python that are no keys of the file."""
+_FIELDS: Final = (*_OURS, "modules", "schema_url")  # names in Python that are no keys of the file
 
 
 def _keys(model: type[BaseModel]) -> list[str]:

@@ -12,10 +12,12 @@ import typer
 
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.serve import read_option
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,9 @@ def solve(
             "--mind", help="Who answers: the configured model, or by turns standard input. auto: a model where it is."
         ),
     ] = "auto",
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers: openai:gpt-5-mini.")
+    ] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -80,8 +85,8 @@ def solve(
 
     from ideabridge.server.cli.exits import UsageError
 
-    if replay is not None and mind != "auto":
-        raise UsageError(f"--replay answers by itself; it does not go with --mind {mind}")
+    if replay is not None and (mind != "auto" or model is not None):
+        raise UsageError("--replay answers by itself; it goes with neither --mind nor --model")
     wanted = _Task(
         task,
         read_input(input),
@@ -92,16 +97,18 @@ def solve(
         replay,
         record,
     )
-    return anyio.run(_solve, options, wanted)
+    return anyio.run(_solve, options, wanted, None if model is None else read_option(model))
 
 
-async def _solve(options: Options, task: _Task) -> int:
+async def _solve(options: Options, task: _Task, model: ModelConfiguration | None) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.recorded import recording
     from ideabridge.server.cli.console import say
     from ideabridge.server.cli.follow import follow, tell
 
     configuration = options.configuration()
+    if model is not None:
+        configuration = configuration.model_copy(update={"model": model})
     with ExitStack() as stack:
         recorded = None if task.replay is None else stack.enter_context(recording(task.replay.expanduser()))
         async with Bridge(configuration, mind=recorded) as bridge:
