@@ -13,6 +13,7 @@ import pytest
 
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.edit import Edit, read_edit
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -34,7 +35,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.readiness import edit_problem
+from ideabridge.bridge.loop.policy import allow_all
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -204,8 +205,10 @@ class Fuzzed:
         kind = self.random.randrange(3)
         if kind == 2:
             edited = gated(Mutator(self.random).structure(effect.resolved))
-            if edit_problem(self.machine.history[index], edited, self.machine.catalogue) is None:
-                self.post(CallDecided(index, effect.digest, "edit", "somebody", None, edited))
+            edit = read_edit(self.machine.history[index], edited, self.machine.catalogue, allow_all)
+            if isinstance(edit, Edit):
+                tool = edit.tool.to_json() if edit.tool is not None else None
+                self.post(CallDecided(index, effect.digest, "edit", "somebody", None, edit.call, tool))
                 return
         self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", "somebody", "why"))
 

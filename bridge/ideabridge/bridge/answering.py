@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.edit import read_edit
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
@@ -16,9 +18,10 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.question import UNKNOWN, Key, Question, call_question, outcome_question
-from ideabridge.bridge.loop.readiness import edit_problem
+from ideabridge.bridge.loop.readiness import Refusal
 from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -73,6 +76,7 @@ def answered(
     by: str,
     reason: str | None = None,
     *,
+    offered: Catalogue,
     call: JSON = None,
     value: JSON | Missing = MISSING,
     plan: JSON = None,
@@ -85,6 +89,7 @@ def answered(
         decision: one of the question's choices.
         by: who decided.
         reason: why.
+        offered: the tools there are now: what a call of a plan may be replaced by.
         call: for `edit`: the resolved call as it shall run.
         value: for `value`: the result of the call; a literal, whatever it looks like.
         plan: for `edit` of a plan: `{"calls", "output"?}`, whose references are live; without `output` that stays.
@@ -105,7 +110,9 @@ def answered(
         return _plan(machine, question, decision, by, reason, plan)
     if question.kind == "outcome":
         return _outcome(question, question.call, decision, by, reason, value)
-    return _call(machine, question, question.call, decision, by, reason, call)
+    if decision == "edit":
+        return _edited(machine, question, question.call, by, reason, call, offered)
+    return CallDecided(question.call, question.digest, "approve" if decision == "approve" else "deny", by, reason)
 
 
 def _plan(machine: Machine, question: Question, decision: str, by: str, reason: str | None, plan: JSON) -> PlanDecided:
@@ -130,19 +137,21 @@ def _plan(machine: Machine, question: Question, decision: str, by: str, reason: 
     return PlanDecided(question.digest, "edit", by, reason, calls, output, places)
 
 
-def _call(
-    machine: Machine, question: Question, index: int, decision: str, by: str, reason: str | None, call: JSON
+def _edited(
+    machine: Machine, question: Question, index: int, by: str, reason: str | None, call: JSON, offered: Catalogue
 ) -> CallDecided:
-    if decision != "edit":
-        how = "approve" if decision == "approve" else "deny"
-        return CallDecided(index, question.digest, how, by, reason)
     call = normalise(call, what="the edited call")
     if not isinstance(call, dict):
         raise DecisionError("an edit needs `call`: the resolved call as it shall run")
-    problem = edit_problem(machine.history[index], call, machine.catalogue)
-    if problem is not None:
-        raise DecisionError(f"the edited call cannot run: {problem}")
-    return CallDecided(index, question.digest, "edit", by, reason, call)
+    catalogue = machine.catalogue
+    if machine.mode == "plan":
+        # Of a plan the journal holds the tools it names; a mind's run has what its caller gave it, and no more.
+        catalogue = Catalogue([*offered.tools, *catalogue.tools], offered.latent | catalogue.latent)
+    edit = read_edit(machine.history[index], call, catalogue, policy_named(machine.settings.approval))
+    if isinstance(edit, Refusal):
+        raise DecisionError(f"the edited call cannot run: {edit.message}")
+    tool = None if edit.tool is None else edit.tool.to_json()
+    return CallDecided(index, question.digest, "edit", by, reason, edit.call, tool)
 
 
 def _outcome(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import anyio
@@ -11,15 +11,11 @@ import anyio
 from ideabridge.bridge.answering import answered, questions
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.driver import Driver
-from ideabridge.bridge.errors import (
-    FinishedRunError,
-    InterruptedRunError,
-    RejectedSolutionError,
-    SettledTurnError,
-)
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import ExecutionKey
-from ideabridge.bridge.loop.event import EndStatus, Event, Pattern, RunEnded, SolutionRejected
+from ideabridge.bridge.loop.event import EndStatus, Event, Pattern, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress
@@ -27,6 +23,7 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.room_view import approvals_in_rooms, key_of, room_of_approval
+from ideabridge.bridge.run_events import follow
 from ideabridge.bridge.run_status import RunStatus, failure_of, is_still, status_of
 from ideabridge.bridge.run_values import given_by, rejection, value_at
 from ideabridge.bridge.run_view import answer_of, approvals_of
@@ -48,6 +45,7 @@ class Run:
         caller: who started it; others do not see it.
         runner: drives its machine.
         driver: the lease under which it is driven here.
+        offered: the tools there are now: what people may replace a plan's calls by.
         parent: the run whose call it answers, where it is a room.
 
     Attributes:
@@ -58,7 +56,15 @@ class Run:
         turns: who answers, and what the journal tells of its turns.
     """
 
-    def __init__(self, run_id: str, caller: str, runner: Runner, driver: Driver, parent: Run | None = None) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        caller: str,
+        runner: Runner,
+        driver: Driver,
+        offered: Callable[[], Catalogue],
+        parent: Run | None = None,
+    ) -> None:
         self.id = run_id
         self.parent = parent
         self.rooms: dict[ExecutionKey, Run] = {}
@@ -69,6 +75,7 @@ class Run:
         self.active_seconds = 0.0
         self.turns = TurnLog()
         self._driver = driver
+        self._offered = offered
         runner.watchers.append(self.turns.take)
 
     @property
@@ -104,7 +111,7 @@ class Run:
         """Every event of the run, from its first on; see `events`."""
         return self.events()
 
-    async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
+    def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
         """The events of the run as its journal has them, until it has ended or is not driven here any more.
 
         While the run waits for somebody, the iteration waits too: whoever iterates may decide, or hand a solution in.
@@ -112,16 +119,7 @@ class Run:
         Args:
             from_now: leave out what has happened already; else every iteration begins with the first event.
         """
-        last = max((number for number, _ in self._driver.events()), default=0) if from_now else 0
-        while True:
-            for number, event in self._driver.events(last):
-                last = number
-                yield event
-                if isinstance(event, RunEnded):
-                    return
-            if self.machine.phase == "ended" or self.runner.lost is not None:
-                return
-            await self.runner.wait_changed()
+        return follow(self, self._driver, from_now=from_now)
 
     @overload
     async def result(self) -> JSON: ...
@@ -274,7 +272,7 @@ class Run:
             approval: its id.
             decision: one of its choices: `approve`, `deny`, `edit`; of an unknown outcome `retry`, `skip`, `value`.
             by: who decides.
-            call: for `edit`: the resolved call as it shall run.
+            call: for `edit`: the resolved call as it shall run, by its own tool or another.
             value: for `value`: the result of the call.
             plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
             reason: why; told to the mind.
@@ -288,7 +286,8 @@ class Run:
             room, own = room_of_approval(self, approval)
             room.decide(own, decision, by=by, call=call, value=value, plan=plan, reason=reason)
             return
-        self.drive(answered(self.machine, approval, decision, by, reason, call=call, value=value, plan=plan))
+        given: dict[str, Any] = {"call": call, "value": value, "plan": plan, "offered": self._offered()}
+        self.drive(answered(self.machine, approval, decision, by, reason, **given))
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that its machine does not see, with everything done so far."""

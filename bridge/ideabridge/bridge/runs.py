@@ -14,6 +14,7 @@ from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
 from ideabridge.bridge.heartbeat import keep
+from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
@@ -44,7 +45,7 @@ class Runs:
         store: holds their journals and their ideas.
         group: task group their calls run in.
         executor: runs the calls of all of them.
-        offer: the tools there are; ideas that answer calls look for theirs there.
+        offer: the tools there are; ideas that answer calls look for theirs there, and edits of a plan's calls.
         mind: answers the Requests of runs made for it.
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run goes on only under the one it was made under.
@@ -72,6 +73,7 @@ class Runs:
         self._store = store
         self.group = group
         self._executor = executor
+        self._offer = offer
         self._handlers = handlers
         self._schemas = SchemaCache()
         self._fingerprint = fingerprint
@@ -239,7 +241,7 @@ class Runs:
             mind=mind,
             open_room=lambda effect: self.rooms.open(run, effect),
         )
-        run = Run(run_id, caller, runner, driver, parent)
+        run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
         run.people = People(run, self.group, self._approver, self._mask)
         runner.watchers.append(run.people.watch)
@@ -281,7 +283,7 @@ class Runs:
         self.rooms.reopen(run)
         # A room may ask while a call of the run itself was cut off: that one goes on.
         waits = is_still(run) and run.status in ("needs_solution", *(() if self._approver else ("needs_approval",)))
-        why = self._hindrance(run, record)
+        why = hindrance(run.machine, self._executor, record.fingerprint, self._fingerprint)
         if why is not None and waits:
             run.runner.lost = why
             return run
@@ -318,16 +320,6 @@ class Runs:
             # Not before: what a denial sets going would look as if it had been in flight.
             run.people.expire()
         return run
-
-    def _hindrance(self, run: Run, record: RunRecord) -> str | None:
-        """Why a run cannot go on under this configuration; None: it can (DESIGN 7)."""
-        if record.fingerprint != self._fingerprint:
-            return "the configuration has changed since it was started, or it is another project's; start it again"
-        catalogue = run.machine.catalogue
-        for tool in catalogue.tools:
-            if tool.module is None and tool.key not in catalogue.latent and not self._executor.has(tool):
-                return f"its tool {tool.name!r} is not here; was a file of tools left out?"
-        return None
 
     # -- ends --------------------------------------------------------------------------------------------------
 

@@ -202,8 +202,8 @@ class Session:
 
 def _effect(progress: Progress) -> dict[str, object] | None:
     """What a call may have done outside; None: nothing that anybody knows of."""
-    call = progress.call
-    if call.tool is None or call.has_latent or call.tool.annotations.read_only is True:
+    call, tool = progress.call, progress.tool
+    if tool is None or call.has_latent or tool.annotations.read_only is True:
         return None
     outcomes = [_outcome(item) for item in progress.items if item.started]
     found = [one for one in outcomes if one != "failed"]

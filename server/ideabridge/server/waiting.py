@@ -87,7 +87,7 @@ class _Counter:
                 self._finished.add(index)
             elif _has_started(one):
                 self._started.add(index)
-                notes.append(self._told(f"{label(one.call)} started"))
+                notes.append(self._told(f"{label(one)} started"))
         return notes
 
     def note(self, event: Event) -> _Note | None:
@@ -124,4 +124,4 @@ class _Counter:
 
     def _label(self, index: int) -> str:
         one = self._progress(index)
-        return label(one.call) if one is not None else f"call {index}"
+        return label(one) if one is not None else f"call {index}"

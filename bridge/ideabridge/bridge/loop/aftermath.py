@@ -27,9 +27,10 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
     called_off = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
     for progress, number in in_flight(machine.history):
         call = progress.call
-        if call.tool is None or (call.index, number) in called_off:
+        tool = progress.tool
+        if tool is None or (call.index, number) in called_off:
             continue
-        if call.has_latent or call.room is not None or call.tool.annotations.repeatable:
+        if call.has_latent or call.room is not None or tool.annotations.repeatable:
             again.append(Execute.of(progress, number))
             continue
         asked = outcome_question(progress, number) if machine.mode == "plan" else None

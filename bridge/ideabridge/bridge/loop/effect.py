@@ -58,14 +58,20 @@ class Execute:
         """(call, item): which execution of its run it is."""
         return (self.call.index, self.item)
 
+    @property
+    def activity(self) -> str | None:
+        """The activity the call names; it says nothing of a tool that runs in the place of the call's own."""
+        return self.call.activity if self.tool is self.call.tool else None
+
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
         """The effect that runs a call whose references are resolved, or one item of it."""
         call = progress.call
-        if call.tool is None:
+        tool = progress.tool
+        if tool is None:
             raise JournalError(f"call {call.index} has no tool")
         one = progress.items[item or 0]
-        return cls(call, call.tool, item, one.parameters, one.latent, call.has_latent, one.imports)
+        return cls(call, tool, item, one.parameters, one.latent, call.has_latent, one.imports)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,11 @@ class ApprovalAsked(_Event):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(_Event):
-    """A decision on a call: by whom, why, and the edited call where there is one (DESIGN 4.6)."""
+    """A decision on a call: by whom, why, and the edited call where there is one (DESIGN 4.6).
+
+    `tool` is the full definition of another tool that runs in the call's place: a plan's journal holds only those that
+    the plan names.
+    """
 
     name: ClassVar[str] = "call_decided"
     call: int
@@ -171,6 +175,7 @@ class CallDecided(_Event):
     by: str
     reason: str | None = None
     edited: JSONObject | None = None
+    tool: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
-from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
 from ideabridge.tools.tool import Tool
@@ -122,7 +122,7 @@ class Executor:
                 tool.module, name, effect.parameters, progress=on_progress, run=context.run
             )
         else:
-            activity = self._toolbox.activity_for(tool, effect.call.activity)
+            activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:
                 raise UnknownToolError(f"tool {tool.name!r} has no activity here; was its tool file left out?")
             # The activity gets a copy: what it does to its arguments must not reach the state.
@@ -147,7 +147,8 @@ class Executor:
         return {"kind": "runtime", "message": masked.encode("utf-8", "replace").decode()}
 
 
-def label(call: Call) -> str:
+def label(progress: Progress) -> str:
     """How a call is named where a person watches: `git_log` or `git.git_log`."""
-    module = call.tool.module if call.tool else None
-    return f"{module}.{call.name}" if module else call.name
+    tool = progress.tool
+    name = progress.replaced.name if progress.replaced is not None else progress.call.name
+    return f"{tool.module}.{name}" if tool is not None and tool.module else name

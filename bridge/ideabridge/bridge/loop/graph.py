@@ -16,11 +16,12 @@ from ideabridge.bridge.context.reference import Hole, Path, Reference, clipped, 
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import Call, Read, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.cycles import cycles, emission
+from ideabridge.bridge.loop.cycles import cycles
+from ideabridge.bridge.loop.listed_order import ListedOrder
 from ideabridge.bridge.loop.paths import PathIndex
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import Order
+from ideabridge.tools.tool import Order, Tool
 
 _NAMED: Final = 20
 """How many calls of one cycle, and how many missing values, are told of at length."""
@@ -63,13 +64,12 @@ class Graph:
         self.output_problems: list[str] = []
         self.output_faults: dict[str, list[str]] = {}
         self._instances = list(instances)
-        self._order: Order = order
+        self._order = ListedOrder(order)
         self._known = set(known)
         self._schemas = schemas or {}
         self.output_instances = self._instances if output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
         self._ids: dict[tuple[str, str], int] = {}
-        self._ordered: dict[tuple[str | None, str], list[int]] = {}
         self._forward = False
         self._explained = 0
 
@@ -93,7 +93,7 @@ class Graph:
                 self._unsupplied(call, item)
         if call.edges is None:
             self._find_edges(call)
-        self._note_order(call)
+        self._order.note(call)
         writers = self._writers.setdefault(call.instance, PathIndex())
         for path in call.writes:
             writers.add(path, index)
@@ -298,16 +298,14 @@ class Graph:
             call.problems.append(f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}")
         call.edges = tuple(edges)
 
-    def _note_order(self, call: Call) -> None:
-        keeps = self._order == "all" or (
-            self._order == "declared" and call.tool is not None and call.tool.annotations.declares_effects
-        )
-        if not keeps:
-            return
-        group = self._ordered.setdefault((call.tool.module if call.tool else None, call.instance), [])
-        if group:
-            call.order = [group[-1]]
-        group.append(call.index)
+    def replace(self, call: Call, tool: Tool) -> None:
+        """Another tool runs in the place of a call's own: it takes the place of its kind in the listed order."""
+        self._order.join(call, tool)
+        self._reorder()
+
+    def late(self, call: Call) -> Sequence[int]:
+        """The calls a call that was put up already has to wait for; see `ListedOrder.late`."""
+        return self._order.late(call)
 
     def depends_on(self, call: Call, *, certainly: bool = False) -> set[int]:
         """The calls it waits for by data and by `_after`: not by listed order.
@@ -334,15 +332,4 @@ class Graph:
                 self.call(index).problems.append(message)
 
     def _reorder(self) -> None:
-        """Listed order gives way where data flows backwards: an earlier call that reads a later one runs after it."""
-        group_of = {index: key for key, group in self._ordered.items() for index in group}
-        last: dict[tuple[str | None, str], list[int]] = {}
-        data = {call.index: sorted(self.depends_on(call)) for call in self.calls}
-        for part in emission(data, self._ordered.values()):
-            here: dict[tuple[str | None, str], list[int]] = {}
-            for index in part:
-                key = group_of.get(index)
-                if key is not None:
-                    self.call(index).order = last.get(key, [])
-                    here.setdefault(key, []).append(index)
-            last.update(here)
+        self._order.rearrange({call.index: sorted(self.depends_on(call)) for call in self.calls}, self.call)

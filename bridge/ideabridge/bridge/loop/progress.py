@@ -13,6 +13,7 @@ from ideabridge.bridge.context.reference import Path, Reference, clipped
 from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Tool
 
 _NAMED = 10
 """How many calls one message names."""
@@ -66,6 +67,8 @@ class Progress:
         staged: what it wrote is seen inside its group only.
         approval: (id, digest, resolved call, why) while a person is asked.
         value: the result, once done.
+        replaced: the tool that runs instead of the call's own, where a person said so (DESIGN 4.6).
+        held: it may run, and waits for calls that only the listed order puts before it.
     """
 
     call: Call
@@ -78,6 +81,13 @@ class Progress:
     approval: tuple[str, str, JSONObject, str] | None = None
     asked: bool = False
     value: JSON = None
+    replaced: Tool | None = None
+    held: bool = False
+
+    @property
+    def tool(self) -> Tool | None:
+        """The tool that runs."""
+        return self.replaced or self.call.tool
 
     @property
     def settled(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.progress import Progress, Standing
 from ideabridge.bridge.loop.readiness import Refusal, digest_of, executed_call
 from ideabridge.tools.encoding import JSONObject
@@ -91,7 +90,7 @@ def call_question(progress: Progress) -> Question | None:
     if progress.standing is not Standing.ASKING or progress.approval is None:
         return None
     approval, digest, resolved, why = progress.approval
-    return Question("call", approval, digest, resolved, why, progress.call.index, tool=progress.call.tool)
+    return Question("call", approval, digest, resolved, why, progress.call.index, tool=progress.tool)
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
@@ -103,14 +102,11 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
         number: the item of its `_each`.
     """
     call, item = progress.call, progress.items[number or 0]
-    shown = executed_call(call, item.parameters)
+    shown = executed_call(progress, item.parameters)
     # The same execution may be in flight at another crash: that is another question.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
     place = call.index if number is None else f"{call.index}.{number}"
-    return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, _why(call), call.index, number, call.tool)
-
-
-def _why(call: Call) -> str:
-    return f"{UNKNOWN}. retry: run it again; skip: it fails as unknown; value: give its result"
+    why = f"{UNKNOWN}. retry: run it again; skip: it fails as unknown; value: give its result"
+    return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, why, call.index, number, progress.tool)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.reference import fill
 from ideabridge.bridge.loop.call import Call, Read
-from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
-from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.tool import META_PROPERTIES
+from ideabridge.tools.errors import IdeabridgeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +109,19 @@ class Readiness:
 
 def resolved_call(progress: Progress) -> JSONObject:
     """The call with its references resolved: what people and policies see, and decisions are bound to."""
-    call = progress.call
-    if not call.has_each:
-        return executed_call(call, progress.items[0].parameters)
-    return executed_call(call, {"_each": [item.parameters for item in progress.items if item.error is None]})
+    if not progress.call.has_each:
+        return executed_call(progress, progress.items[0].parameters)
+    return executed_call(progress, {"_each": [item.parameters for item in progress.items if item.error is None]})
 
 
-def executed_call(call: Call, parameters: JSONObject) -> JSONObject:
+def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
     """One execution of a call: what people see of it, and an item of `_each` like a call of its own."""
-    result: JSONObject = {key: value for key, value in call.raw.items() if key in _SHOWN}
-    if call.tool is not None and call.tool.module is not None:
-        result["_module"] = call.tool.module
+    result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
+    if progress.replaced is not None:
+        result = {key: value for key, value in result.items() if key not in ("_module", "_activity")}
+        result["_tool"] = progress.replaced.name
+    if progress.tool is not None and progress.tool.module is not None:
+        result["_module"] = progress.tool.module
     return {**result, **parameters}
 
 
@@ -131,39 +131,6 @@ def digest_of(resolved: JSONObject) -> str | Refusal:
         return content_hash(normalise(resolved, what="the resolved call"))
     except IdeabridgeError as error:
         return Refusal(str(error))
-
-
-def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """The parameters a person's edited call holds, one for each execution. They are literals (DESIGN 4.6)."""
-    each = edited.get("_each")
-    if isinstance(each, list):
-        return [item for item in each if isinstance(item, dict)]
-    return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
-
-
-def edit_problem(progress: Progress, edited: JSONObject, catalogue: Catalogue) -> str | None:
-    """Why a person's edit of a call cannot run; None where it can. Its values are literals."""
-    tool = progress.call.tool
-    if tool is None:
-        return "the call has no tool"
-    name, module = edited.get("_tool", tool.name), edited.get("_module", tool.module)
-    try:
-        found = catalogue.find(str(name), module if isinstance(module, str) else None)
-    except UnknownToolError as error:
-        return str(error)
-    if found.key != tool.key:
-        return f"an edit keeps the tool {tool.name!r}; deny the call to have another one proposed"
-    each = edited.get("_each")
-    if progress.call.has_each != ("_each" in edited):
-        return "an edit keeps _each where the call has it, and has none where it has not"
-    if progress.call.has_each and not (isinstance(each, list) and each and all(isinstance(one, dict) for one in each)):
-        return "_each: expected an array of objects, the parameters of one execution each; deny the call to run none"
-    for parameters in edited_parameters(edited):
-        try:
-            catalogue.exact(tool).check(parameters)
-        except IdeabridgeError as error:
-            return str(error)
-    return None
 
 
 _SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")

@@ -178,6 +178,8 @@ def value_path(progress: Progress) -> Path | None:
 def _told(progress: Progress) -> JSONObject:
     call = progress.call
     told: JSONObject = {"place": call.place, "tool": call.name}
+    if progress.replaced is not None:
+        told.update(tool=progress.replaced.name, proposed=call.name)
     if call.instance:
         told["instance"] = call.instance
     told["status"] = progress.standing.value

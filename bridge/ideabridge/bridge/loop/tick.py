@@ -9,9 +9,11 @@ from collections import deque
 
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop import event as events
+from ideabridge.bridge.loop.approval import Denial, correction, judged
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.doubt import raise_doubt, settle_doubt
-from ideabridge.bridge.loop.effect import AskApproval, Commit, Effect, EffectKey, Execute, ExecutionKey
+from ideabridge.bridge.loop.edit import apply
+from ideabridge.bridge.loop.effect import Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.group import Group, halt
@@ -19,7 +21,7 @@ from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
-from ideabridge.bridge.loop.readiness import Readiness, Refusal, digest_of, edited_parameters, resolved_call
+from ideabridge.bridge.loop.readiness import Readiness, Refusal
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.settling import Settling
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -82,7 +84,7 @@ class Tick:
     def close(self) -> None:
         """The answer has ended."""
         self.graph.close()
-        self._consider.extend(index for index, one in self.progress.items() if one.standing is Standing.WAITING)
+        self._consider.extend(index for index, one in self.progress.items() if _waits(one))
         self._waiting.clear()
         self._drain()
 
@@ -148,19 +150,20 @@ class Tick:
         self._asking -= 1
         resolved = progress.approval[2]
         progress.approval = None
+        corrected = correction(resolved, event)
+        if corrected is not None:
+            self.corrections.append(corrected)
         if event.decision == "deny":
             reason = event.reason or "no reason given"
-            self._correct(resolved, None, event)
             self._settling.fail(progress, "denied", f"denied by {event.by}: {reason}")
         else:
-            if event.decision == "edit" and event.edited is not None:
-                self._correct(resolved, event.edited, event)
-                progress.items = [Item(parameters) for parameters in edited_parameters(event.edited)]
+            tool = apply(progress, event)
+            if tool is not None:
+                self.graph.replace(progress.call, tool)
+                # What waited for the order of the call's own tool may wait for others now.
+                self._consider.extend(self._waiting.pop(event.call, ()))
             self._queue_up(progress)
         self._drain()
-
-    def _correct(self, proposed: JSONObject, ran: JSONObject | None, event: events.CallDecided) -> None:
-        self.corrections.append({"proposed": proposed, "ran": ran, "by": event.by, "reason": event.reason})
 
     # -- what stands -------------------------------------------------------------------------------------------
 
@@ -202,6 +205,8 @@ class Tick:
                 progress = self.progress[self._consider.popleft()]
                 if progress.standing is Standing.WAITING:
                     self._look(progress)
+                elif _waits(progress):
+                    self._let_go(progress)
             self._dispatch()
             if not self._stuck():
                 break
@@ -244,40 +249,35 @@ class Tick:
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
         """The references are resolved: ask the policy, unless nothing is left to run."""
-        call = progress.call
         progress.items = items
         if all(item.finished for item in items):
             self._settling.complete(progress, None)
             return
-        tool = call.tool
-        if call.has_latent or tool is None or (call.room is not None and tool.module is None):
-            # Only a mind is asked.
+        verdict = judged(self._policy, progress)
+        if verdict is None:
             self._queue_up(progress)
-            return
-        resolved = resolved_call(progress)
-        verdict = self._policy(tool, resolved)
-        if verdict.verdict == "allow":
-            self._queue_up(progress)
-        elif verdict.verdict == "deny":
-            self._settling.fail(progress, "denied", f"denied by policy: {verdict.why or 'no reason given'}")
+        elif isinstance(verdict, Denial):
+            self._settling.fail(progress, verdict.kind, verdict.message)
         else:
-            digest = digest_of(resolved)
-            if isinstance(digest, Refusal):
-                self._settling.fail(progress, "runtime", f"not run: {digest.message}")
-                return
-            approval = f"a{call.index}-{digest[:12]}"
-            progress.approval = (approval, digest, resolved, verdict.why)
+            progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
             progress.standing = Standing.ASKING
             self._asking += 1
-            self.due["approve", call.index, None] = AskApproval(call, approval, digest, resolved, verdict.why)
+            self.due["approve", progress.call.index, None] = verdict
 
     def _queue_up(self, progress: Progress) -> None:
         progress.standing = Standing.QUEUED
-        progress.open_items = 0
-        for number, item in enumerate(progress.items):
-            if not item.finished:
-                progress.open_items += 1
-                self._queue.append((progress.call.index, number))
+        progress.open_items = sum(not item.finished for item in progress.items)
+        self._let_go(progress)
+
+    def _let_go(self, progress: Progress) -> None:
+        """It may run: now, or once those have settled that keep their listed order before it."""
+        call = progress.call
+        before = next((index for index in self.graph.late(call) if not self.progress[index].settled), None)
+        progress.held = before is not None
+        if before is not None:
+            self._waiting.setdefault(before, []).append(call.index)
+            return
+        self._queue.extend((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
 
     def _dispatch(self) -> None:
         while self._queue and self._running < self._settings.parallel_calls:
@@ -344,3 +344,7 @@ class Tick:
         if progress.open_items == 0:
             self._settling.cancel(progress)
         self._drain()
+
+
+def _waits(progress: Progress) -> bool:
+    return progress.standing is Standing.WAITING or (progress.standing is Standing.QUEUED and progress.held)

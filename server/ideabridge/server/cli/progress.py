@@ -80,8 +80,8 @@ class Board:
     def _row(self, progress: Progress) -> JSONObject:
         call = progress.call
         row: JSONObject = {"call": call_name(progress), "tool": tool_name(progress), "status": progress.standing.value}
-        if call.tool is not None and call.tool.module is not None:
-            row["module"] = call.tool.module
+        if progress.tool is not None and progress.tool.module is not None:
+            row["module"] = progress.tool.module
         times = self.times.get(call.index)
         if times is not None:
             row["seconds"] = round(times.seconds, 4)
@@ -92,7 +92,7 @@ class Board:
 
 def tool_name(progress: Progress) -> str:
     """`module/tool`, or the tool."""
-    tool = progress.call.tool
+    tool = progress.tool
     if tool is None:
         return progress.call.name
     name = tool.remote_name or tool.name

@@ -1,0 +1,26 @@
+"""Run events: the events of a run, as its journal has them, while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from ideabridge.bridge.driver import Driver
+from ideabridge.bridge.loop.event import Event, RunEnded
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.run import Run
+
+
+async def follow(run: Run, driver: Driver, *, from_now: bool) -> AsyncIterator[Event]:
+    """The events of a run until it has ended or is not driven here any more; see `Run.events`."""
+    last = max((number for number, _ in driver.events()), default=0) if from_now else 0
+    while True:
+        for number, event in driver.events(last):
+            last = number
+            yield event
+            if isinstance(event, RunEnded):
+                return
+        if run.machine.phase == "ended" or run.runner.lost is not None:
+            return
+        await run.runner.wait_changed()
