@@ -267,6 +267,24 @@ def test_a_person_edits(here: Path) -> None:
     assert (here / "noted.txt").read_text(encoding="utf-8") == "goodbye"
 
 
+def test_a_person_puts_another_call_in_its_place(here: Path, ideabridge: Run) -> None:
+    terminal = Terminal(here, ["run", "note.json", "--json"], {"EDITOR": "", "VISUAL": ""})
+    terminal.read_until("e(dit): ")
+    terminal.type("e")
+    terminal.read_until("in one line: ")
+    terminal.type('{"_tool": "ad", "a": 1, "b": 2}')
+    terminal.read_until("Did you mean 'add'")
+    terminal.read_until("e(dit): ")
+    terminal.type("e")
+    terminal.read_until("in one line: ")
+    terminal.type('{"_tool": "add", "a": 1, "b": 2}')
+    code, out = terminal.end()
+    assert code == 0
+    [told_] = json.loads(out)["calls"]
+    assert (told_["tool"], told_["status"]) == ("add", "done")
+    assert not (here / "noted.txt").exists()
+
+
 def test_a_lazy_plan_is_shown_and_asked_about_before_anything_runs(here: Path, ideabridge: Run) -> None:
     terminal = Terminal(here, ["run", "--lazy", "note.json"])
     terminal.read_until("e(dit): ")

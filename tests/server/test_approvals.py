@@ -66,6 +66,24 @@ async def test_an_edited_call_runs_as_edited(client: Client, tmp_path: Path) -> 
     assert path.read_text() == "edited"
 
 
+async def test_another_call_runs_in_its_place(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "note"
+    told = await call(client, "run_plan", calls=[note(path)])
+    approval = told["approvals"][0]
+    edit = {"approval": approval["approval"], "decision": "edit"}
+    unknown = {**edit, "call": {"_tool": "count_word", "text": "x"}}
+    assert "count_words" in await refused(client, "decide_approval", run=told["run"], decisions=[unknown])
+    # The plan names no other tool: the person chooses from all there are.
+    right = {
+        **edit,
+        "call": {"_tool": "count_words", "text": "two words", "_outputPath": approval["call"]["_outputPath"]},
+    }
+    done = await call(client, "decide_approval", run=told["run"], decisions=[right])
+    assert done["status"] == "done"
+    assert done["state"] == {approval["call"]["_outputPath"]: {"words": 2}}
+    assert not path.exists()
+
+
 async def test_a_published_plan_that_changes_things_asks_too(client: Client, tmp_path: Path) -> None:
     name = f"write_{client.protocol_version.replace('-', '_')}"
     call_ = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
