@@ -10,7 +10,7 @@ import pytest
 
 from ideabridge.bridge import ApprovalRequest, Bridge, Decision, read_plan
 from ideabridge.bridge.configuration import parse_configuration
-from ideabridge.bridge.errors import DecisionError, InterruptedRunError
+from ideabridge.bridge.errors import DecisionError, InterruptedRunError, PublicationError
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.run import Run
 from ideabridge.tools import ActivityContext, Toolbox, tool
@@ -85,6 +85,8 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
         [decided] = [event async for event in run.events() if isinstance(event, CallDecided)]
         assert decided.tool is not None
         assert decided.tool["name"] == "shred"
+        with pytest.raises(PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"):
+            bridge.publish(run.id, "shredded", answer="plan", choices={"accept": True})
         assert decided.edited == {"_tool": "shred", "what": "†state.secret", "_outputPath": "ada"}
 
 

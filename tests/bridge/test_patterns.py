@@ -25,7 +25,7 @@ from ideabridge.bridge import (
     RunFailedError,
     Session,
 )
-from ideabridge.bridge.errors import InterruptedRunError, SettledTurnError, UnknownPathError
+from ideabridge.bridge.errors import InterruptedRunError, PublicationError, SettledTurnError, UnknownPathError
 from ideabridge.bridge.loop.event import CallFinished, GroupCommitted, RequestMade
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON
@@ -486,6 +486,22 @@ async def test_what_loses_is_cancelled_at_its_server_too() -> None:
                 told = await session.run({"_tool": "cancelled", "_outputPath": "told"})
         assert isinstance(told, str)
         assert len(json.loads(told)) == 1
+
+
+@pytest.mark.parametrize("pattern", ["all", "any", "race"])
+async def test_a_session_with_groups_is_no_plan_but_may_be_published_as_recorded(pattern: str) -> None:
+    desk = Desk()
+    desk.open("a", "b")
+    async with Bridge(toolbox=desk.toolbox) as bridge:
+        async with bridge.session() as session:
+            run_group = {"all": session.run_all, "any": session.run_any, "race": session.run_race}[pattern]
+            await run_group([held("a", "a"), held("b", "b")])
+            await session.run({"_tool": "echo", "x": "†state.a || †state.b", "_outputPath": "x"})
+        with pytest.raises(PublicationError, match=rf"a plan runs every call.*step 0 is a group \({pattern}: "):
+            bridge.publish(session.id, "grouped", answer="plan", choices={"accept": True})
+        published = bridge.publish(session.id, "grouped", answer="recorded")
+        assert published.answer == "recorded"
+        assert (await bridge.call_idea("grouped", {})).output == session.state
 
 
 # -- taken up again ----------------------------------------------------------------------------------------------

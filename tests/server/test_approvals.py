@@ -74,13 +74,11 @@ async def test_another_call_runs_in_its_place(client: Client, tmp_path: Path) ->
     unknown = {**edit, "call": {"_tool": "count_word", "text": "x"}}
     assert "count_words" in await refused(client, "decide_approval", run=told["run"], decisions=[unknown])
     # The plan names no other tool: the person chooses from all there are.
-    right = {
-        **edit,
-        "call": {"_tool": "count_words", "text": "two words", "_outputPath": approval["call"]["_outputPath"]},
-    }
+    place = approval["call"]["_outputPath"]
+    right = {**edit, "call": {"_tool": "count_words", "text": "two words", "_outputPath": place}}
     done = await call(client, "decide_approval", run=told["run"], decisions=[right])
     assert done["status"] == "done"
-    assert done["state"] == {approval["call"]["_outputPath"]: {"words": 2}}
+    assert done["state"] == {place: {"words": 2}}
     assert not path.exists()
 
 

@@ -98,7 +98,7 @@ def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, cata
         return Refusal(
             "_each: expected an array of objects, the parameters of one execution each; deny the call to run none"
         )
-    for parameters in _parameters(edited):
+    for parameters in edited_parameters(edited):
         try:
             catalogue.exact(tool).check(parameters)
         except IdeabridgeError as error:
@@ -106,7 +106,7 @@ def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, cata
     return None
 
 
-def _parameters(edited: JSONObject) -> list[JSONObject]:
+def edited_parameters(edited: JSONObject) -> list[JSONObject]:
     """The parameters an edited call holds, one for each execution."""
     each = edited.get("_each")
     if isinstance(each, list):
@@ -120,6 +120,6 @@ def apply(progress: Progress, event: CallDecided) -> Tool | None:
         return None
     # A room sees what its call imports, whatever its parameters are.
     imports = progress.items[0].imports
-    progress.items = [Item(parameters, imports=imports) for parameters in _parameters(event.edited)]
+    progress.items = [Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)]
     progress.replaced = Tool.from_json(event.tool) if event.tool is not None else None
     return progress.replaced

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ideabridge.bridge.context.reference import escape, format_reference
+from ideabridge.bridge.loop.edit import edited_parameters
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.progress import Progress, Standing
-from ideabridge.bridge.loop.readiness import edited_parameters
 from ideabridge.bridge.replay.recorded import RecordedRun
 from ideabridge.bridge.replay.values import same
 from ideabridge.tools.encoding import JSON, JSONObject

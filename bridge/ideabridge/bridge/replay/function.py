@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.context.reference import is_reference, parse_reference
@@ -10,10 +11,17 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.idea import function_schemas
 from ideabridge.bridge.ideas.records import StoredIdea
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import Pattern, SolutionCancelled, SolutionProposed
 from ideabridge.bridge.replay.recorded import RecordedRun, find_idea, read_run
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import move_refs
+
+_PATTERNS: Final[dict[Pattern, str]] = {
+    "all": "all or nothing",
+    "any": "the first success cancels the others",
+    "race": "the first to end cancels the others",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     value = taken[0].value if taken else None
     machine = run.machine
     output, fault = _unwrapped(run)
-    faults = [*_left_behind(run), *([fault] if fault else [])]
+    faults = [*_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
     whole, part = _output_schemas(run)
     states = {name: _initial(machine.messages, name) for name in machine.opening.instances}
     return Function(
@@ -167,3 +175,25 @@ def _left_behind(run: RecordedRun) -> list[str]:
     if run.machine.mode == "solve" and run.machine.opening.instances:
         return ["it was solved over instances; only a plan over instances can be published as one"]
     return []
+
+
+def _otherwise(run: RecordedRun) -> list[str]:
+    """What a run did that the same calls, as a plan, would not: groups, cancelled steps, replaced calls."""
+    found: list[str] = []
+    steps = 0
+    for event in run.events:
+        if isinstance(event, SolutionProposed):
+            steps += 1
+            if event.pattern is not None:
+                found.append(f"step {steps - 1} is a group ({event.pattern}: {_PATTERNS[event.pattern]})")
+        elif isinstance(event, SolutionCancelled):
+            found.append(f"step {steps - 1} was cancelled")
+    found += [
+        f"a person put {one.replaced.name!r} in the place of calls.{one.call.place} ({one.call.name})"
+        for one in run.machine.history
+        if one.replaced is not None
+    ]
+    if not found:
+        return []
+    more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+    return [f"a plan runs every call it lists, each for itself, but {'; '.join(found[:20])}{more}"]
