@@ -11,14 +11,15 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.driver import Driver
-from ideabridge.bridge.errors import FinishedRunError
+from ideabridge.bridge.errors import FinishedRunError, PublicationError
+from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
-from ideabridge.tools import Toolbox, tool
+from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +72,20 @@ class Mind:
         yield json.dumps(self.think(text), ensure_ascii=False)
         if self.usage is not None:
             yield self.usage
+
+
+FETCHING: JSONObject = {
+    "calls": [{"_tool": "fetch", "name": "†input.name", "_outputPath": "t"}],
+    "input": {"name": "a"},
+    "output": {"text": "†state.t"},
+}
+
+
+async def published(bridge: Bridge, name: str, plan: JSONObject, choices: JSONObject | None = None) -> Publication:
+    """What a plan is published as, after a run of it."""
+    run = await bridge.run_plan(read_plan(plan))
+    await run.result()
+    return bridge.publish(run.id, name, answer="plan", choices=choices)
 
 
 def calls(*listed: JSON, output: JSON = None) -> JSONObject:
@@ -169,6 +184,94 @@ async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
         assert await run.result() == [{"text": "the text b"}, {"text": "the text the text b"}]
         # Rooms are part of their run: the list of runs shows the two that were asked for.
         assert [one["run"] for one in bridge.runs()] == [run.id, taught.id]
+
+
+async def test_a_plan_that_calls_an_idea_is_published_as_a_plan_itself() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        await published(bridge, "get_text", FETCHING)
+        calling: JSONObject = {"_tool": "get_text", "_module": "idea:get_text", "name": "†input.of", "_outputPath": "b"}
+        outer: JSONObject = {"calls": [calling], "input": {"of": "b"}, "output": {"found": "†state.b.text"}}
+        told = await published(bridge, "outer", outer)
+        assert told.answer == "plan"
+        assert "no model is asked" in told.description
+        assert told.annotations["readOnlyHint"] is True
+        replay = await bridge.call_idea("outer", {"of": "c"})
+        assert replay.run is not None
+        assert await replay.run.result() == {"found": "the text c"}
+
+
+async def test_a_published_plan_with_a_clean_room_says_that_a_model_is_asked() -> None:
+    solving: JSONObject = {
+        "_tool": "solve",
+        "_module": "anonymous",
+        "task": "describe",
+        "input": {"of": "†input.of"},
+        "_outputPath": "d",
+    }
+    described: JSONObject = {"calls": [solving], "input": {"of": "b"}, "output": {"said": "†state.d"}}
+    async with Bridge(toolbox=own_tools(), mind=Mind(lambda text: calls(output="†input.of"))) as bridge:
+        told = await published(bridge, "describe", described, {"accept": ["calls.0.task"]})
+        assert told.answer == "plan"
+        assert "no model" not in told.description
+        assert "a model is asked for calls.0 (solve) alone" in told.description
+        replay = await bridge.call_idea("describe", {"of": "c"})
+        assert replay.run is not None
+        assert await replay.run.result() == {"said": "c"}
+        # And so does a plan that calls it.
+        using: JSONObject = {"_tool": "describe", "_module": "idea:describe@1", "of": "†input.of", "_outputPath": "d"}
+        outer: JSONObject = {"calls": [using], "input": {"of": "b"}, "output": "†state.d"}
+        assert "a model is asked" in (await published(bridge, "outer", outer)).description
+
+
+async def test_a_published_plan_with_a_latent_call_says_that_a_model_is_asked() -> None:
+    box = own_tools()
+    box.add(Tool("spell", "A text spelt out.", {"type": "object", "properties": {"text": {"type": "string"}}}))
+    spelling: JSONObject = {"_tool": "spell", "text": "†input.text", "_outputPath": "s"}
+    plan: JSONObject = {"calls": [spelling], "input": {"text": "ab"}, "output": "†state.s"}
+    async with Bridge(toolbox=box, mind=Mind(lambda text: calls(output="a b"))) as bridge:
+        assert "a model is asked" in (await published(bridge, "spelt", plan)).description
+
+
+async def test_ideas_that_would_call_each_other_in_a_circle_are_not_published() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        await published(bridge, "a", FETCHING)
+        for name, below in (("b", "idea:a"), ("c", "idea:b")):
+            calling: JSONObject = {"_tool": below[-1], "_module": below, "name": "†input.name", "_outputPath": "t"}
+            await published(bridge, name, {**FETCHING, "calls": [calling], "output": {"text": "†state.t.text"}})
+        for module in ("idea:c", "idea:a"):
+            calling = {"_tool": module[-1], "_module": module, "name": "†input.name", "_outputPath": "t"}
+            circular: JSONObject = {**FETCHING, "calls": [calling]}
+            with pytest.raises(PublicationError, match=r"it would call itself: a -> (c -> b -> )?a"):
+                await published(bridge, "a", circular)
+        # A version stays what it is: what calls that one comes to an end.
+        calling = {"_tool": "a", "_module": "idea:a@1", "name": "†input.name", "_outputPath": "t"}
+        plan: JSONObject = {**FETCHING, "calls": [calling], "output": {"text": "†state.t.text"}}
+        assert (await published(bridge, "a", plan)).version == 2
+        replay = await bridge.call_idea("a", {"name": "x"})
+        assert replay.run is not None
+        assert await replay.run.result() == {"text": "the text x"}
+
+
+async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth() -> None:
+    async with Bridge(toolbox=own_tools()) as bridge:
+        first = await published(bridge, "a", FETCHING)
+        calling: JSONObject = {"_tool": "a", "_module": "idea:a", "name": "†input.name", "_outputPath": "t"}
+        # As the import of a document does, which is checked piece by piece.
+        bridge.store.publish(
+            "a",
+            first.idea_id,
+            description="",
+            answer="plan",
+            input_schema=first.input_schema,
+            output_schema=None,
+            annotations={},
+            plan={"calls": [calling]},
+            recorded=None,
+        )
+        replay = await bridge.call_idea("a", {"name": "x"})
+        assert replay.run is not None
+        await replay.run.wait()
+        assert "idea:a > idea:a > idea:a > idea:a" in json.dumps(replay.run.errors())
 
 
 async def test_an_idea_nobody_published_is_told_before_anything_runs() -> None:

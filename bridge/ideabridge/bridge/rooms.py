@@ -109,7 +109,7 @@ class Rooms:
             return self._runs.enter(record, run)
         depth = run.machine.settings.depth
         if depth < 1:
-            raise RoomError("rooms are open in each other as deep as they may be; this call may open none")
+            raise RoomError(f"rooms are open in each other as deep as they may be: {_nesting(run, effect)}")
         if effect.call.room == "idea":
             publication = self._publication(effect)
             if publication.answer == "recorded":
@@ -244,6 +244,16 @@ class Rooms:
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             room.cancel(_ORPHANED)
         return True
+
+
+def _nesting(run: Run, effect: Execute) -> str:
+    """What is open in what, the outermost first: `idea:a > idea:b > ...`."""
+    names = [effect.tool.module or effect.tool.name]
+    while run.parent is not None:
+        tool = run.parent.machine.history[run.key[0]].call.tool
+        names.append("?" if tool is None else tool.module or tool.name)
+        run = run.parent
+    return " > ".join(reversed(names))
 
 
 async def _end(run: Run, reason: str) -> None:

@@ -11,6 +11,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.asking import asks_of, demand
+from ideabridge.bridge.replay.called import asking_calls, cycle_through
 from ideabridge.bridge.replay.choices import Choices, read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
@@ -64,12 +65,14 @@ def publish(
     decided: Decided | None = None
     sentences = _RECORDED
     if answer != "recorded":
-        found = _lifted(function, store, caller, chosen, tools)
+        found = _lifted(function, store, caller, chosen, tools, name)
         if isinstance(found, Decided):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
             demand(found)
             decided, confirmed = found, _confirmations(found)
-            plan, sentences = _with_decisions(found, confirmed), _sentences(found, confirmed)
+            catalogue = tools(found.with_input(function.input or {}))
+            asking = asking_calls(store, catalogue, found.calls)
+            plan, sentences = _with_decisions(found, confirmed), _sentences(found, confirmed, asking)
         elif answer == "plan":
             raise PublicationError(f"it cannot be replayed as a plan: {found}")
     meta = function.stored.meta
@@ -89,7 +92,7 @@ def publish(
 
 
 def _lifted(
-    function: Function, store: Store, caller: str, choices: Choices, tools: Callable[[Plan], Catalogue]
+    function: Function, store: Store, caller: str, choices: Choices, tools: Callable[[Plan], Catalogue], name: str
 ) -> Decided | str:
     """The plan with everything decided put in, or why there can be none whatever is accepted."""
     try:
@@ -99,6 +102,9 @@ def _lifted(
             raise
         return str(error)
     decided = decide(lifted, choices)
+    cycle = cycle_through(store, name, decided.calls)
+    if cycle is not None:
+        return f"it would call itself: {' -> '.join(cycle)}"
     catalogue = tools(decided.with_input(function.input or {}))
     for place, call in enumerate(decided.calls):
         if isinstance(call, dict):
@@ -129,9 +135,9 @@ def _confirmations(decided: Decided) -> list[str]:
     return agree
 
 
-def _sentences(decided: Decided, confirmed: list[str]) -> str:
+def _sentences(decided: Decided, confirmed: list[str], asking: list[int]) -> str:
     """What the description says of how it answers."""
-    asked = ", ".join(f"calls.{place} ({_tool(decided.calls[place])})" for place in decided.asks_mind)
+    asked = ", ".join(f"calls.{place} ({_tool(decided.calls[place])})" for place in asking)
     model = f"a model is asked for {asked} alone" if asked else "no model is asked"
     told = f"Replays a saved plan with your input; {model}."
     if confirmed:

@@ -1,0 +1,83 @@
+"""Called: the ideas that a plan calls in rooms, as publication must know them (DESIGN 4.10, 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.tool import ANONYMOUS, IDEA
+
+
+def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
+    """The places of the calls of a plan for which a model is asked each time: latent ones, clean rooms, and ideas whose
+    plans have such calls.
+
+    Args:
+        store: holds the publications.
+        catalogue: the tools there are.
+        calls: as the plan lists them.
+    """
+    return [place for place, call in enumerate(calls) if _asks(store, catalogue, call, set())]
+
+
+def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, int]]) -> bool:
+    if not isinstance(call, dict) or "_output" in call:
+        return False
+    tool = catalogue.look_up(call)
+    if call.get("_module") == ANONYMOUS or (tool is not None and tool.key in catalogue.latent):
+        return True
+    for found in _called(store, [call]):
+        if (found.name, found.version) not in seen:
+            seen.add((found.name, found.version))
+            if any(_asks(store, catalogue, below, seen) for below in _calls_of(found)):
+                return True
+    return False
+
+
+def cycle_through(store: Store, name: str, calls: Iterable[JSON]) -> list[str] | None:
+    """The ideas through which a plan that is to be published under a name would call itself, that name first and last;
+    None: it would not.
+
+    Args:
+        store: holds the publications.
+        name: what the plan is to be called.
+        calls: as the plan lists them.
+    """
+    # A version that is named stays what it is: only calls of whatever stands now come to what is published next.
+    left: list[tuple[list[str], Iterable[JSON]]] = [([name], calls)]
+    seen: set[tuple[str, int]] = set()
+    while left:
+        path, listed = left.pop()
+        listed = list(listed)
+        if any(isinstance(call, dict) and call.get("_module") == f"{IDEA}{name}" for call in listed):
+            return [*path, name]
+        for found in _called(store, listed):
+            if (found.name, found.version) not in seen:
+                seen.add((found.name, found.version))
+                left.append(([*path, found.name], _calls_of(found)))
+    return None
+
+
+def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
+    """The publications that calls name, those that are there."""
+    for call in calls:
+        module = call.get("_module") if isinstance(call, dict) else None
+        if not isinstance(module, str) or not module.startswith(IDEA):
+            continue
+        name, _, version = module.removeprefix(IDEA).partition("@")
+        if version and not (version.isascii() and version.isdecimal() and len(version) < 10):
+            continue
+        try:
+            yield store.publication(name, int(version) if version else None)
+        except UnknownPublicationError:
+            # One that is gone is told where the call itself is checked.
+            continue
+
+
+def _calls_of(publication: Publication) -> list[JSON]:
+    listed = (publication.plan or {}).get("calls")
+    return listed if isinstance(listed, list) else []
