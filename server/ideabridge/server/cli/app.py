@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from ideabridge.server.cli import demo, doctor, ideas, install, modules, run_plan, runs, serve, sharing, solve, tools
+from ideabridge.server.cli import demo, doctor, history, ideas, install, modules, run_plan, runs, serve, sharing, solve, tools
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
@@ -45,6 +45,8 @@ app.command("serve")(serve.serve)
 app.command("run")(run_plan.run)
 app.command("solve")(solve.solve)
 app.command("resume")(runs.resume)
+runs.app.command("show")(history.show_run)
+runs.app.command("fork")(history.fork_run)
 app.add_typer(runs.app, name="runs")
 ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)
