@@ -127,3 +127,33 @@ def test_an_empty_folder_holds_nothing_to_import(here: Path, capsys: pytest.Capt
     (here / "empty").mkdir()
     assert main(["ideas", "import", "empty"]) == 2
     assert "empty holds no .json files" in capsys.readouterr().err
+
+
+def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ideas", "suggest", "--json"]) == 1
+    assert told_last(capsys)["suggestions"] == []
+    for number in range(3):
+        call = {"_tool": "add", "a": number, "b": 5}
+        (here / "plan.json").write_text(json.dumps({"calls": [call]}), encoding="utf-8")
+        assert main(["run", "plan.json"]) == 0
+    capsys.readouterr()
+    assert main(["ideas", "suggest"]) == 0
+    out = capsys.readouterr().out
+    assert "done 3 times: add" in out
+    run = out.split("ideabridge ideas publish ")[1].split()[0]
+    assert main(["ideas", "publish", run, "fives", "--accept", "all"]) == 0
+    assert main(["ideas", "suggest"]) == 1
+
+
+def told_last(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_filters_of_the_command_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["ideas", "list", "--tool", "add", "--since", "1h", "--json"]) == 0
+    assert len(told(capsys)["ideas"]) == 2
+    assert main(["ideas", "search", "--outcome", "failed"]) == 1
+    assert main(["ideas", "search", "add", "--since", "soon"]) == 2
+    assert "since: expected a date" in capsys.readouterr().err
+    assert main(["ideas", "list", "--published", "--tool", "add"]) == 2

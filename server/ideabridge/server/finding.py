@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.records import IdeaHit, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.callers import Asked
@@ -18,6 +20,7 @@ from ideabridge.tools.names import did_you_mean
 
 _TOOLS: Final = 8
 _IDEAS: Final = 10
+_FILTERS: Final = tuple(entry.name for entry in dataclasses.fields(IdeaFilter))
 _ROOM: Final = MAX_RESULT // 3
 
 
@@ -82,10 +85,15 @@ class Finding:
         return away
 
     async def search_ideas(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        """Saved ideas by words, best first: this caller's, and what is published to it."""
+        """Saved ideas by words, best first (without words the newest): this caller's, and what is published to it.
+
+        Raises:
+            FilterError: a time that is none.
+        """
         limit = arguments.get("limit", _IDEAS)
         count = limit if isinstance(limit, int) else _IDEAS
-        hits = self._bridge.store.search_ideas(str(arguments["words"]), min(100, count * 2))
+        chosen = IdeaFilter(**{name: str(arguments[name]) for name in _FILTERS if name in arguments})
+        hits = self._bridge.store.search_ideas(str(arguments.get("words", "")), min(100, count * 2), chosen)
         seen = [hit for hit in hits if self._sees(hit, asked.caller)][:count]
         ideas: list[JSON] = [self._told(hit) for hit in seen]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]

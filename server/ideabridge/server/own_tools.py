@@ -189,13 +189,21 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "search_ideas",
-        "Find saved ideas (earlier runs and plans) by words.",
+        "Find saved ideas (earlier runs and plans) by words and filters. Look here before planning what may have been"
+        " done already.",
         _closed(
             {
-                "words": {"type": "string"},
+                "words": {"type": "string", "description": "Absent: the newest."},
+                "tool": {"type": "string", "description": "Ideas that call it."},
+                "module": {"type": "string", "description": "Ideas that call a tool of this server."},
+                "since": {"type": "string", "description": "A date, or how long ago: 3d, 12h."},
+                "until": {"type": "string", "description": "Likewise."},
+                "outcome": {"enum": ["done", "open", "failed", "stalled", "limit", "cancelled"]},
+                "mind": {"type": "string", "description": "Who answered: turns, sampling, model."},
+                "tag": {"type": "string"},
                 "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "10 if absent."},
             },
-            ["words"],
+            [],
         ),
         _hints(read_only=True, open_world=False),
         _answer({"ideas": {"type": "array", "items": _OBJECT}}, ["ideas"]),

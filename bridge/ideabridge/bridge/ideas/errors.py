@@ -57,6 +57,10 @@ class CursorError(StoreError):
     """A page cursor or a limit this store did not give or does not take."""
 
 
+class FilterError(StoreError):
+    """A filter of a list or search that cannot be understood."""
+
+
 class PublicationNameError(StoreError):
     """A name that cannot be a tool's; the message suggests one that can."""
 

@@ -170,6 +170,10 @@ _SECOND: Final = (
         "PRIMARY KEY (tag, idea)) STRICT, WITHOUT ROWID"
     ),
     "CREATE INDEX idea_tags_by_idea ON idea_tags(idea)",
+    (
+        "INSERT INTO idea_tags(tag, idea) SELECT DISTINCT part.value, ideas.number "
+        "FROM ideas, json_each(meta, '$.tags') AS part"
+    ),
     # How often each tool of a server was called by hosts, and when last.
     "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL) STRICT, WITHOUT ROWID",
     "DROP VIEW journal",

@@ -55,6 +55,16 @@ class IdeaHit:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """Something that was done over and over: the latest idea of it, and how many runs did the same with other
+    literals.
+    """
+
+    latest: IdeaRecord
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Publication:
     """One version of a published name (DESIGN 4.11).
 

@@ -8,22 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.errors import UnknownIdeaError
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
-from ideabridge.bridge.ideas.publications import Publications
-from ideabridge.bridge.ideas.records import Answer, IdeaHit, IdeaRecord, Page, Publication, StoredIdea
-from ideabridge.bridge.ideas.run_store import RunStore
-from ideabridge.bridge.ideas.search import BATCH, Search
-from ideabridge.bridge.ideas.table import IdeaTable, check_limit
+from ideabridge.bridge.ideas.records import Answer, Page, Publication
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import is_safe_name, nearest
+from ideabridge.tools.names import is_safe_name
 
 
-class Store(RunStore):
+class Store(IdeaStore):
     """What is kept. All methods are synchronous and short, for the event loop's thread; other threads wait.
 
     Every method raises, beside what it names: `StoreBusyError` (another process held the lock too long),
@@ -33,10 +27,6 @@ class Store(RunStore):
     def __init__(self, database: Database) -> None:
         """Use `Store.open`."""
         super().__init__(database)
-        self._contents = Contents(database)
-        self._table = IdeaTable(database, self._contents)
-        self._publications = Publications(database)
-        self._search = Search(database, self._contents)
 
     @classmethod
     def open(
@@ -80,103 +70,7 @@ class Store(RunStore):
         """
         return self._database.transaction()
 
-    # Ideas
-
-    def save_idea(self, idea: Idea, meta: IdeaMeta) -> str:
-        """Save an idea; returns its id.
-
-        An idea is immutable. Saved again, it keeps the metadata of its first save; where the second names another
-        run or step, that is kept as a further occurrence, which `step_ideas` of that run shows.
-
-        Raises:
-            InvalidJSONError: a part of it is not JSON.
-        """
-        idea.encoded  # noqa: B018  # outside the lock
-        with self._database.transaction():
-            saved = self._table.save(idea, meta)
-            if saved.new:
-                self._search.saved(saved.number)
-        return saved.id
-
-    def idea(self, ref: str) -> StoredIdea:
-        """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
-
-        Raises:
-            UnknownIdeaError: there is none; the message names the nearest names.
-            AmbiguousIdeaError: several ids start so.
-        """
-        with self._database.guard:
-            return self._table.read(self._resolve(ref))
-
-    def _resolve(self, ref: str) -> int:
-        name, at, version = ref.partition("@")
-        number: int | None = None
-        if is_safe_name(name) and (not at or (version.isascii() and version.isdigit() and len(version) < 10)):
-            number = self._publications.find(name, int(version) if at else None)
-        number = number or self._table.find(ref) or self._table.last_of_run(ref)
-        if number is None:
-            near = nearest(name, self._publications.names())
-            hint = f"; nearest names: {', '.join(near)}" if near else ""
-            raise UnknownIdeaError(
-                f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
-                f"digits, or a run{hint}"
-            )
-        return number
-
-    def ideas(self, limit: int = 50, after: str | None = None, *, run: str | None = None) -> Page[IdeaRecord]:
-        """Ideas, newest first; `after` is the `next` of the page before.
-
-        Raises:
-            CursorError: not a cursor of this list, or a limit out of bounds.
-        """
-        with self._database.guard:
-            return self._table.page(limit, after, run)
-
-    def ideas_of_request(self, request_id: str) -> list[StoredIdea]:
-        """The ideas that answer one Request, newest first: what a recorded mind answers from."""
-        with self._database.guard:
-            return self._table.of_request(request_id)
-
-    def step_ideas(self, run_id: str) -> list[IdeaRecord]:
-        """The ideas of a run in the order of their steps, with the metadata they have in it; [] for no such run."""
-        with self._database.guard:
-            return self._table.of_run(run_id)
-
-    def runs_of_idea(self, idea_id: str) -> list[str]:
-        """The runs an idea was saved in, by its whole id; some may be of other stores."""
-        with self._database.guard:
-            return self._table.runs_of(idea_id)
-
-    def search_ideas(self, words: str, limit: int = 20) -> list[IdeaHit]:
-        """Ideas found by any text, best first: published ones first, then those with all words, then with some.
-
-        Looks at titles, descriptions, task texts, tags, tool names and published names. Of a run, the hit is its
-        last idea. Words that almost every idea has do not count beside rarer ones.
-
-        Raises:
-            CursorError: a limit out of bounds.
-        """
-        check_limit(limit)
-        while self.index_ideas():
-            pass
-        with self._database.guard:
-            found = self._search.find(words, limit)
-            records = self._table.records([number for number, _ in found])
-        return [
-            IdeaHit(record.id, record.meta, record.names, score)
-            for record, (_, score) in zip(records, found, strict=True)
-        ]
-
-    def index_ideas(self) -> bool:
-        """Index a batch of saved ideas for the search; whether there is more to do.
-
-        A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
-        """
-        with self._database.guard:
-            if not self._search.behind():
-                return False
-        with self._database.transaction():
-            return self._search.catch_up(BATCH) == BATCH
+    # Sharing
 
     def export_idea(self, ref: str, known: Known | None = None) -> JSONObject:
         """The idea as a portable document; with its publication where `ref` is a name.

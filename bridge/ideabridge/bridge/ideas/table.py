@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
+from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
-from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
@@ -99,7 +101,9 @@ class IdeaTable:
             ),
         )
         if cursor.rowcount == 1:
-            return Saved(cast("int", cursor.lastrowid), encoded.idea.hex(), new=True)
+            number = cast("int", cursor.lastrowid)
+            self._tag(number, meta.tags)
+            return Saved(number, encoded.idea.hex(), new=True)
         number, run, step = self._database.execute(
             "SELECT number, run, step FROM ideas WHERE id = ?", (encoded.idea,)
         ).fetchone()
@@ -109,6 +113,23 @@ class IdeaTable:
                 (meta.run, meta.step or 0, number, text),
             )
         return Saved(number, encoded.idea.hex(), new=False)
+
+    def _tag(self, number: int, tags: Iterable[str]) -> None:
+        for tag in tags:
+            self._database.execute("INSERT OR IGNORE INTO idea_tags(tag, idea) VALUES (?, ?)", (tag, number))
+
+    def tag(self, number: int, add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
+        """Give an idea tags and take others away; returns those it has then."""
+        execute = self._database.execute
+        row = execute("SELECT meta FROM ideas WHERE number = ?", (number,)).fetchone()
+        told = cast("JSONObject", decode_trusted(row[0]))
+        gone = set(remove)
+        tags = [tag for tag in dict.fromkeys((*IdeaMeta.from_json(told).tags, *add)) if tag not in gone]
+        told["tags"] = list[JSON](tags)
+        execute("UPDATE ideas SET meta = ? WHERE number = ?", (encode_text(told), number))
+        execute("DELETE FROM idea_tags WHERE idea = ?", (number,))
+        self._tag(number, tags)
+        return tuple(tags)
 
     def read(self, number: int) -> StoredIdea:
         """The idea in a row."""
@@ -185,14 +206,27 @@ class IdeaTable:
         found.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
         return [record for _, record in found]
 
-    def page(self, limit: int, after: str | None, run: str | None) -> Page[IdeaRecord]:
+    def page(
+        self, limit: int, after: str | None, run: str | None, chosen: IdeaFilter | None = None
+    ) -> Page[IdeaRecord]:
         """Ideas, newest first."""
-        run_is = "" if run is None else "AND ideas.run = ? "
+        where, values = ("", []) if chosen is None else chosen.where()
+        if run is not None:
+            where, values = f"{where}ideas.run = ? AND ", [*values, run]
         rows = self._database.execute(
-            f"{_RECORD} WHERE ideas.number < ? {run_is}ORDER BY ideas.number DESC LIMIT ?",
-            (read_cursor(after), *(() if run is None else (run,)), check_limit(limit) + 1),
+            f"{_RECORD} WHERE {where}ideas.number < ? ORDER BY ideas.number DESC LIMIT ?",
+            (*values, read_cursor(after), check_limit(limit) + 1),
         ).fetchall()
         return Page([read_record(row) for row in rows[:limit]], str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+    def chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
+        """Which of these rows pass a filter."""
+        where, values = chosen.where()
+        rows = self._database.execute(
+            f"SELECT ideas.number FROM ideas WHERE {where}ideas.number IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (*values, f"[{','.join(map(str, numbers))}]"),
+        )
+        return {row[0] for row in rows}
 
     def records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Lines for rows, in the order given."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from ideabridge.server.cli import demo, doctor, history, ideas, install, modules, run_plan, runs, serve, sharing, solve, tools
+from ideabridge.server.cli import demo, doctor, filters, history, ideas, install, modules, run_plan, runs, serve, sharing, solve, tools
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
@@ -48,6 +48,7 @@ app.command("resume")(runs.resume)
 runs.app.command("show")(history.show_run)
 runs.app.command("fork")(history.fork_run)
 app.add_typer(runs.app, name="runs")
+ideas.app.command("suggest")(filters.suggest_ideas)
 ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)
 app.add_typer(ideas.app, name="ideas")

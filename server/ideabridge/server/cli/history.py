@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.ideas import opened
 from ideabridge.server.cli.inputs import read_input, read_json
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import opened
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:

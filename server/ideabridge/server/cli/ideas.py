@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ideabridge.server.cli.filters import (
+    MindOption,
+    ModuleOption,
+    OutcomeOption,
+    SinceOption,
+    TagOption,
+    ToolOption,
+    UntilOption,
+)
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import opened
 from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -26,24 +34,6 @@ RefArgument = Annotated[
 LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many at most.")]
 
 
-@contextmanager
-def opened(options: Options) -> Generator[Store]:
-    """The store of the configuration, open. No module is started for it.
-
-    Raises:
-        StoreError: it cannot be opened.
-    """
-    from ideabridge.bridge.ideas.store import Store
-
-    configuration = options.configuration()
-    assert configuration.store is not None
-    store = Store.open(configuration.store, durability=configuration.durability)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
 @app.command("list")
 @command("config", "project", "store", "json")
 def list_ideas(
@@ -51,9 +41,22 @@ def list_ideas(
     published: Annotated[bool, typer.Option("--published", help="The published ones: what is a tool now.")] = False,
     limit: LimitOption = 20,
     after: Annotated[str | None, typer.Option("--after", help="Go on after this cursor.")] = None,
+    tool: ToolOption = None,
+    module: ModuleOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    outcome: OutcomeOption = None,
+    mind: MindOption = None,
+    tag: TagOption = None,
 ) -> int:
     """List ideas, newest first; with --published, the tools by name."""
+    from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.server.cli.console import print_json, print_table, say
+    from ideabridge.server.cli.exits import UsageError
+
+    chosen = IdeaFilter(tool, module, since, until, outcome, mind, tag)
+    if published and not chosen.empty:
+        raise UsageError("--published: tools are listed by name; filters are for ideas")
 
     with opened(options) as store:
         if published:
@@ -66,7 +69,7 @@ def list_ideas(
             ]
             following = shown.next
         else:
-            page = store.ideas(limit, after)
+            page = store.ideas(limit, after, chosen=chosen)
             items = [{"id": one.id, "names": list[JSON](one.names), **one.meta.to_json()} for one in page.items]
             titles = ("idea", "published as", "outcome", "saved", "title")
             rows = [(one.id[:12], ", ".join(one.names), *_meta(one.meta)) for one in page.items]
@@ -110,14 +113,26 @@ def _publication(one: Publication) -> JSONObject:
 @command("config", "project", "store", "json")
 def search_ideas(
     options: Options,
-    words: Annotated[list[str], typer.Argument(help="Words of titles, descriptions, tasks, tools and names.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(help="Words of titles, tasks, tools, names; none: the newest."),
+    ] = None,
     limit: LimitOption = 20,
+    tool: ToolOption = None,
+    module: ModuleOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    outcome: OutcomeOption = None,
+    mind: MindOption = None,
+    tag: TagOption = None,
 ) -> int:
     """Search ideas by words, best first. Exit code 1 if nothing is found."""
+    from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.server.cli.console import print_json, print_table, say
 
     with opened(options) as store:
-        hits = store.search_ideas(" ".join(words), limit)
+        chosen = IdeaFilter(tool, module, since, until, outcome, mind, tag)
+        hits = store.search_ideas(" ".join(words or ()), limit, chosen)
     if options.json:
         found: list[JSON] = [
             {"id": hit.id, "names": list[JSON](hit.names), "score": hit.score, **hit.meta.to_json()} for hit in hits

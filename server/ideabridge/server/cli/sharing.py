@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.ideas import opened
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import opened
 from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -1,0 +1,182 @@
+"""IdeaStore: the part of the store that saves, lists and finds ideas (DESIGN 4.11, 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ideabridge.bridge.ideas.contents import Contents
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError
+from ideabridge.bridge.ideas.filters import IdeaFilter
+from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.publications import Publications
+from ideabridge.bridge.ideas.records import IdeaHit, IdeaRecord, Page, Repeated, StoredIdea
+from ideabridge.bridge.ideas.run_store import RunStore
+from ideabridge.bridge.ideas.search import BATCH, SCORED, Search, words_of
+from ideabridge.bridge.ideas.shapes import Shapes
+from ideabridge.bridge.ideas.table import IdeaTable, check_limit
+from ideabridge.tools.names import is_safe_name, nearest
+
+
+class IdeaStore(RunStore):
+    """Saved ideas. `Store` is this and the publications."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._contents = Contents(database)
+        self._table = IdeaTable(database, self._contents)
+        self._publications = Publications(database)
+        self._search = Search(database, self._contents)
+        self._shapes = Shapes(database)
+
+    def save_idea(self, idea: Idea, meta: IdeaMeta) -> str:
+        """Save an idea; returns its id.
+
+        An idea is immutable. Saved again, it keeps the metadata of its first save; where the second names another
+        run or step, that is kept as a further occurrence, which `step_ideas` of that run shows.
+
+        Raises:
+            InvalidJSONError: a part of it is not JSON.
+        """
+        idea.encoded  # noqa: B018  # outside the lock
+        with self._database.transaction():
+            saved = self._table.save(idea, meta)
+            if saved.new:
+                self._search.saved(saved.number)
+                self._shapes.saved(saved.number)
+        return saved.id
+
+    def idea(self, ref: str) -> StoredIdea:
+        """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
+
+        Raises:
+            UnknownIdeaError: there is none; the message names the nearest names.
+            AmbiguousIdeaError: several ids start so.
+        """
+        with self._database.guard:
+            return self._table.read(self._resolve(ref))
+
+    def _resolve(self, ref: str) -> int:
+        name, at, version = ref.partition("@")
+        number: int | None = None
+        if is_safe_name(name) and (not at or (version.isascii() and version.isdigit() and len(version) < 10)):
+            number = self._publications.find(name, int(version) if at else None)
+        number = number or self._table.find(ref) or self._table.last_of_run(ref)
+        if number is None:
+            near = nearest(name, self._publications.names())
+            hint = f"; nearest names: {', '.join(near)}" if near else ""
+            raise UnknownIdeaError(
+                f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
+                f"digits, or a run{hint}"
+            )
+        return number
+
+    def ideas(
+        self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None
+    ) -> Page[IdeaRecord]:
+        """Ideas, newest first; `after` is the `next` of the page before; `chosen`: only what passes it.
+
+        Raises:
+            CursorError: not a cursor of this list, or a limit out of bounds.
+            FilterError: a time that is none.
+        """
+        if chosen is not None and not chosen.empty:
+            self._index_all()
+        with self._database.guard:
+            return self._table.page(limit, after, run, chosen)
+
+    def tag_idea(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
+        """Give an idea tags, and take others away; returns those it has then. Tags are in no id.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: see `idea`.
+            FilterError: a tag that is empty, longer than 64 characters, or holds a comma or white space.
+        """
+        wanted = list(add)
+        for tag in wanted:
+            if not 1 <= len(tag) <= 64 or any(sign.isspace() or sign == "," or not sign.isprintable() for sign in tag):
+                raise FilterError(f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space")
+        with self._database.transaction():
+            return self._table.tag(self._resolve(ref), wanted, remove)
+
+    def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
+        """What was done at least so often, with other literals, and is not published: the most frequent first."""
+        self._index_all()
+        with self._database.guard:
+            found = self._shapes.repeated(least, check_limit(limit))
+            records = self._table.records([number for number, _ in found])
+        return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
+
+    def ideas_of_request(self, request_id: str) -> list[StoredIdea]:
+        """The ideas that answer one Request, newest first: what a recorded mind answers from."""
+        with self._database.guard:
+            return self._table.of_request(request_id)
+
+    def step_ideas(self, run_id: str) -> list[IdeaRecord]:
+        """The ideas of a run in the order of their steps, with the metadata they have in it; [] for no such run."""
+        with self._database.guard:
+            return self._table.of_run(run_id)
+
+    def runs_of_idea(self, idea_id: str) -> list[str]:
+        """The runs an idea was saved in, by its whole id; some may be of other stores."""
+        with self._database.guard:
+            return self._table.runs_of(idea_id)
+
+    def search_ideas(self, words: str, limit: int = 20, chosen: IdeaFilter | None = None) -> list[IdeaHit]:
+        """Ideas found by any text, best first: published ones first, then those with all words, then with some.
+
+        Looks at titles, descriptions, task texts, tags, tool names and published names. Of a run, the hit is its
+        last idea. Words that almost every idea has do not count beside rarer ones.
+
+        Args:
+            words: any text; without a word in it, the newest that pass the filter.
+            limit: how many at most.
+            chosen: only what passes it.
+
+        Raises:
+            CursorError: a limit out of bounds.
+            FilterError: a time that is none.
+        """
+        check_limit(limit)
+        chosen = chosen or IdeaFilter()
+        if not words_of(words) and not chosen.empty:
+            page = self.ideas(limit, chosen=chosen)
+            return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in page.items]
+        self._index_all()
+        with self._database.guard:
+            found = self._find(words, limit, chosen)
+            records = self._table.records([number for number, _ in found])
+        return [
+            IdeaHit(record.id, record.meta, record.names, score)
+            for record, (_, score) in zip(records, found, strict=True)
+        ]
+
+    def _find(self, words: str, limit: int, chosen: IdeaFilter) -> list[tuple[int, float]]:
+        fetch = limit
+        while True:
+            found = self._search.find(words, fetch)
+            if chosen.empty:
+                return found
+            passed = self._table.chosen([number for number, _ in found], chosen)
+            kept = [(number, score) for number, score in found if number in passed]
+            if len(kept) >= limit or len(found) < fetch or fetch >= SCORED:
+                return kept[:limit]
+            # Few of the best pass: look further down.
+            fetch = min(SCORED, fetch * 8)
+
+    def index_ideas(self) -> bool:
+        """Index a batch of saved ideas for searches; whether there is more to do.
+
+        A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
+        """
+        with self._database.guard:
+            behind = self._search.behind(), self._shapes.behind()
+        if not any(behind):
+            return False
+        with self._database.transaction():
+            more = self._search.catch_up(BATCH) == BATCH if behind[0] else False
+            return (self._shapes.catch_up() if behind[1] else False) or more
+
+    def _index_all(self) -> None:
+        while self.index_ideas():
+            pass

@@ -1,0 +1,159 @@
+"""Finding ideas by what they call, when, how they ended and who answered; and what was done over and over."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.ideas.errors import FilterError
+from ideabridge.bridge.ideas.filters import read_time
+from ideabridge.bridge.ideas.shapes import LAG, shape_of
+from ideabridge.tools.encoding import JSON, JSONObject
+from tests.ideas.values import publish, said
+
+
+def call(tool: str, **more: JSON) -> JSON:
+    return {"_tool": tool, **more}
+
+
+def saved(store: Store, text: str, *calls: JSON, meta: IdeaMeta | None = None) -> str:
+    idea = Idea([said(text)], {"type": "object"}, {"calls": list(calls), "output": None})
+    return store.save_idea(idea, meta or IdeaMeta(title=text, outcome="done"))
+
+
+def found(store: Store, words: str = "", **chosen: str) -> list[str]:
+    return [hit.meta.title for hit in store.search_ideas(words, 20, IdeaFilter(**chosen))]
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    """A store with ideas that differ in everything a filter looks at."""
+    saved(store, "mail monday", call("send", _module="mail"), meta=IdeaMeta(title="monday", time="2026-01-05T08:00:00"))
+    meta = IdeaMeta(title="tuesday", outcome="failed", mind="turns", time="2026-01-06T08:00:00", tags=("odd",))
+    saved(store, "mail tuesday", call("send", _module="post"), meta=meta)
+    for step, calls in ((1, [call("look")]), (2, [])):
+        meta = IdeaMeta(
+            run="r",
+            step=step,
+            title="steps",
+            outcome="done" if step == 2 else "open",
+            mind="model",
+            time=f"2026-01-0{6 + step}T08:00:00",
+        )
+        saved(store, f"mail steps {step}", *calls, meta=meta)
+    return store
+
+
+@pytest.mark.parametrize(
+    ("chosen", "titles"),
+    [
+        ({"tool": "send"}, ["tuesday", "monday"]),
+        ({"module": "mail"}, ["monday"]),
+        # Of a run the hit is its last idea, whichever step made the call.
+        ({"tool": "look"}, ["steps"]),
+        ({"outcome": "failed"}, ["tuesday"]),
+        ({"mind": "model"}, ["steps"]),
+        ({"mind": ""}, ["monday"]),
+        ({"since": "2026-01-06", "until": "2026-01-07"}, ["tuesday"]),
+        ({"since": "2026-01-08"}, ["steps"]),
+        ({"tag": "odd"}, ["tuesday"]),
+        ({"tool": "send", "outcome": "failed", "mind": "turns"}, ["tuesday"]),
+        ({"tool": "nothing"}, []),
+        ({}, ["steps", "tuesday", "monday"]),
+    ],
+)
+def test_filters_hold_together(filled: Store, chosen: dict[str, str], titles: list[str]) -> None:
+    assert sorted(found(filled, "mail", **chosen)) == sorted(titles)
+    if chosen:
+        listed = [one.meta.title for one in filled.ideas(chosen=IdeaFilter(**chosen)).items]
+        assert set(titles) == set(listed)
+        assert set(found(filled, **chosen)) == set(titles)
+
+
+def test_a_rare_one_is_found_below_many_that_fit_the_words_better(store: Store) -> None:
+    for number in range(300):
+        saved(store, f"mail mail mail {number}", call("send"))
+    saved(store, "a mail among many other words that make it rank low", call("rare"))
+    assert found(store, "mail", tool="rare") == ["a mail among many other words that make it rank low"]
+    assert len(found(store, "mail", tool="send")) == 20
+
+
+def test_times_are_dates_times_or_ages() -> None:
+    now = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
+    assert read_time("2d", "since", now) == "2026-03-08T12:00:00.000+00:00"
+    assert read_time("90m", "since", now) == "2026-03-10T10:30:00.000+00:00"
+    assert read_time("2026-03-01T10:00+02:00", "since") == "2026-03-01T08:00:00.000+00:00"
+    for wrong in ("yesterday", "", "3 years", "3y"):
+        with pytest.raises(FilterError, match="since: expected a date"):
+            read_time(wrong, "since", now)
+
+
+def plan(text: str, number: int = 1, words: int = 2, **more: JSON) -> JSONObject:
+    first: JSONObject = {
+        "_tool": "look",
+        "name": text,
+        "count": number,
+        "words": list[JSON](["a"] * words),
+        "_outputPath": "a",
+    }
+    return {"calls": [first, {"_tool": "send", "text": "†state.a", **more}], "output": {"sent": True}}
+
+
+def test_a_shape_is_a_plan_without_its_literals() -> None:
+    shape = shape_of(plan("x"))
+    assert shape is not None
+    assert shape == shape_of(plan("y", 2, 5))
+    turned = plan("z")
+    calls = turned["calls"]
+    assert isinstance(calls, list)
+    turned["calls"] = [dict(reversed(one.items())) for one in calls if isinstance(one, dict)]
+    assert shape == shape_of(turned)
+    for other in (plan("†input.x"), plan("x", _module="m"), plan("x", _outputPath="b"), plan("x", subject="s")):
+        assert shape_of(other) != shape
+    nothing: list[JSON] = [None, {}, {"calls": []}, {"calls": {}}, []]
+    assert [shape_of(one) for one in nothing] == [None] * 5
+
+
+def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store) -> None:
+    def do(name: str, text: str, run: str) -> str:
+        solution: JSON = plan(text) if name == "often" else {"calls": [call(name, text=text)]}
+        meta = IdeaMeta(run=run, step=1, title=f"{name} {text}", outcome="done")
+        return store.save_idea(Idea([said(text)], {}, solution), meta)
+
+    last = ""
+    for number in range(5):
+        last = do("often", f"text {number}", f"o{number}")
+        do("seldom", f"text {number}", f"s{number % 2}") if number < 2 else None
+    # The same to the letter counts as often as it was done.
+    for number in range(4):
+        do("same", "text", f"e{number}")
+    failed = Idea([said("x")], {}, {"calls": [call("fails")]})
+    for number in range(4):
+        store.save_idea(failed, IdeaMeta(run=f"f{number}", step=1, outcome="failed"))
+    told = [(one.latest.meta.title, one.times) for one in store.repeated()]
+    assert told == [("often text 4", 5), ("same text", 4)]
+    assert [one.times for one in store.repeated(2, limit=3)] == [5, 4, 2]
+    publish(store, "often", last)
+    assert [one.times for one in store.repeated()] == [4]
+    store.unpublish("often")
+    assert [one.times for one in store.repeated()] == [5, 4]
+
+
+def test_saving_takes_shapes_up_before_too_many_wait(store: Store) -> None:
+    with store.transaction():
+        for number in range(LAG + 10):
+            saved(store, f"text {number}", call("send", text=str(number)))
+    assert store.repeated()[0].times == LAG + 10
+
+
+def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
+    monday = filled.search_ideas("monday")[0].id
+    assert filled.tag_idea(monday, ["weekly", "good", "weekly"]) == ("weekly", "good")
+    assert found(filled, tag="good") == ["monday"]
+    assert filled.tag_idea(monday, ["best"], ["good", "never"]) == ("weekly", "best")
+    assert found(filled, tag="good") == []
+    stored = filled.idea(monday)
+    assert (stored.id, stored.meta.tags, stored.meta.title) == (monday, ("weekly", "best"), "monday")
+    for wrong in ("", "a b", "a,b", "x" * 65):
+        with pytest.raises(FilterError, match="expected 1 to 64 characters"):
+            filled.tag_idea(monday, [wrong])
