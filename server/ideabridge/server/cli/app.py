@@ -5,7 +5,21 @@ from __future__ import annotations
 import typer
 from typer.core import TyperGroup
 
-from ideabridge.server.cli import demo, doctor, filters, history, ideas, install, modules, run_plan, runs, serve, sharing, solve, tools
+from ideabridge.server.cli import (
+    demo,
+    doctor,
+    filters,
+    history,
+    ideas,
+    install,
+    modules,
+    run_plan,
+    runs,
+    serve,
+    sharing,
+    solve,
+    tools,
+)
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
