@@ -100,7 +100,7 @@ async def test_a_model_that_cannot_be_asked_is_told_by_the_run(
         monkeypatch.delenv(name, raising=False)
     async with Bridge(Configuration(model=model)) as bridge:
         run = await bridge.solve("x")
-        assert await run.wait(20) == "stalled"
+        assert await run.wait(20) == "failed"
         assert told in str(run.answer()["errors"]) + str(run.answer().get("reason"))
 
 

@@ -59,8 +59,12 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert '"sum": 3' in text(result)
     # The schema has not changed: it is not shown again, but can be asked for.
     assert "schema" not in told["requests"][0]
+    # Nor is what the host has read already: the task and its input.
+    assert "Add the numbers" not in str(told["requests"][0]["context"])
+    assert "2 messages of the context are those of the turn before" in told["requests"][0]["instructions"]
     again = await call(client, "check_run", run=run)
     assert again["requests"][0]["schema"] == request["schema"]
+    assert "Add the numbers" in str(again["requests"][0]["context"])
 
     # The same solution is answered the same; another one for a settled turn is refused.
     same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)

@@ -151,8 +151,8 @@ class OwnHandlers:
         # A room's turn is part of the run that the host asked for: that is what it is told of.
         answered, run = run, run.root
         await self._running.wait(run, _seconds(arguments), asked)
-        known = (answered.id, before.schema) if before is not None and answered.runner.request is not before else None
-        return self._running.answer_of(run, asked, known_schema=known, notes=notes)
+        seen = (answered.id, before) if before is not None and answered.runner.request is not before else None
+        return self._running.answer_of(run, asked, seen=seen, notes=notes)
 
     # -- runs --------------------------------------------------------------------------------------------------
 

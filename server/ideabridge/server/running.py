@@ -14,6 +14,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.loop.event import Event, RunEnded
+from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
@@ -137,15 +138,15 @@ class Running:
     # -- answers -----------------------------------------------------------------------------------------------
 
     def answer_of(
-        self, run: Run, asked: Asked, *, known_schema: tuple[str, JSON] | None = None, notes: Sequence[str] = ()
+        self, run: Run, asked: Asked, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
     ) -> ToolAnswer:
         """The answer of DESIGN 6 for a run.
 
         Args:
             run: the run.
             asked: the request that is answered.
-            known_schema: (id, schema) of the run whose turn was answered, it or a room of it: the host has seen that
-                schema, and it is not shown again.
+            seen: the id of the run whose turn was answered, it or a room of it, and the Request of that turn: what the
+                host has seen of it is not shown again.
             notes: what the caller is told besides.
         """
         told = run.answer()
@@ -158,8 +159,8 @@ class Running:
         if notes or asked.told:
             told["notes"] = [*notes, *asked.told]
         requests = told.get("requests")
-        if isinstance(requests, list) and known_schema is not None:
-            told["requests"] = [_without_known(request, run.id, *known_schema) for request in requests]
+        if isinstance(requests, list) and seen is not None:
+            told["requests"] = [_changed(request, run.id, *seen) for request in requests]
         size = len(encode(told))
         if size > MAX_RESULT or (isinstance(requests, list) and size > _SCHEMA_BYTES * 2):
             return refusal(
@@ -240,11 +241,18 @@ def _key(run: Run) -> str:
     return f"save_as.{run.id}"
 
 
-def _without_known(request: JSON, root: str, answered: str, known: JSON) -> JSON:
-    if not isinstance(request, dict) or request.get("run", root) != answered or request.get("schema") != known:
+def _changed(request: JSON, root: str, answered: str, before: Request) -> JSON:
+    """What is new in a Request to who has answered the one before (DESIGN 5): the idea holds it whole."""
+    if not isinstance(request, dict) or request.get("run", root) != answered or request.get("schema") != before.schema:
         return request
     told = {key: value for key, value in request.items() if key != "schema"}
     told["instructions"] = "Write the next solution for the schema of the turn before; check_run shows it again."
+    context = request.get("context")
+    if isinstance(context, list):
+        told["context"] = [message for message in context if message not in before.texts]
+        known = len(context) - len(told["context"])
+        if known:
+            told["instructions"] += f" {known} messages of the context are those of the turn before, and left out here."
     if "run" in request:
         told["instructions"] += f" It is answered to run {answered}, turn {request.get('turn')}."
     return told

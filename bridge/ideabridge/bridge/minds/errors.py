@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from ideabridge.bridge.minds.mind import MindError
 from ideabridge.tools.errors import IdeabridgeError
 
 
-class ModelSetupError(IdeabridgeError):
+class ModelSetupError(MindError):
     """The model cannot be asked at all: a package, a key or the name is missing or wrong."""
 
 
-class ModelRefusalError(IdeabridgeError):
+class ModelRefusalError(MindError):
     """The endpoint refuses the Request; sending it again would not help."""
 
 

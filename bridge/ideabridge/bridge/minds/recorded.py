@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -136,8 +136,14 @@ def recording(path: Path) -> Generator[Recorded]:
         yield Recorded(store)
 
 
-def recording_of(store: Store, run_id: str) -> list[JSONObject]:
-    """The ideas of a run and of its rooms as exported documents, in their order: what `recording` reads."""
+def recording_of(store: Store, run_id: str, export: Callable[[str], JSONObject]) -> list[JSONObject]:
+    """The ideas of a run and of its rooms as exported documents, in their order: what `recording` reads.
+
+    Args:
+        store: holds them.
+        run_id: the run.
+        export: gives the document of an idea; refuses one that holds secrets.
+    """
     ids = [record.id for record in store.step_ideas(run_id)]
     after: str | None = None
     while True:
@@ -149,4 +155,4 @@ def recording_of(store: Store, run_id: str) -> list[JSONObject]:
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break
         after = records[-1].id
-    return [store.export_idea(one) for one in dict.fromkeys(ids)]
+    return [export(one) for one in dict.fromkeys(ids)]

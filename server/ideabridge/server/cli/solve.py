@@ -137,7 +137,7 @@ def _record(bridge: Bridge, run_id: str, path: Path) -> str:
     from ideabridge.bridge.minds.recorded import recording_of
     from ideabridge.server.cli.exits import UsageError
 
-    documents: list[JSON] = [*recording_of(bridge.store, run_id)]
+    documents: list[JSON] = [*recording_of(bridge.store, run_id, bridge.export_idea)]
     try:
         path.expanduser().write_text(json.dumps(documents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
