@@ -3,12 +3,15 @@
     python benchmarks/crash.py [N] [--json] [--seed S]
 
 A child process drives plans (chains, fan-outs, `_each`; read-only, idempotent and other tools) over a module on stdio
-that writes down each execution durably. N times it is killed with SIGKILL at a random moment, and the next one takes up
-what it left. In the end every run must have ended, and:
+that writes down each execution durably; plans with rooms (ideas, one in another, and a clean room); and tasks that a
+mind answers slowly, in small pieces, which writes down durably what it was asked. N times it is killed with SIGKILL at
+a random moment, and the next one takes up what it left. In the end every run must have ended, and:
 
 - runs of read-only and idempotent tools have the output, the values and the idea of an undisturbed run;
 - in the others a person is asked about exactly the calls that were in flight at a kill; skipped, these are of unknown
   outcome, and each ran once at most;
+- runs with rooms have the rooms and the output of an undisturbed run; runs of a mind have its output;
+- an answer that was cut off is what the journal had of it, and its Request is not asked again;
 - nothing that was journaled as finished ran again; every run and idea that was acknowledged is there;
 - SQLite finds the file whole after each kill, and no process of a module outlives its parent.
 
@@ -31,14 +34,17 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from crash_parts.life import begin, configured, skip_unknown
+from crash_parts.life import begin, begin_run, configured, skip_unknown
+from crash_parts.mind import TASK, SlowMind
 from crash_parts.plans import execution, is_steady, plan_of
+from crash_parts.reading import told_by
+from crash_parts.rooms import publish_ideas
 from crash_parts.witness import Witness
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
-from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.run import Run
 
 KILLS = 40
@@ -66,6 +72,9 @@ class Trial:
 
     def kill_again_and_again(self) -> None:
         """Every life but the last."""
+        for name in ("store", "undisturbed"):
+            with Store.open(self._folder / f"{name}.sqlite") as store:
+                publish_ideas(store)
         for life in range(self.kills):
             child, acknowledgements = begin(self._folder, life * RUNS_EACH, RUNS_EACH, self.seed)
             moment = self._draw.uniform(0, SPAN)
@@ -102,8 +111,12 @@ class Trial:
             self.counts["asked about"] += skip_unknown(run)
 
         async with (
-            Bridge(configured(folder / "log"), store=folder / "store.sqlite") as bridge,
-            Bridge(configured(folder / "undisturbed.log"), store=folder / "undisturbed.sqlite") as undisturbed,
+            Bridge(configured(folder / "log"), store=folder / "store.sqlite", mind=SlowMind(folder / "log")) as bridge,
+            Bridge(
+                configured(folder / "undisturbed.log"),
+                store=folder / "undisturbed.sqlite",
+                mind=SlowMind(folder / "undisturbed.log"),
+            ) as undisturbed,
         ):
             await bridge.recover_runs(tell, taken_up)
             for record in bridge.store.runs(status="needs_approval", limit=1000):
@@ -111,8 +124,8 @@ class Trial:
                 run = await bridge.run(record.id)
                 self.counts["asked about"] += skip_unknown(run)
                 await run.wait()
-            self.witness.read_log()
-            for status in ("running", "interrupted", "needs_approval"):
+            self.witness.look_at_the_end(bridge.store)
+            for status in ("running", "interrupted", "needs_approval", "needs_solution"):
                 left = bridge.store.runs(status=status)
                 self.violations.extend(f"run {record.id} is still {status}" for record in left)
             for run_id in self.acknowledged["run"] - self.witness.seen:
@@ -126,7 +139,7 @@ class Trial:
             async with anyio.create_task_group() as group:
                 for run_id in sorted(self.witness.seen):
                     record = bridge.store.run(run_id)
-                    if record is not None:
+                    if record is not None and record.parent is None:
                         group.start_soon(self._judge, bridge, undisturbed, record, places)
         self.witness.judge_executions()
         self.witness.expect_no_module()
@@ -137,22 +150,47 @@ class Trial:
         self.counts["executed again"] = sum(count - 1 for count in self.witness.ran.values())
         self.counts["cut off"] = self.witness.cut
         self.counts["in flight at a kill"] = len(self.witness.flying)
+        self.counts["answers cut off"] = self.witness.answers_cut
+        self.counts["requests asked"] = sum(self.witness.asked.values())
 
     async def _judge(self, bridge: Bridge, undisturbed: Bridge, record: RunRecord, places: anyio.Semaphore) -> None:
-        number = int(record.title)
-        plan = plan_of(number, self.seed)
+        kind, number = named(record)
         async with places:
-            reference = await undisturbed.run_plan(read_plan(plan), title=record.title)
+            reference = await begin_run(undisturbed, kind, number, self.seed)
             await reference.wait()
         run = await bridge.run(record.id)
-        where = f"run {run.id} (plan {number})"
+        where = f"run {run.id} ({kind} {number})"
         if run.status != "done" or reference.status != "done" or record.status != "done":
             self.violations.append(f"{where} is {run.status}, {record.status} in the list; {run.answer()['errors']}")
+        if kind != "plan":
+            self._judge_rooms(bridge, undisturbed, run, reference, where)
+            return
+        plan = plan_of(number, self.seed)
         if is_steady(number) and (run.given(), run.idea) != (reference.given(), reference.idea):
             self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
         if len(bridge.store.step_ideas(run.id)) != 1:
             self.violations.append(f"{where} has {len(bridge.store.step_ideas(run.id))} ideas; expected one")
         self._judge_calls(run, reference, plan, where)
+
+    def _judge_rooms(self, bridge: Bridge, undisturbed: Bridge, run: Run, reference: Run, where: str) -> None:
+        if run.given() != reference.given() or not run.machine.has_output:
+            self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
+        found, expected = rooms_under(bridge.store, run.id), rooms_under(undisturbed.store, reference.id)
+        if sorted(found) != sorted(expected):
+            self.violations.append(f"{where} has the rooms {sorted(found)}, undisturbed {sorted(expected)}")
+        for room, status in found.items():
+            if status != "done":
+                self.violations.append(f"{where}: its room {room} is {status}")
+        self.counts["rooms"] += len(found)
+        for run_id in (run.id, *(run.id + room for room in found)):
+            steps = told_by(bridge.store, run_id).steps
+            ideas = bridge.store.step_ideas(run_id)
+            if steps and len(ideas) != len(steps):
+                self.violations.append(f"{where}: {run_id} made {len(steps)} Requests and has {len(ideas)} ideas")
+            for step, idea in zip(steps, ideas, strict=False):
+                solution = bridge.store.idea(idea.id).idea.solution
+                if step.broken is not None and solution != {"calls": step.calls, "output": None}:
+                    self.violations.append(f"{where}: {step} was cut off and was kept as {solution}")
 
     def _judge_calls(self, run: Run, reference: Run, plan: dict[str, Any], where: str) -> None:
         spoilt: set[str] = set()
@@ -185,6 +223,24 @@ class Trial:
                 spoilt.add(call["_outputPath"])
             else:
                 self.violations.append(f"{where}: {call['key']} is {mine.standing.value}: {mine.error}")
+
+
+def rooms_under(store: Store, run_id: str) -> dict[str, str]:
+    """The rooms of a run at any depth: what stands behind its id in theirs, and how they stand."""
+    found: dict[str, str] = {}
+    for record in store.rooms_of(run_id):
+        own = record.id.removeprefix(run_id)
+        found[own] = record.status
+        found |= {own + below: status for below, status in rooms_under(store, record.id).items()}
+    return found
+
+
+def named(record: RunRecord) -> tuple[str, int]:
+    """(kind, number) of a run, as `begin_run` takes them, from its title."""
+    if record.kind == "solve":
+        return "solve", int(json.loads(record.title.removeprefix(TASK))["n"])
+    kind, number = record.title.split()
+    return kind, int(number)
 
 
 def rows_of(trial: Trial, seconds: float) -> list[dict[str, Any]]:

@@ -18,7 +18,9 @@ from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON
 
+from .mind import SlowMind
 from .plans import plan_of
+from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
 
 MODULE = Path(__file__).with_name("module.py")
 
@@ -39,13 +41,22 @@ def skip_unknown(run: Run) -> int:
     return len(asked)
 
 
+async def begin_run(bridge: Bridge, kind: str, number: int, seed: int) -> Run:
+    """Start a run: a `plan`, one with `rooms`, or one that a mind is to `solve`. Its title says which it is."""
+    if kind == "solve":
+        task = task_of(number, seed)
+        return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT, mind=SlowMind.name)
+    plan = plan_of(number, seed) if kind == "plan" else rooms_plan(number, seed)
+    return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
+
+
 async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None:
     """Live until killed.
 
     Args:
         folder: holds the store and the log.
         first: number of the first plan to start.
-        runs: how many to start.
+        runs: how many to start; one with rooms and one of a mind besides.
         seed: of the plans.
         say: acknowledges: `run ID`, `idea ID`, or `trouble WORDS`.
     """
@@ -57,20 +68,26 @@ async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None
         say(f"resumed {run.id}")
         skip_unknown(run)
 
-    async with Bridge(configured(folder / "log"), store=folder / "store.sqlite") as bridge:
+    log = folder / "log"
+    async with Bridge(configured(log), store=folder / "store.sqlite", mind=SlowMind(log)) as bridge:
 
         async def drive(number: int) -> None:
-            run = await bridge.run_plan(read_plan(plan_of(number, seed)), title=str(number))
+            run = await begin_run(bridge, "plan", number, seed)
             say(f"run {run.id}")
             alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
             say(f"idea {bridge.store.save_idea(alone, IdeaMeta(title='alone'))}")
             await run.wait()
             say(f"idea {run.idea}")
 
+        async def drive_others() -> None:
+            for kind in ("rooms", "solve"):
+                say(f"run {(await begin_run(bridge, kind, first, seed)).id}")
+
         async with anyio.create_task_group() as group:
             group.start_soon(bridge.recover_runs, tell, taken_up)
             for number in range(first, first + runs):
                 group.start_soon(drive, number)
+            group.start_soon(drive_others)
         await anyio.sleep_forever()
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 Plan = dict[str, Any]
 
+Execution = tuple[str, str]
+"""The key of a call, and of an item the number it ran with."""
+
 REPEATABLE = ("look", "put")
 
 
@@ -52,6 +55,12 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
     return plan
 
 
-def execution(call: Plan, plan: Plan, item: int | None) -> tuple[str, str]:
+def execution(call: Plan, plan: Plan, item: int | None) -> Execution:
     """How the log names an execution of a call: its key, and for an item of an `_each` the number it ran with."""
-    return call["key"], "" if item is None else str(plan["input"]["items"][item])
+    key = call["key"]
+    if key.startswith("†input."):
+        found: Any = plan["input"]
+        for part in key.removeprefix("†input.").split("."):
+            found = found[part]
+        key = found
+    return key, "" if item is None else str(plan["input"]["items"][item])

@@ -8,13 +8,12 @@ import shutil
 import sqlite3
 from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ideabridge.bridge.ideas.store import Store
 
-from .plans import execution
-
-Execution = tuple[str, str]
+from .plans import Execution
+from .reading import Told, told_by
 
 
 class Witness:
@@ -26,6 +25,8 @@ class Witness:
         flying: executions that were journaled as started, and not as ended, at some kill.
         seen: ids of the runs in the store.
         cut: how many runs a kill has cut off, each counted once per kill.
+        answers_cut: how many answers of a mind a kill has cut off in the stream.
+        asked: how often the mind was asked each Request.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +35,11 @@ class Witness:
         self.flying: set[Execution] = set()
         self.seen: set[str] = set()
         self.cut = 0
+        self.answers_cut = 0
         self.ran: Counter[Execution] = Counter()
+        self.asked: Counter[str] = Counter()
+        self._streamed: dict[str, tuple[int, list[Any]]] = {}
+        self._answered: dict[str, tuple[int, int]] = {}
         self._folder = folder
         self._modules: set[int] = set()
         self._read = 0
@@ -49,6 +54,8 @@ class Witness:
             kind, *rest = line.split(" ")
             if kind == "start":
                 self._modules.add(int(rest[0]))
+            elif kind == "asked":
+                self.asked[rest[0]] += 1
             else:
                 # An item of an `_each` is known by the number it ran with, any other call by its key alone.
                 self.ran[(rest[0], rest[1] if rest[0].endswith("/e") else "")] += 1
@@ -107,31 +114,49 @@ class Witness:
         self.seen.update(found)
         return [run_id for run_id in found if run_id not in self._ended]
 
+    def look_at_the_end(self, store: Store) -> None:
+        """Look at every run once more, when all have ended."""
+        self.read_log()
+        for run_id in sorted(self.seen):
+            self._look_at(store, run_id)
+
     def _look_at(self, store: Store, run_id: str) -> None:
-        plan: dict[str, Any] = {}
-        started: set[tuple[int, int | None]] = set()
-        ended: set[tuple[int, int | None]] = set()
-        for _, raw in store.events(run_id):
-            event = cast("dict[str, Any]", raw)
-            if event["event"] == "run_started":
-                given = [message["input"] for message in event["context"] if message.get("type") == "input"]
-                plan["input"] = given[0]
-            elif event["event"] == "solution_proposed":
-                plan["calls"] = event["calls"]
-            elif event["event"] == "call_started":
-                started.add((event["call"], event.get("item")))
-            elif event["event"] == "call_finished":
-                place = (event["call"], event.get("item"))
-                if place in ended:
-                    self.violations.append(f"run {run_id}: call {place} was journaled as finished twice")
-                ended.add(place)
-            elif event["event"] == "run_ended":
-                self._ended.add(run_id)
-        for call, item in ended:
-            name = execution(plan["calls"][call], plan, item)
+        told = told_by(store, run_id)
+        self.violations.extend(f"run {run_id}: call {place} was journaled as finished twice" for place in told.twice)
+        if told.over:
+            self._ended.add(run_id)
+        for name in told.names(told.ended):
             self.frozen.setdefault(name, self.ran[name])
-        self.flying.update(execution(plan["calls"][call], plan, item) for call, item in started - ended)
+        self.flying.update(told.names(told.started - told.ended))
+        for room in sorted(told.rooms(told.gave)):
+            if not told_by(store, run_id + room).over:
+                self.violations.append(f"run {run_id} has the result of its room {room}, which has not ended")
+        self._look_at_answers(run_id, told)
         self.cut += run_id not in self._ended
+
+    def _look_at_answers(self, run_id: str, told: Told) -> None:
+        """An answer that was cut off is what the journal had of it, and the same Request is not asked again."""
+        if run_id in self._streamed:
+            place, calls = self._streamed.pop(run_id)
+            step = told.steps[place]
+            if step.calls != calls or (step.closed and step.broken is None):
+                self.violations.append(f"run {run_id}: answer {place} went on after it was cut off: {step}")
+        if not told.steps:
+            return
+        last = told.steps[-1]
+        if last.begun and not last.closed:
+            self._streamed[run_id] = (len(told.steps) - 1, last.calls)
+            self.answers_cut += 1
+        made = Counter(step.request for step in told.steps)
+        for request, count in made.items():
+            if request == last.request and not last.begun:
+                # Nothing of its answer is there: it may be asked again.
+                self._answered.pop(request, None)
+                continue
+            asked, before = self._answered.get(request, (0, 0))
+            if before == count and asked != self.asked[request]:
+                self.violations.append(f"run {run_id}: Request {request[:12]} was answered, and asked again")
+            self._answered[request] = (self.asked[request], count)
 
     def judge_executions(self) -> None:
         """No execution whose end was journaled has run again."""

@@ -18,4 +18,6 @@ def test_kills_at_random_moments_lose_nothing_and_do_nothing_twice() -> None:
     figures = {row["what"]: row["ours"] for row in told["rows"]}
     assert figures["crash: runs"] > 0
     assert figures["crash: ideas"] > 0
+    assert figures["crash: rooms"] > 0
+    assert figures["crash: requests asked"] > 0
     assert done.returncode == 0

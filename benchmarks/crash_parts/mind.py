@@ -1,0 +1,84 @@
+"""The mind of the crash test: it writes slowly, in small pieces, and notes durably what it was asked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.usage import Usage
+
+TASK = "crash task "
+PIECE = 16
+"""Characters of a piece."""
+
+PAUSE = 0.003
+"""Seconds between two pieces."""
+
+
+class SlowMind:
+    """Answers the tasks of `task_text`: first half of the calls, then the rest with the output. After an answer that
+    broke off it writes the calls whose results are not in the state yet.
+
+    Args:
+        log: gets a line `asked ID` with the id of each Request before the first piece of its answer.
+    """
+
+    name = "slow"
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+
+    async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
+        """The Solution of a Request, in pieces."""
+        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(log, f"asked {request.id}\n".encode())
+        os.fsync(log)
+        os.close(log)
+        text = json.dumps(_solution(request), ensure_ascii=False)
+        for start in range(0, len(text), PIECE):
+            yield text[start : start + PIECE]
+            await anyio.sleep(PAUSE)
+
+
+def task_text(key: str, n: int, count: int, ms: int) -> str:
+    """A task: a chain of calls of read-only and idempotent tools.
+
+    Args:
+        key: with which the keys of its calls begin.
+        n: number it begins with.
+        count: how many calls.
+        ms: milliseconds each takes.
+    """
+    return TASK + json.dumps({"key": key, "n": n, "count": count, "ms": ms})
+
+
+def _solution(request: Request) -> dict[str, Any]:
+    texts = [str(message["content"]) for message in request.texts]
+    [task] = [json.JSONDecoder().raw_decode(text.split(TASK)[1])[0] for text in texts if TASK in text]
+    state: dict[str, Any] = {}
+    for message in request.context:
+        if isinstance(message, dict) and message.get("type") == "state":
+            value = message["state"]
+            state |= value if isinstance(value, dict) else {}
+    calls: list[dict[str, Any]] = []
+    for place in range(task["count"]):
+        reads = place % 3 != 2 and place > 0
+        calls.append(
+            {
+                "_tool": "put" if place % 2 else "look",
+                "key": f"{task['key']}.{place}",
+                "n": f"†state.v{place - 1}.value" if reads else task["n"] + place,
+                "ms": task["ms"],
+                "_outputPath": f"v{place}",
+            }
+        )
+    if not state:
+        return {"calls": calls[: task["count"] // 2], "output": None}
+    output = {"all": [f"†state.v{place}.value" for place in range(task["count"])]}
+    return {"calls": [call for call in calls if call["_outputPath"] not in state], "output": output}
