@@ -157,3 +157,51 @@ def test_filters_of_the_command_line(here: Path, capsys: pytest.CaptureFixture[s
     assert main(["ideas", "search", "add", "--since", "soon"]) == 2
     assert "since: expected a date" in capsys.readouterr().err
     assert main(["ideas", "list", "--published", "--tool", "add"]) == 2
+
+
+def test_versions_of_a_name_are_told_compared_and_chosen(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+    plan = {**PLAN, "input": {"a": 1, "b": 2}, "input_schema": {**schema, "required": ["a", "b"]}}
+    plan = {**plan, "calls": [{"_tool": "add", "a": "†input.a", "b": "†input.b", "_outputPath": "sum"}]}
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    capsys.readouterr()
+    assert main(["run", "plan.json", "--json"]) == 0
+    run = told(capsys)["run"]
+    assert main(["ideas", "publish", run, "twice", "--json"]) == 0
+    answer = told_last(capsys)
+    assert answer["version"] == 2
+    assert "input: b: is required now" in answer["breaking"]
+    assert main(["ideas", "diff", "twice@1", "twice@2"]) == 1
+    out = capsys.readouterr().out
+    assert '~ calls.0 (add).b: "†input.a" -> "†input.b"' in out
+    assert "breaking: input: b: is required now" in out
+    assert main(["ideas", "diff", "twice", "twice@2"]) == 0
+    assert main(["ideas", "rollback", "twice@1"]) == 0
+    capsys.readouterr()
+    assert main(["ideas", "call", "twice", "--input", "a=4"]) == 0
+    assert capsys.readouterr().out == "8\n"
+    assert main(["ideas", "call", "twice@2", "--input", "a=4", "--input", "b=5"]) == 0
+    assert capsys.readouterr().out == "9\n"
+    assert main(["ideas", "pin", "twice@1"]) == 0
+    assert main(["ideas", "publish", run, "twice"]) == 0
+    assert "is pinned to another version" in capsys.readouterr().err
+    assert main(["ideas", "history", "twice", "--json"]) == 0
+    versions = told(capsys)["versions"]
+    assert [(one["version"], one["live"], one["pinned"]) for one in versions] == [
+        (3, False, False),
+        (2, False, False),
+        (1, True, True),
+    ]
+    assert [len(one["breaking"]) > 0 for one in versions] == [False, True, False]
+    assert versions[1]["run"] == run
+    assert main(["ideas", "history", "twice"]) == 0
+    assert "breaking: input: b: is required now" in capsys.readouterr().out
+    assert main(["ideas", "unpin", "twice", "--json"]) == 0
+    assert told(capsys)["version"] == 3
+    assert main(["ideas", "tag", "twice", "sums", "--json"]) == 0
+    assert told(capsys)["tags"] == ["sums"]
+    assert main(["ideas", "search", "--tag", "sums", "--json"]) == 0
+    assert len(told(capsys)["ideas"]) == 1
+    assert main(["ideas", "pin", "twice"]) == 2
+    assert "expected a name and a version" in capsys.readouterr().err
+    assert main(["ideas", "history", "nothing"]) == 2

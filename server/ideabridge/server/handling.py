@@ -10,6 +10,7 @@ from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
+from ideabridge.bridge.ideas.versions import change_of
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
@@ -275,6 +276,13 @@ class OwnHandlers:
             "annotations": publication.annotations,
         }
         text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
+        broken = change_of(self._bridge.store, publication).breaking
+        if broken:
+            told["breaking"] = list[JSON](broken)
+            text += "\nbreaking, against the version before: " + "; ".join(broken)
+        if not publication.live:
+            told["live"] = False
+            text += "\nThe name is pinned to another version and stays with it."
         return answer(told, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
 
     def _check_free(self, name: str) -> None:

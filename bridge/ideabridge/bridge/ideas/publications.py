@@ -22,7 +22,7 @@ _COLUMNS: Final = (
     "p.recorded, p.owner, p.time"
 )
 _SELECT: Final = (
-    f"SELECT {_COLUMNS}, names.version FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
+    f"SELECT {_COLUMNS}, names.version, names.pinned FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
     "LEFT JOIN names ON names.name = p.name"
 )
 
@@ -64,6 +64,7 @@ def _read(row: tuple[Any, ...]) -> Publication:
         owner=row[10] or None,
         time=row[11],
         live=row[12] == row[1],
+        pinned=row[12] == row[1] and bool(row[13]),
     )
 
 
@@ -114,11 +115,33 @@ class Publications:
         )
         execute(
             "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
-            "ON CONFLICT(name) DO UPDATE SET version = ?2, owner = ?3",
+            "ON CONFLICT(name) DO UPDATE SET version = CASE WHEN pinned THEN version ELSE ?2 END, owner = ?3",
             (name, version, owner or ""),
         )
-        self._index(name, description)
-        return self.get(name, version)
+        told = self.get(name)
+        self._index(name, told.description)
+        return told if told.version == version else self.get(name, version)
+
+    def stand_for(self, name: str, version: int | None, *, pinned: bool) -> Publication:
+        """Let a name stand for one of its versions (None: the latest), pinned to it or until the next is published.
+        Inside a transaction.
+        """
+        if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
+            raise self._unknown(name)
+        latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+        told = self.get(name, version or latest)
+        self._database.execute(
+            "UPDATE names SET version = ?, pinned = ? WHERE name = ?", (told.version, int(pinned), name)
+        )
+        self._index(name, told.description)
+        return self.get(name)
+
+    def versions(self, name: str) -> list[Publication]:
+        """Every version of a name, the latest first."""
+        rows = self._database.execute(f"{_SELECT} WHERE p.name = ? ORDER BY p.version DESC", (name,)).fetchall()
+        if not rows:
+            raise self._unknown(name)
+        return [_read(row) for row in rows]
 
     def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
         check_name(name)
@@ -195,7 +218,7 @@ class Publications:
             both = f"{one.format(chr(39) * 2)} UNION ALL {one.format('?3')}"
             found = f"SELECT number FROM ({both}) ORDER BY name LIMIT ?2"  # noqa: S608
         rows = self._database.execute(
-            f"SELECT {_COLUMNS}, names.version FROM names "  # noqa: S608
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
             "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
             f"JOIN ideas ON ideas.number = p.idea WHERE names.number IN ({found}) ORDER BY names.name",
             (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),

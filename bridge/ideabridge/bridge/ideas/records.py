@@ -82,6 +82,7 @@ class Publication:
         owner: the caller it is published to; None: everyone.
         time: when, ISO 8601 in UTC.
         live: whether this version is the one the name stands for now.
+        pinned: whether the name stays with it when another is published.
     """
 
     name: str
@@ -97,6 +98,20 @@ class Publication:
     owner: str | None
     time: str
     live: bool
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is other in one idea, or version of a name, than in another: a line for each (DESIGN 4.11).
+
+    Attributes:
+        lines: `+ what is new`, `- what is gone`, `~ what is other`, each with its place.
+        breaking: what of it breaks a caller: input that is not taken any more, output of another shape.
+    """
+
+    lines: list[str]
+    breaking: list[str]
 
 
 @dataclass(frozen=True, slots=True)

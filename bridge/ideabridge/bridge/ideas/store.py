@@ -9,10 +9,12 @@ from types import TracebackType
 from typing import Any, Literal
 
 from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
-from ideabridge.bridge.ideas.records import Answer, Page, Publication
+from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
+from ideabridge.bridge.ideas.versions import Side, breaking, changes
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import is_safe_name
 
@@ -166,6 +168,48 @@ class Store(IdeaStore):
         """
         with self._database.transaction():
             self._publications.unpublish(name)
+
+    def stand_for(self, name: str, version: int | None = None, *, pinned: bool = False) -> Publication:
+        """Let a published name stand for an earlier version again, or (None) for its latest.
+
+        Args:
+            name: the name.
+            version: one of its versions.
+            pinned: stay with it when another is published; else the next publication takes its place.
+
+        Raises:
+            UnknownPublicationError: it is not published, or has no such version.
+        """
+        with self._database.transaction():
+            return self._publications.stand_for(name, version, pinned=pinned)
+
+    def versions(self, name: str) -> list[Publication]:
+        """Every version of a name, the latest first, also of a name unpublished since.
+
+        Raises:
+            UnknownPublicationError: there never was such a name.
+        """
+        with self._database.guard:
+            return self._publications.versions(name)
+
+    def change(self, old: str, new: str) -> Change:
+        """What is other in one idea or version than in another; each as `idea` takes it.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: see `idea`.
+        """
+        before, after = (Side.of(self.idea(ref), self._published_as(ref)) for ref in (old, new))
+        return Change(changes(before, after), breaking(before, after))
+
+    def _published_as(self, ref: str) -> Publication | None:
+        """The publication a NAME or NAME@VERSION stands for; None for an id or a run."""
+        name, _, version = ref.partition("@")
+        if not is_safe_name(name) or (version and not version.isdigit()):
+            return None
+        try:
+            return self.publication(name, int(version) if version else None)
+        except UnknownPublicationError:
+            return None
 
     def publication(self, name: str, version: int | None = None) -> Publication:
         """What a name stands for now, or one version of it (also of a name unpublished since).

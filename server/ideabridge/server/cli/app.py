@@ -19,6 +19,7 @@ from ideabridge.server.cli import (
     sharing,
     solve,
     tools,
+    versions,
 )
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
@@ -62,6 +63,12 @@ app.command("resume")(runs.resume)
 runs.app.command("show")(history.show_run)
 runs.app.command("fork")(history.fork_run)
 app.add_typer(runs.app, name="runs")
+ideas.app.command("history")(versions.show_history)
+ideas.app.command("diff")(versions.diff_ideas)
+ideas.app.command("pin")(versions.pin_version)
+ideas.app.command("unpin")(versions.unpin_name)
+ideas.app.command("rollback")(versions.roll_back)
+ideas.app.command("tag")(versions.tag_idea)
 ideas.app.command("suggest")(filters.suggest_ideas)
 ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)

@@ -210,6 +210,7 @@ async def _publish(
     options: Options, ref: str, name: str, description: str | None, answer: str, accept: list[str] | None
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.ideas.versions import change_of
     from ideabridge.server.cli.console import print_json, say
 
     choices: JSONObject = {}
@@ -220,11 +221,16 @@ async def _publish(
         # What is read-only and what is demanded stands in the tools' own schemas.
         await bridge.modules.settled(SETTLE_SECONDS)
         publication = bridge.publish(ref, name, description=description, answer=answer, choices=choices)
+        change = change_of(bridge.store, publication)
     if options.json:
-        print_json(_publication(publication))
+        print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})
     else:
         say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
         say(publication.description, "dim")
+        for line in change.breaking:
+            say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
+        if not publication.live:
+            say(f"{name} is pinned to another version, and stays with it (`ideas unpin`)", "yellow")
     return 0
 
 

@@ -1,0 +1,140 @@
+"""Versions: what changed between two ideas, and what of it breaks a caller (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ideabridge.bridge.context.document import MISSING, Missing
+from ideabridge.bridge.ideas.idea import function_schemas
+from ideabridge.bridge.ideas.narrowing import narrower, wider
+from ideabridge.bridge.ideas.records import Change, Publication, StoredIdea
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.store import Store
+
+_WIDEST: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two ideas that are compared, as its callers see it."""
+
+    description: str
+    answer: str
+    input_schema: JSONObject | None
+    output_schema: JSONObject | None
+    annotations: JSONObject
+    calls: list[JSON]
+    output: JSON
+    context: list[JSON]
+
+    @classmethod
+    def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
+        """An idea, with the publication it is looked at by."""
+        solution: JSON = publication.plan if publication is not None and publication.plan else stored.idea.solution
+        body = solution if isinstance(solution, dict) else {}
+        calls = body.get("calls")
+        taken, given = function_schemas(stored.idea)
+        if publication is not None:
+            taken, given = publication.input_schema, publication.output_schema
+        return cls(
+            description=publication.description if publication is not None else stored.meta.title,
+            answer=publication.answer if publication is not None else "",
+            input_schema=taken,
+            output_schema=given,
+            annotations=publication.annotations if publication is not None else {},
+            calls=calls if isinstance(calls, list) else [],
+            output=body.get("output"),
+            context=list(stored.idea.context),
+        )
+
+
+def changes(old: Side, new: Side) -> list[str]:
+    """What is other in `new`, a line for each: schemas, plan with its constants, context; [] for nothing."""
+    lines = [*_lines("description", old.description, new.description), *_lines("answer", old.answer, new.answer)]
+    for what, before, after in (
+        ("input", old.input_schema, new.input_schema),
+        ("output schema", old.output_schema, new.output_schema),
+        ("annotations", old.annotations, new.annotations),
+    ):
+        lines += _lines(what, before, after)
+    lines += _calls(old.calls, new.calls)
+    lines += _lines("output", old.output, new.output)
+    lines += _lines("context", old.context, new.context)
+    return lines
+
+
+def breaking(old: Side, new: Side) -> list[str]:
+    """What of it breaks callers of `old`: input that was taken and is not, output that is of another shape, an answer
+    for one input alone, effects where there were none.
+    """
+    found = [f"input: {line}" for line in narrower(old.input_schema or {}, new.input_schema or {})]
+    if old.output_schema is not None:
+        if new.output_schema is None:
+            found.append("output: its shape is not told any more")
+        else:
+            found += [f"output: {line}" for line in wider(old.output_schema, new.output_schema)]
+    if new.answer == "recorded" and old.answer not in ("", "recorded"):
+        found.append("answer: it answers for one input only, the recorded one")
+    if old.annotations.get("readOnlyHint") is True and new.annotations.get("readOnlyHint") is not True:
+        found.append("annotations: it only read, and does not any more")
+    return found
+
+
+def _calls(old: list[JSON], new: list[JSON]) -> Iterator[str]:
+    """Calls by what they are, so that one put between others is one line."""
+    matcher = difflib.SequenceMatcher(None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False)
+    for what, start, end, start_new, end_new in matcher.get_opcodes():
+        if what == "equal":
+            for number in range(end - start):
+                place = start_new + number
+                yield from _lines(f"calls.{place} ({_name(new[place])})", old[start + number], new[place])
+            continue
+        for place in range(start, end):
+            yield f"- calls.{place}: {_shown(old[place])}"
+        for place in range(start_new, end_new):
+            yield f"+ calls.{place}: {_shown(new[place])}"
+
+
+def _key(call: JSON) -> str:
+    if not isinstance(call, dict):
+        return encode_text(call)
+    return f"{call.get('_module')} {call.get('_tool')}"
+
+
+def _name(call: JSON) -> str:
+    return str(call.get("_tool")) if isinstance(call, dict) else "?"
+
+
+def _lines(path: str, old: JSON | Missing, new: JSON | Missing) -> Iterator[str]:
+    """The differences of two values, each with its place."""
+    if isinstance(old, Missing) or old is None:
+        if not (isinstance(new, Missing) or new is None):
+            yield f"+ {path}: {_shown(new)}"
+    elif isinstance(new, Missing) or new is None:
+        yield f"- {path}: {_shown(old)}"
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys((*old, *new)):
+            yield from _lines(f"{path}.{key}", old.get(key, MISSING), new.get(key, MISSING))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _lines(f"{path}.{place}", before, after)
+    elif encode_text(old) != encode_text(new):
+        yield f"~ {path}: {_shown(old)} -> {_shown(new)}"
+
+
+def _shown(value: JSON) -> str:
+    text = encode_text(value)
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}... ({len(text):,} characters)"
+
+
+def change_of(store: Store, publication: Publication) -> Change:
+    """What a version changed against the one before it; nothing for the first."""
+    if publication.version == 1:
+        return Change([], [])
+    name, version = publication.name, publication.version
+    return store.change(f"{name}@{version - 1}", f"{name}@{version}")

@@ -1,0 +1,158 @@
+"""What changed between two versions of a name, what of it breaks callers, and which one the name stands for."""
+
+from typing import Any
+
+import pytest
+
+from ideabridge.bridge.ideas import IdeaMeta, Publication, Store
+from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.narrowing import narrower, wider
+from ideabridge.tools.encoding import JSON, JSONObject
+from tests.ideas.values import idea_of
+
+
+def obj(required: str = "", *, closed: bool = False, **properties: JSON) -> JSONObject:
+    schema: JSONObject = {"type": "object", "properties": dict(properties)}
+    if required:
+        schema["required"] = list[JSON](required.split())
+    return {**schema, "additionalProperties": False} if closed else schema
+
+
+S: JSONObject = {"type": "string"}
+W: JSONObject = {"type": "integer"}
+N: JSONObject = {"type": "number"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (obj(a=S), obj("a", a=S), ["a: is required now"]),
+        (obj(a=S, b=S), obj(closed=True, a=S), ["b: is not taken any more", "other properties are not taken any more"]),
+        (obj(a=N), obj(a=W), ["a: number is not taken any more"]),
+        (obj(a=W), obj(a=N), []),
+        (obj(a=S), obj(a={"type": ["string", "null"]}), []),
+        (obj(a={"enum": ["x", "y"]}), obj(a={"enum": ["x"]}), ['a: "y" is gone; only "x" is taken']),
+        (obj(a={"enum": ["x"]}), obj(a={"enum": ["x", "y"]}), []),
+        (obj(a=S), obj(a={**S, "minLength": 2}), ["a: minLength is 2"]),
+        (obj(a={**S, "maxLength": 9}), obj(a={**S, "maxLength": 8}), ["a: maxLength went from 9 to 8"]),
+        (obj(a={**S, "maxLength": 8}), obj(a={**S, "maxLength": 9}), []),
+        (obj(a=S), obj(a={**S, "pattern": "^x"}), ["a: pattern is new"]),
+        (obj(a=S), obj(a={**S, "description": "Words."}), []),
+        (
+            obj(a={"type": "array", "items": N}),
+            obj(a={"type": "array", "items": W}),
+            ["a.items: number is not taken any more"],
+        ),
+        (obj(a=obj(b=S)), obj(a=obj("b", b=S)), ["a.b: is required now"]),
+        (obj(a={}), obj(a=S), ["a: only string is taken"]),
+        (obj(a={"anyOf": [S, N]}), obj(a={"anyOf": [S]}), ["a: fewer alternatives are taken"]),
+        (obj(a={"anyOf": [S]}), obj(a={"anyOf": [S, N]}), []),
+        (obj(a=S), obj(a=False), ["a: nothing is taken any more"]),
+        (obj(a=S), {}, []),
+        ({}, obj(a=S), ["only object is taken"]),
+    ],
+)
+def test_input_that_is_not_taken_any_more_is_named(old: JSON, new: JSON, why: list[str]) -> None:
+    assert narrower(old, new) == why
+    assert narrower(old, old) == narrower(new, new) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (obj(a=S), obj(), ["a: is not told any more"]),
+        (obj(a=S), obj(a=S, b=S), []),
+        (obj(a=W), obj(a=N), ["a: may be number now, was integer"]),
+        (obj("a", a=S), obj(a=S), ["a: may be missing now"]),
+        (obj(a={"enum": ["x"]}), obj(a={"enum": ["x", "y"]}), ["a: other values than before may come"]),
+        (
+            {"type": "array", "items": S},
+            {"type": "array", "items": N},
+            ["items: may be integer or number now, was string"],
+        ),
+        (S, obj(a=S), ["may be object now, was string"]),
+        ({"anyOf": [S]}, {"anyOf": [S, N]}, ["other alternatives than before may come"]),
+        ({}, S, []),
+    ],
+)
+def test_output_of_another_shape_is_named(old: JSON, new: JSON, why: list[str]) -> None:
+    assert wider(old, new) == why
+
+
+def put(store: Store, text: str, **told: Any) -> Publication:
+    idea = store.save_idea(idea_of(text), IdeaMeta())
+    members: dict[str, Any] = {"description": "d", "answer": "plan", "input_schema": obj("a", a=S), "output_schema": S}
+    members |= {"annotations": {"readOnlyHint": True}, "plan": {"calls": [], "output": None}, **told}
+    return store.publish("tool", idea, **members)
+
+
+def test_a_change_is_told_in_lines(store: Store) -> None:
+    look: JSON = {"_tool": "look", "name": "†input.a", "count": 3}
+    send: JSON = {"_tool": "send", "text": "hello"}
+    put(store, "x", plan={"calls": [look, send], "output": "†state.a"})
+    other: JSON = {"_tool": "look", "name": "†input.a", "count": 4}
+    put(
+        store,
+        "y",
+        plan={"calls": [{"_tool": "count", "items": "†input.a"}, other, send], "output": "†state.b"},
+        input_schema=obj("a b", a=S, b=W),
+        output_schema=None,
+        annotations={"readOnlyHint": False},
+        answer="recorded",
+        description="e",
+    )
+    change = store.change("tool@1", "tool@2")
+    assert change.lines == [
+        '~ description: "d" -> "e"',
+        '~ answer: "plan" -> "recorded"',
+        '+ input.properties.b: {"type":"integer"}',
+        '~ input.required: ["a"] -> ["a","b"]',
+        '- output schema: {"type":"string"}',
+        "~ annotations.readOnlyHint: true -> false",
+        '+ calls.0: {"_tool":"count","items":"†input.a"}',
+        "~ calls.1 (look).count: 3 -> 4",
+        '~ output: "†state.a" -> "†state.b"',
+        '~ context.0.content: "x" -> "y"',
+    ]
+    assert change.breaking == [
+        "input: b: is required now",
+        "output: its shape is not told any more",
+        "answer: it answers for one input only, the recorded one",
+        "annotations: it only read, and does not any more",
+    ]
+    assert store.change("tool@1", "tool@1").lines == []
+    back = store.change("tool@2", "tool@1")
+    assert back.breaking == []
+    assert '- calls.0: {"_tool":"count","items":"†input.a"}' in back.lines
+    # Ideas nobody published are compared by what they hold.
+    ideas = [store.publication("tool", version).idea_id for version in (1, 2)]
+    assert store.change(*ideas).lines == ['~ context.0.content: "x" -> "y"']
+
+
+def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
+    for number in range(3):
+        put(store, f"idea {number}", description=f"number{number}")
+    assert [one.version for one in store.versions("tool")] == [3, 2, 1]
+    version = store.catalogue_version()
+    assert store.stand_for("tool", 1).version == 1
+    assert store.catalogue_version() > version
+    assert store.publication("tool").version == 1
+    assert [hit.names for hit in store.search_ideas("number0")] == [("tool",)]
+    assert store.search_ideas("number2") == []
+    # The next publication takes its place, unless it is pinned.
+    assert put(store, "idea 3").live
+    assert store.stand_for("tool", 2, pinned=True).pinned
+    fifth = put(store, "idea 4")
+    assert (fifth.version, fifth.live, fifth.pinned) == (5, False, False)
+    assert [(one.version, one.pinned) for one in store.publications().items] == [(2, True)]
+    assert store.idea("tool").id == store.publication("tool", 2).idea_id
+    assert store.stand_for("tool").version == 5
+    assert put(store, "idea 5").live
+    store.unpublish("tool")
+    assert len(store.versions("tool")) == 6
+    for name, number in (("tool", 1), ("other", None)):
+        with pytest.raises(UnknownPublicationError):
+            store.stand_for(name, number)
+    put(store, "idea 6")
+    with pytest.raises(UnknownPublicationError, match="versions 1 to 7, not 9"):
+        store.stand_for("tool", 9)
