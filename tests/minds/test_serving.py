@@ -10,9 +10,10 @@ from typing import Any
 import anyio
 import pytest
 
+from tests.server.sampled import FIRST, MALFORMED, OUTPUT, SECOND, prepare
 from tests.server.serving import ERAS, call, configured, over_stdio
 
-from .fake import endpoint, say
+from .fake import Fail, Refuse, Say, endpoint, say
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +35,33 @@ async def test_solve_is_answered_by_the_configured_model(era: str, tmp_path: Pat
             assert (await call(client, "solve", **asked, mind="model"))["status"] == "done"
             assert (await call(client, "solve", **asked, mind="turns"))["status"] == "needs_solution"
         assert len(fake.bodies) == 2
+
+
+def written(*solutions: dict[str, Any], cut: int) -> list[Say]:
+    """A model's answers in a stream of pieces of `cut` bytes."""
+    return [say(json.dumps(solution, ensure_ascii=False), cut=cut) for solution in solutions]
+
+
+@pytest.mark.parametrize(
+    "refuses", [(), ("json_schema", "json_object+schema", "json_object")], ids=["streamed", "refuses"]
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_task_of_every_mind_has_the_same_output(era: str, refuses: tuple[str, ...], tmp_path: Path) -> None:
+    # A model that streams is not handed its malformed call back: the call fails, and the others have run.
+    answers = written(MALFORMED, FIRST, SECOND, cut=11)
+    error = Fail(400, "Invalid schema for response_format: compiled grammar is too large")
+    async with endpoint(*(Refuse(refuses, error, answer) for answer in answers)) as fake:
+        if refuses:
+            # Each refusal takes its turn of what the endpoint does.
+            fake.behaviours[:0] = [Refuse(refuses, error, answers[0])] * len(refuses)
+        configuration, task = prepare(tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url})
+        async with over_stdio(configuration, era) as client:
+            done = await call(client, "solve", **task)
+        assert done["mind"]["name"] == "model"
+        assert (done["status"], done["output"]) == ("done", OUTPUT)
+        # What was refused once is not tried again.
+        assert len(fake.bodies) == 3 + len(refuses)
+        assert set(fake.formats[-3:]) == ({"none"} if refuses else {"json_schema"})
 
 
 async def test_the_example_runs() -> None:
