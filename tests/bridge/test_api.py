@@ -16,6 +16,7 @@ from ideabridge.bridge import (
     ApprovalRequest,
     Bridge,
     Decision,
+    GroupFailedError,
     OutputTypeError,
     PlanError,
     Run,
@@ -27,7 +28,7 @@ from ideabridge.bridge.loop.event import ApprovalAsked
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.plan import Plan
 from ideabridge.tools import Toolbox, tool
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 
 pytestmark = pytest.mark.anyio
 
@@ -282,6 +283,36 @@ def test_a_script_decides_by_a_function() -> None:
         with pytest.raises(RunFailedError, match="only Ada"):
             bridge.run_plan(waiting("Eve"))
     assert asked == ["Ada", "Eve"]
+
+
+def test_a_script_answers_a_run_step_by_step(tmp_path: Path) -> None:
+    counting: list[JSONObject] = [
+        {"_tool": "count", "items": ["Ada"], "_outputPath": "one"},
+        {"_tool": "count", "items": ["Ada", "Eve"], "_outputPath": "two"},
+    ]
+    failing: JSONObject = {"_tool": "count", "items": "†state.one"}
+    with sync.Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        with bridge.session(state={"n": 1}, input={"names": [1, 2, 3]}) as session:
+            assert session.run({"_tool": "count", "items": "†input.names", "_outputPath": "n"}) == 3
+            assert session.run_all(counting) == [1, 2]
+            assert session.run_any([{"_tool": "count", "items": [1]}, {"_tool": "count", "items": [2]}]) == 1
+            assert session.run_race([{"_tool": "count", "items": [1]}]) == 1
+            assert session.state == {"n": 3, "one": 1, "two": 2}
+            assert session.value("†state.two") == 2
+            with pytest.raises(GroupFailedError):
+                session.run_all([counting[0], failing])
+            run = session.id
+        assert [one["status"] for one in bridge.runs() if one["run"] == run] == ["done"]
+        with pytest.raises(ZeroDivisionError):
+            fail_in_a_session(bridge)
+        assert bridge.runs(limit=1)[0]["status"] == "failed"
+    with pytest.raises(RuntimeError, match="not open"):
+        bridge.session()
+
+
+def fail_in_a_session(bridge: sync.Bridge) -> None:
+    with bridge.session():
+        raise ZeroDivisionError
 
 
 class Counting:

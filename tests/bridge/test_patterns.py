@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from ideabridge.bridge import (
@@ -29,6 +30,7 @@ from ideabridge.bridge.errors import InterruptedRunError, PublicationError, Sett
 from ideabridge.bridge.loop.event import CallFinished, GroupCommitted, RequestMade
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import ActivityError
 from tests.modules.conftest import configure, raw
 
 pytestmark = pytest.mark.anyio
@@ -435,6 +437,41 @@ async def test_a_group_asks_and_what_waits_for_a_person_is_called_off_with_it() 
         assert desk.sent == []
 
 
+async def test_a_message_that_comes_too_late_is_refused_and_harms_nothing() -> None:
+    kept: list[ActivityContext] = []
+
+    @tool(read_only=True)
+    async def keeping(context: ActivityContext) -> str:
+        """Keep the context."""
+        kept.append(context)
+        context.add_message({"type": "data", "kind": "notes", "data": {"in": "time"}})
+        return "kept"
+
+    @tool(read_only=True)
+    def threaded(context: ActivityContext) -> str:
+        """Add a message from the thread that a function runs in."""
+        context.add_message({"type": "data", "kind": "notes", "data": {"from": "a thread"}})
+        return "told"
+
+    late: dict[str, JSON] = {"type": "data", "kind": "notes", "data": {"too": "late"}}
+    async with Bridge(toolbox=Toolbox(keeping, threaded)) as bridge, bridge.session() as session:
+        calls: list[dict[str, JSON]] = [{"_tool": "keeping"}, {"_tool": "threaded"}]
+        assert await session.run_all(calls) == ["kept", "told"]
+        with pytest.raises(ActivityError, match="the message comes too late"):
+            kept[0].add_message(late)
+        with pytest.raises(ActivityError, match="the message comes too late"):
+            await anyio.to_thread.run_sync(kept[0].add_message, late)
+        assert await session.run({"_tool": "keeping"}) == "kept"
+        with pytest.raises(ActivityError, match="the message comes too late"):
+            kept[0].add_message(late)
+        request = session.underlying.runner.request
+        assert request is not None
+        assert "in" in str(request.context)
+        assert "late" not in str(request.context)
+    with pytest.raises(ActivityError, match="the message comes too late"):
+        kept[1].add_message(late)
+
+
 async def test_the_limit_of_parallel_calls_holds_in_a_group() -> None:
     desk = Desk()
     configuration = Configuration.model_validate({"limits": {"parallel_calls": 1}})
@@ -533,6 +570,35 @@ async def test_a_session_taken_up_again_gives_what_is_done_and_goes_on(tmp_path:
         assert len(first) == 1
 
 
+async def test_what_was_malformed_and_corrected_is_so_again_when_the_session_is_taken_up(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk()
+    told: list[list[dict[str, object]]] = []
+
+    async def script(session: Session) -> list[JSON]:
+        alternatives: list[dict[str, JSON]] = [{**held("c", "c")}, {"_tool": "echo", "x": "†state.c"}]
+        for _ in range(2):
+            with pytest.raises(RejectedSolutionError, match="none may depend on another") as rejected:
+                await session.run_any(alternatives)
+            told.append(rejected.value.errors)
+        with pytest.raises(RejectedSolutionError, match="Did you mean 'echo'"):
+            await session.run({"_tool": "ecko", "x": 1})
+        # The same calls, as another pattern, are the correction.
+        first = await session.run_all(alternatives)
+        return [*first, *await session.run_all([held("a", "a"), held("b", "b")])]
+
+    desk.open("c")
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        run_id = await _abandoned(bridge, script, desk)
+    again = Desk()
+    again.open("a", "b", "c")
+    async with Bridge(toolbox=again.toolbox, store=path) as bridge, bridge.session(run_id=run_id) as session:
+        with anyio.fail_after(10):
+            assert await script(session) == ["c", "c", "a", "b"]
+        assert again.begun == ["b"]
+    assert told[:2] == told[2:]
+
+
 async def test_another_solution_for_a_step_that_is_done_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     desk = Desk()
@@ -583,7 +649,7 @@ async def _abandoned(bridge: Bridge, script: Callable[[Session], Awaitable[list[
         desk.open("a")
         runner = session.underlying.runner
         with anyio.fail_after(10):
-            while not any(one.call.raw["name"] == "a" and one.settled for one in session.underlying.calls()):
+            while not any(one.call.raw.get("name") == "a" and one.settled for one in session.underlying.calls()):
                 await runner.wait_changed()
         # What is not driven here any more is journaled no more.
         runner.abandon("the process died")

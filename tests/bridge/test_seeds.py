@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, CallFailedError, GroupFailedError
 from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.loop.request import Request
 from ideabridge.tools import Toolbox, tool
@@ -287,3 +287,95 @@ async def test_an_error_branch_that_was_planned_is_no_error() -> None:
         run = await bridge.solve("Try.")
         assert await run.result() == "sorry: ValueError: no luck"
         assert run.errors() == []
+
+
+# -- 004: one call, all of them, any, a race (`Tool(call)`, `Tool.all`, `Tool.any`, `Tool.race`) ----------------------
+
+
+class Sources:
+    """Asks places for an answer; each waits for its turn, some fail."""
+
+    def __init__(self) -> None:
+        self.turns = {name: anyio.Event() for name in ("mirror", "main", "broken")}
+        self.asked: list[str] = []
+        self.stopped: list[str] = []
+        self.all_asked = anyio.Event()
+
+        async def ask(source: str) -> str:
+            """Ask a source."""
+            self.asked.append(source)
+            if len(self.asked) == len(self.turns):
+                self.all_asked.set()
+            try:
+                await self.turns[source].wait()
+            except BaseException:
+                self.stopped.append(source)
+                raise
+            if source == "broken":
+                raise ConnectionError("nobody there")
+            return f"from {source}"
+
+        self.toolbox = tools(ask)
+
+    @staticmethod
+    def call(source: str) -> JSONObject:
+        return {"_tool": "ask", "source": source, "_outputPath": source}
+
+    async def give_turns(self, *names: str) -> None:
+        await self.all_asked.wait()
+        for name in names:
+            self.turns[name].set()
+
+
+async def test_a_single_call_gives_its_result_and_the_program_goes_on_with_it() -> None:
+    sources = Sources()
+    for turn in sources.turns.values():
+        turn.set()
+    async with Bridge(toolbox=sources.toolbox) as bridge, bridge.session() as session:
+        first = await session.run(sources.call("main"))
+        assert first == "from main"
+        # One at a time, with logic of the program's own in between.
+        if "main" in str(first):
+            assert await session.run(sources.call("mirror")) == "from mirror"
+        assert session.state == {"main": "from main", "mirror": "from mirror"}
+
+
+async def test_all_calls_are_waited_for_and_are_all_or_nothing() -> None:
+    sources = Sources()
+    calls = [sources.call("main"), sources.call("mirror")]
+    for turn in sources.turns.values():
+        turn.set()
+    async with Bridge(toolbox=sources.toolbox) as bridge, bridge.session() as session:
+        with pytest.raises(GroupFailedError, match="nobody there"):
+            await session.run_all([*calls, sources.call("broken")])
+        assert session.state == {}
+        assert await session.run_all(calls) == ["from main", "from mirror"]
+        assert session.state == {"main": "from main", "mirror": "from mirror"}
+
+
+async def test_any_stops_at_the_first_success() -> None:
+    sources = Sources()
+    async with (
+        Bridge(toolbox=sources.toolbox) as bridge,
+        bridge.session() as session,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(sources.give_turns, "broken", "mirror")
+        with anyio.fail_after(10):
+            assert await session.run_any([sources.call(name) for name in sources.turns]) == "from mirror"
+        assert session.state == {"mirror": "from mirror"}
+    assert sources.stopped == ["main"]
+
+
+async def test_a_race_is_over_with_the_first_to_end_whether_it_succeeds_or_not() -> None:
+    sources = Sources()
+    async with (
+        Bridge(toolbox=sources.toolbox) as bridge,
+        bridge.session() as session,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(sources.give_turns, "broken")
+        with anyio.fail_after(10), pytest.raises(CallFailedError, match="nobody there"):
+            await session.run_race([sources.call(name) for name in sources.turns])
+        assert session.state == {}
+    assert sorted(sources.stopped) == ["main", "mirror"]

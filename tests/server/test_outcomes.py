@@ -100,8 +100,51 @@ async def test_a_person_answers_a_form(era: str, tmp_path: Path, content: dict[s
         assert asked.is_set()
         if output == "waits":
             assert told["status"] == "needs_approval"
+            assert "what the person answered in the form was not taken" in told["notes"][0]
         elif output is None:
             assert told["status"] == "failed"
             assert "ask the bank" in str(told["errors"]) if content else "form was declined" in str(told["errors"])
         else:
             assert (told["status"], told["output"]) == ("done", output)
+
+
+async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str, tmp_path: Path) -> None:
+    path, run = await cut_off(tmp_path)
+    given = ["paid", None, '{"receipt": 5}']
+    forms: list[str] = []
+
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        forms.append(params.message)
+        value = given[len(forms) - 1]
+        content: dict[str, Any] = {"decision": "value"} | ({} if value is None else {"value": value})
+        return types.ElicitResult(action="accept", content=content)
+
+    async with over_stdio(path, era, elicitation_callback=answer) as client:
+        told = await call(client, "check_run", run=run)
+    assert (told["status"], told["output"]) == ("done", 5)
+    assert "notes" not in told
+    first, second, third = forms
+    assert "not taken" not in first
+    assert "not taken: the value cannot stand for the call's result" in second
+    assert "not taken: value: expected the result of the call" in third
+
+
+async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(era: str, tmp_path: Path) -> None:
+    path, run = await cut_off(tmp_path)
+    forms: list[str] = []
+
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        forms.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "value", "value": '{"receipt": "none"}'})
+
+    async with over_stdio(path, era, elicitation_callback=answer) as client:
+        told = await call(client, "check_run", run=run)
+        assert told["status"] == "needs_approval"
+        assert len(forms) == 3
+        [note] = told["notes"]
+        assert "goes on waiting" in note
+        assert "expected an integer" in note
+        # Another request asks anew.
+        await call(client, "check_run", run=run)
+        assert len(forms) == 6
+        assert "not taken" not in forms[3]

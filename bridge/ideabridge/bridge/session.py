@@ -20,14 +20,16 @@ from ideabridge.bridge.errors import (
     GroupFailedError,
     InterruptedRunError,
     NoAlternativeError,
+    RejectedSolutionError,
     RunFailedError,
+    SettledTurnError,
     UnknownOutcomeError,
 )
 from ideabridge.bridge.loop.event import Pattern, SolutionCancelled
 from ideabridge.bridge.loop.progress import Item, Progress, Standing
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_values import rejection
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
 
 _KINDS: dict[object, type[CallError]] = {
@@ -44,7 +46,8 @@ class Session:
 
     Each method hands in one Solution and waits for it: journaled, kept as an idea, under the limits and the approval of
     any run. They take turns: a second one waits for the first; what shall run side by side stands in one group.
-    In a session that is taken up again, a Solution that the journal holds is not run again: it gives what it gave.
+    In a session that is taken up again, a Solution that the journal holds is not run again: it gives what it gave, and
+    one that was malformed is refused again.
 
     Cancelling one of them (a time-out around it, say) cancels its calls, and the session goes on.
 
@@ -142,7 +145,15 @@ class Session:
         async with self._lock:
             run, turn, first = self.underlying, self._turn, self._listed
             listed: list[JSON] = list(calls)
-            run.submit(turn, {"calls": listed, "output": None}, pattern=pattern)
+            try:
+                run.submit(turn, {"calls": listed, "output": None}, pattern=pattern)
+            except SettledTurnError:
+                # Taken up again: what was malformed then is so now, and who corrected it then does it again.
+                faults = run.turns.faults_of(turn, normalise(listed))
+                if faults is None:
+                    raise
+                errors = [dict(one) for one in faults if isinstance(one, dict)]
+                raise RejectedSolutionError(rejection([*errors]), [{**one} for one in errors]) from None
             self._turn, self._listed = turn + 1, first + len(calls)
             try:
                 await self._end_of(turn)

@@ -28,6 +28,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.plan import Plan, read_plan
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.sync_session import Session, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
@@ -82,9 +83,13 @@ class Bridge:
         return self._stack.__exit__(kind, error, trace)
 
     def _do(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        return self._at_work.call(work)
+
+    @property
+    def _at_work(self) -> BlockingPortal:
         if self._portal is None:
             raise RuntimeError("the bridge is not open; use `with Bridge(...)`")
-        return self._portal.call(work)
+        return self._portal
 
     # -- what is told --------------------------------------------------------------------------------------------
 
@@ -206,6 +211,23 @@ class Bridge:
             return self._bridge.publish(ref, name, description=description, answer=answer, choices=choices)
 
         return self._do(work)
+
+    def session(
+        self,
+        *,
+        state: JSONObject | None = None,
+        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        tools: Iterable[str] | None = None,
+        run_id: str | None = None,
+    ) -> AbstractContextManager[Session]:
+        """A run whose steps the script answers itself, call by call or in groups; see
+        `ideabridge.bridge.Bridge.session`.
+
+            with bridge.session(state={"city": "Oslo"}) as session:
+                flights, hotels = session.run_all([{"_tool": "flights", ...}, {"_tool": "hotels", ...}])
+        """
+        session = self._bridge.session(state=state, input=input, tools=tools, run_id=run_id)
+        return opened(session, self._at_work)
 
     def runs(self, *, limit: int = 20) -> list[JSONObject]:
         """The latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""

@@ -23,6 +23,7 @@ class TurnLog:
         settled: hash of the Solution that settled each turn.
         authors: (mind, model) of the Solution of each turn that was handed in.
         rejected: what was malformed of the answers to the Request at hand, oldest first.
+        refused: the same of every turn.
     """
 
     mind: str | None = None
@@ -30,7 +31,9 @@ class TurnLog:
     settled: dict[int, str] = field(default_factory=dict[int, str])
     authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
+    refused: dict[int, list[SolutionRejected]] = field(default_factory=dict[int, list[SolutionRejected]])
     _planned: bool = False
+    _turn: int = 0
 
     def take(self, event: Event) -> None:
         """Note an event."""
@@ -38,15 +41,24 @@ class TurnLog:
             case RunStarted():
                 self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
             case RequestMade():
-                self.rejected = []
+                self.rejected, self._turn = [], event.step
             case SolutionRejected():
                 self.rejected.append(event)
+                self.refused.setdefault(self._turn, []).append(event)
             case SolutionProposed() if not self._planned:
                 turn = len(self.settled)
                 self.settled[turn] = digest_of_solution(event)
                 self.authors[turn] = (event.mind or "turns", event.model or "")
             case _:
                 pass
+
+    def faults_of(self, turn: int, calls: JSON) -> list[JSON] | None:
+        """What was malformed of a Solution of these calls that the turn refused before another settled it."""
+        wanted = content_hash(calls)
+        for event in self.refused.get(turn, ()):
+            if isinstance(event.solution, dict) and content_hash(event.solution.get("calls")) == wanted:
+                return event.errors
+        return None
 
     def fold(self, events: Iterable[Event]) -> None:
         """Note the events of a journal."""

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.context.document import MISSING
+from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.question import Choice, Kind
 from ideabridge.bridge.run import Run
@@ -33,6 +34,8 @@ _AT_ONCE: Final = 20
 _VALUE: Final = 500
 _MESSAGE: Final = 6000
 _GRACE_S: Final = 1.0
+_TRIES: Final = 3
+"""How often one request shows a form whose answer does not fit, the reason with it."""
 
 
 def _form(title: str, meaning: str, choices: list[Any], more: dict[str, Any]) -> types.ElicitRequestedSchema:
@@ -72,11 +75,15 @@ def waiting(run: Run) -> list[ApprovalRequest]:
 # -- what a person sees ------------------------------------------------------------------------------------------
 
 
-def message(request: ApprovalRequest) -> str:
+def message(request: ApprovalRequest, fault: str | None = None) -> str:
     """What a form says: the tool, its module, the resolved parameters, and why it asks. Values are shown as JSON, one
     to a line and shortened, so that none can pass for a part of the form.
+
+    Args:
+        request: what it asks about.
+        fault: why the last answer was not taken, where there was one.
     """
-    lines = [_headline(request), ""]
+    lines = [_headline(request), *([f"The last answer was not taken: {_clipped(fault)}"] if fault else []), ""]
     left = _MESSAGE
     shown = {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
     if request.plan is not None:
@@ -105,7 +112,11 @@ def _headline(request: ApprovalRequest) -> str:
 
 
 def _value(value: JSON) -> str:
-    text = _plain(json.dumps(value, ensure_ascii=False))
+    return _clipped(json.dumps(value, ensure_ascii=False))
+
+
+def _clipped(text: str) -> str:
+    text = _plain(text)
     return text if len(text) <= _VALUE else f"{text[:_VALUE]}... (shortened; {len(text):,} characters)"
 
 
@@ -114,9 +125,9 @@ def _plain(text: str) -> str:
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
-def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decision | None:
-    """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or an answer that fits no
-    form: None, it goes on waiting, and nothing runs.
+def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decision | str | None:
+    """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or nothing was decided: None,
+    it goes on waiting, and nothing runs. Text: why what they said cannot be taken.
     """
     if result.action == "decline":
         refused: Choice = "skip" if request.kind == "outcome" else "deny"
@@ -128,8 +139,12 @@ def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decisio
     told = reason if isinstance(reason, str) and reason.strip() else None
     offered: dict[str, Choice] = {one: one for one in request.choices if one != "edit"}
     decision = offered.get(str(chosen))
-    if decision is None or (decision == "value" and not isinstance(given, str)):
+    if chosen is None:
         return None
+    if decision is None:
+        return f"decision: expected {' or '.join(offered)}, found {str(chosen)[:_VALUE]!r}"
+    if decision == "value" and not isinstance(given, str):
+        return "value: expected the result of the call, as JSON or text"
     value = _read(given) if isinstance(given, str) and decision == "value" else MISSING
     return Decision(decision, reason=told, by=BY, value=value)
 
@@ -141,17 +156,30 @@ def _read(text: str) -> JSON:
         return text
 
 
-def settle(run: Run, approval: str, decision: Decision) -> None:
-    """Hand a decision in. One that comes too late (settled elsewhere, timed out, the run over) changes nothing, nor
-    does one that does not hold (a result that does not fit its tool): then it goes on waiting.
+def take(run: Run, request: ApprovalRequest, result: types.ElicitResult) -> str | None:
+    """Hand in what a person said of a call that waits.
+
+    What comes too late (settled elsewhere, timed out, the run over) changes nothing.
+
+    Returns:
+        Why it was not taken: the person may answer again; None: it was, or they left it open.
     """
-    if not any(one.approval == approval for one in waiting(run)):
-        return
+    decision = decision_of(result, request)
+    if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in waiting(run)):
+        return decision if isinstance(decision, str) else None
     try:
-        decision.hand_in(run, approval)
+        decision.hand_in(run, request.approval)
+    except DecisionError as error:
+        return str(error)
     except IdeabridgeError:
         # Another process has the run, or it has just ended: its status says so to whoever waits.
-        return
+        return None
+    return None
+
+
+def untaken(approval: str, fault: str) -> str:
+    """What the caller is told where the answers to a form were given up."""
+    return f"approval {approval} goes on waiting: what the person answered in the form was not taken: {_clipped(fault)}"
 
 
 # -- on the back-channel -----------------------------------------------------------------------------------------
@@ -208,20 +236,23 @@ class Forms:
             self.look()
 
     async def _ask(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
-        decision: Decision | None = None
         with scope:
             context = self._asked.context
-            try:
-                result = await context.session.elicit_form(
-                    self._mask(message(request)), FORMS[request.kind], related_request_id=context.request_id
-                )
-                decision = decision_of(result, request)
-            except (MCPError, ValidationError):
-                # The client could not show it, or what it sent is no answer: the call goes on waiting.
-                decision = None
+            fault: str | None = None
+            for _ in range(_TRIES):
+                try:
+                    result = await context.session.elicit_form(
+                        self._mask(message(request, fault)), FORMS[request.kind], related_request_id=context.request_id
+                    )
+                except (MCPError, ValidationError):
+                    # The client could not show it, or what it sent is no answer: the call goes on waiting.
+                    break
+                fault = take(self._run, request, result)
+                if fault is None:
+                    break
+            if fault is not None:
+                self._asked.told.append(self._mask(untaken(request.approval, fault)))
         del self.open[request.approval]
-        if decision is not None:
-            settle(self._run, request.approval, decision)
         self.look()
 
 
@@ -245,21 +276,31 @@ async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable
 # -- in rounds ---------------------------------------------------------------------------------------------------
 
 
-def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse]) -> Round:
-    """Hand in what the person said in a round; returns the round with what was left open."""
-    left = list(last.left)
+def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse], tell: Callable[[str], None]) -> Round:
+    """Hand in what the person said in a round; returns the round with what was left open, and what is asked again.
+
+    Args:
+        run: the run.
+        last: the round.
+        responses: what came back, by approval.
+        tell: told of answers that were not taken, and are asked for no more.
+    """
+    left, faults = list(last.left), dict[str, tuple[int, str]]()
     asked = {one.approval: one for one in waiting(run)}
     for approval in last.asked:
         response, request = responses.get(approval), asked.get(approval)
         if request is None:
             # Settled meanwhile: what was said of it comes too late.
             continue
-        decision = decision_of(response, request) if isinstance(response, types.ElicitResult) else None
-        if decision is None:
+        fault = take(run, request, response) if isinstance(response, types.ElicitResult) else None
+        tries = last.faults.get(approval, (0, ""))[0] + 1
+        if fault is not None and tries < _TRIES:
+            faults[approval] = (tries, fault)
+        elif fault is not None or any(one.approval == approval for one in waiting(run)):
             left.append(approval)
-        else:
-            settle(run, approval, decision)
-    return Round(last.run, last.number, (), tuple(left))
+        if fault is not None and tries >= _TRIES:
+            tell(untaken(approval, fault))
+    return Round(last.run, last.number, (), tuple(left), faults=faults)
 
 
 async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:
@@ -281,14 +322,14 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
 
 
-def forms_of(requests: list[ApprovalRequest], mask: Callable[[str], str]) -> JSONObject:
-    """The forms as a round holds them, by approval."""
+def forms_of(requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str]) -> JSONObject:
+    """The forms as a round holds them, by approval; `last` says which answers were not taken."""
     return {
         one.approval: {
             "method": "elicitation/create",
             "params": {
                 "mode": "form",
-                "message": mask(message(one)),
+                "message": mask(message(one, last.faults.get(one.approval, (0, None))[1])),
                 "requestedSchema": dict[str, Any](FORMS[one.kind]),
             },
         }

@@ -5,7 +5,8 @@ Up to 2025-11-25 questions go out on the back-channel of the request instead, wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -55,6 +56,7 @@ class Round:
         asked: approvals whose forms went out last: only these may be answered.
         left: approvals the person left open: not asked about again within this request.
         samples: Requests that went out to the client's model last.
+        faults: approvals asked about again, with how often the answer was not taken, and why the last was not.
     """
 
     run: str
@@ -62,21 +64,24 @@ class Round:
     asked: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     samples: tuple[Sample, ...] = ()
+    faults: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
 
     def to_state(self) -> str:
         """The state as text; the server seals it."""
         samples: list[JSON] = [[one.run, one.turn, one.attempt] for one in self.samples]
-        return encode_text(
-            {"run": self.run, "n": self.number, "asked": [*self.asked], "left": [*self.left], "samples": samples}
-        )
+        faults: JSONObject = {approval: [tries, why] for approval, (tries, why) in self.faults.items()}
+        left: list[JSON] = [*self.left]
+        held: JSONObject = {"run": self.run, "n": self.number, "asked": [*self.asked], "left": left}
+        return encode_text({**held, "samples": samples, "faults": faults})
 
 
 def read_state(text: str) -> Round:
     """The round of an unsealed state."""
     held: Any = decode_trusted(text.encode())
-    # A state of the version before, which knew no samples, may come back for days.
+    # A state of the version before, which knew no samples and no faults, may come back for days.
     samples = tuple(Sample(*one) for one in held.get("samples", ()))
-    return Round(held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]), samples)
+    faults = {approval: (tries, why) for approval, (tries, why) in held.get("faults", {}).items()}
+    return Round(held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]), samples, faults)
 
 
 def sample_key(number: int) -> str:

@@ -90,10 +90,11 @@ class Running:
         else:
             await wait(run, asked, lambda: run.wait(seconds))
         requests = open_forms(run, last) if takes_forms(asked) else []
-        questions = forms_of(requests, self._bridge.secrets.mask)
+        questions = forms_of(requests, last, self._bridge.secrets.mask)
         put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
         if questions or put:
-            following = Round(last.run, last.number + 1, tuple(one.approval for one in requests), last.left, kept)
+            put_forms = tuple(one.approval for one in requests)
+            following = Round(last.run, last.number + 1, put_forms, last.left, kept, last.faults)
             raise InputRequired({**questions, **put}, following)
 
     async def take_up(self, asked: Asked, state: str, responses: Mapping[str, types.InputResponse] | None) -> None:
@@ -111,7 +112,9 @@ class Running:
         """
         last = read_state(state)
         run = await self._bridge.run(last.run, caller=asked.caller)
-        asked.resumed, asked.round = run, answered(run, last, responses or {})
+        tell, mask = asked.told.append, self._bridge.secrets.mask
+        asked.resumed = run
+        asked.round = answered(run, last, responses or {}, lambda text: tell(mask(text)))
         await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:

@@ -35,7 +35,12 @@ class ActivityContext(Protocol):
         ...
 
     def add_message(self, message: JSONObject) -> None:
-        """Add a typed message (DESIGN 4.1) to the context that the next Request of this run sees."""
+        """Add a typed message (DESIGN 4.1) to the context that the next Request of this run sees.
+
+        Raises:
+            ActivityError: the calls of its Solution have all ended, so that Request is made already (an activity that
+                kept its context, or left a thread behind).
+        """
         ...
 
     def choose(self, path: str) -> None:

@@ -16,6 +16,7 @@ from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished, Event, MessageAdded
 from ideabridge.bridge.loop.executor import CallContext, Executor
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import ActivityError
 
 ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
 """(call, progress, total, message): what an activity or a module reports while it runs."""
@@ -29,6 +30,7 @@ class Calls:
         group: task group the calls run in; it outlives the run.
         post: takes the events: that calls have ended, or added a message.
         wanted: whether the run still wants calls to run, and to hear of them.
+        hears: whether the Solution of a call is still at hand, so that a message of it reaches a Request.
         fail: told why, where what has happened could not be posted.
         progress_watchers: told what calls report.
     """
@@ -40,6 +42,7 @@ class Calls:
         *,
         post: Callable[[Sequence[Event]], None],
         wanted: Callable[[], bool],
+        hears: Callable[[int], bool],
         fail: Callable[[str], None],
         progress_watchers: list[ReportedProgress],
     ) -> None:
@@ -47,6 +50,7 @@ class Calls:
         self._group = group
         self._post = post
         self._wanted = wanted
+        self._hears = hears
         self._fail = fail
         self._progress_watchers = progress_watchers
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
@@ -113,8 +117,12 @@ class Calls:
                 anyio.from_thread.run_sync(add, added)
 
         def add(added: MessageAdded) -> None:
-            if effect.key not in self._called_off:
-                self._post([added])
+            if effect.key in self._called_off:
+                return
+            if not self._wanted() or not self._hears(index):
+                # An activity that kept its context, or left a thread behind.
+                raise ActivityError("add_message: the solution of this call has ended; the message comes too late")
+            self._post([added])
 
         context = CallContext(effect, on_progress, on_message, run=self)
         try:

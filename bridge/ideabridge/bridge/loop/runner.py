@@ -89,6 +89,7 @@ class Runner:
             group,
             post=lambda events: self.post(*events),
             wanted=lambda: self.wanted,
+            hears=self._hears,
             fail=self.abandon,
             progress_watchers=self.progress_watchers,
         )
@@ -98,6 +99,10 @@ class Runner:
     def wanted(self) -> bool:
         """Whether anything more may come of the run here."""
         return self.lost is None and self.machine.phase != "ended"
+
+    def _hears(self, call: int) -> bool:
+        machine = self.machine
+        return machine.phase == "solving" and call >= len(machine.history) - len(machine.solution[0])
 
     # -- events in ---------------------------------------------------------------------------------------------
 
