@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client
+from mcp import Client, types
 
 from .serving import ERAS, TOOLS, call, configured, over_stdio, structured, text
 
@@ -136,3 +136,62 @@ async def test_two_servers_take_turns_on_a_room(tmp_path: Path, mode: str) -> No
         await call(one, "submit_solution", run=room, turn=3, solution=last)
         told = await call(two, "check_run", run=run)
         assert (told["status"], told["output"]) == ("done", "at last")
+
+
+NOTING: dict[str, Any] = {
+    "calls": [{"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "n"}],
+    "output": {"length": "†state.n"},
+}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_form_asks_about_a_call_in_a_room(tmp_path: Path, mode: str) -> None:
+    forms: list[str] = []
+
+    async def answer(_context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        forms.append(params.message)
+        return types.ElicitResult(
+            action="accept", content={"decision": "deny" if "unwanted" in forms[-1] else "approve"}
+        )
+
+    async with over_stdio(configured(tmp_path), mode, elicitation_callback=answer) as client:
+        first = {"path": str(tmp_path / "first"), "text": "one"}
+        taught = await call(client, "run_plan", **NOTING, input=first)
+        await call(client, "publish_idea", idea=taught["run"], name="noting")
+        calls = [
+            {
+                "_tool": "noting",
+                "_module": "idea:noting",
+                "path": str(tmp_path / name),
+                "text": text,
+                "_outputPath": name,
+            }
+            for name, text in (("wanted", "written"), ("other", "unwanted"))
+        ]
+        told = await call(client, "run_plan", calls=calls, output="†state.wanted.length")
+        assert (told["status"], told["output"]) == ("done", 7)
+    assert len(forms) == 3
+    assert f"{told['run']}.0" in "".join(forms)
+    assert (tmp_path / "wanted").read_text() == "written"
+    assert not (tmp_path / "other").exists()
+    assert "denied" in str(told["errors"])
+
+
+async def test_progress_tells_of_calls_in_rooms(client: Client) -> None:
+    adding = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.a", "_outputPath": "n"}], "output": "†state.n"}
+    taught = await call(client, "run_plan", **adding, input={"a": 1})
+    await call(client, "publish_idea", idea=taught["run"], name="twice")
+    notes: list[tuple[float, float | None, str]] = []
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        notes.append((progress, total, message or ""))
+
+    calls = [{"_tool": "twice", "_module": "idea:twice", "a": "†item", "_each": [1, 2], "_outputPath": "t"}]
+    result = await client.call_tool("run_plan", {"calls": calls}, progress_callback=on_progress)
+    assert structured(result)["state"] == {"t": [2, 4]}
+    told = [message for _, _, message in notes]
+    assert told.count("idea:twice.twice: add started") == 2
+    assert told.count("idea:twice.twice: add done (1 of 1)") == 2
+    assert told[-1] == "idea:twice.twice done (1 of 1)"
+    assert [progress for progress, _, _ in notes] == sorted({progress for progress, _, _ in notes})
+    assert notes[-1][:2] == (3.0, 3.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from ideabridge.bridge.run_values import given_by, rejection
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.approver import ApprovalRequest
     from ideabridge.bridge.run import Run
 
 
@@ -38,6 +40,18 @@ def approvals_in_rooms(run: Run) -> list[JSON]:
         found.extend(
             {**one, "approval": f"{name}/{one['approval']}"} for one in room.approvals() if isinstance(one, dict)
         )
+    return found
+
+
+def requests_of(run: Run) -> list[ApprovalRequest]:
+    """What a run and its rooms wait for people to answer, without what an approver is deciding on; those of rooms under
+    the names of `approvals_in_rooms`.
+    """
+    people = run.people
+    found = [] if people is None else [one for one in people.requests() if one.approval not in people.deciding]
+    for room in run.rooms.values():
+        name = room.id.rpartition(".")[2]
+        found.extend(dataclasses.replace(one, approval=f"{name}/{one.approval}") for one in requests_of(room))
     return found
 
 

@@ -175,6 +175,8 @@ class Rooms:
             self._runs.group.start_soon(self._settle, room, parent)
         elif isinstance(event, _COUNTED):
             self._count(room)
+        for watcher in list(room.root.room_watchers):
+            watcher(room, event)
         parent.runner.poke()
 
     def _count(self, room: Run) -> None:

@@ -50,6 +50,7 @@ class Run:
 
     Attributes:
         rooms: the runs that answer calls of it now, by call and item.
+        room_watchers: told of every event of its rooms, at any depth, with the room.
         people: sees to its approvals: an approver, and time-outs.
         idea: id of the last idea saved.
         active_seconds: how long it has been at work in this process.
@@ -68,6 +69,7 @@ class Run:
         self.id = run_id
         self.parent = parent
         self.rooms: dict[ExecutionKey, Run] = {}
+        self.room_watchers: list[Callable[[Run, Event], None]] = []
         self.caller = caller
         self.runner = runner
         self.people: People | None = None

@@ -44,8 +44,14 @@ def status_of(run: Run) -> RunStatus:
     if machine.awaits_solution or (opened and any(True for _ in open_requests(run))):
         return "needs_solution"
     if (machine.waits_for_people or run.rooms) and is_still(run):
-        return "running" if run.people is not None and run.people.deciding else "needs_approval"
+        return "running" if _is_decided_on(run) else "needs_approval"
     return "running"
+
+
+def _is_decided_on(run: Run) -> bool:
+    """Whether an approver is deciding on something, in the run or a room of it."""
+    own = run.people is not None and bool(run.people.deciding)
+    return own or any(_is_decided_on(room) for room in run.rooms.values())
 
 
 def is_still(run: Run) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
@@ -79,9 +80,11 @@ class Runs:
         self._fingerprint = fingerprint
         self._name = own_name()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
-        self._runs: dict[str, Run] = {}
+        # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
+        self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._kept: dict[str, Run] = {}
         self.rooms = Rooms(self, store, offer, mind)
-        self._drivers: dict[str, Driver] = {}
+        self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
 
     def create(
         self, start: Start, caller: str, title: str, mind: Mind | None = None, room: tuple[str, Run] | None = None
@@ -106,6 +109,7 @@ class Runs:
                 run.runner.begin(*start.events)
         except BaseException:
             started = self._runs.pop(run_id, None)
+            self._kept.pop(run_id, None)
             self._drivers.pop(run_id, None)
             if started is not None:
                 started.runner.lost = "it could not be kept"
@@ -125,6 +129,7 @@ class Runs:
         parent = self.get(record.parent, caller) if record.parent is not None else None
         run = self._runs.get(run_id)
         if run is not None and self._is_at_hand(run, self._drivers[run_id], record.last_event):
+            run.parent = parent
             if run.people is not None:
                 run.people.expire()
             return run
@@ -202,7 +207,7 @@ class Runs:
 
     def release(self) -> None:
         """Give every lease back: this process ends, and any other may go on."""
-        for driver in self._drivers.values():
+        for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
                 # One that cannot be given back runs out by itself.
                 driver.release()
@@ -213,9 +218,10 @@ class Runs:
         while True:
             await anyio.sleep(beat)
             for run_id, driver in list(self._drivers.items()):
-                if driver.epoch is not None:
-                    keep(self._runs[run_id], driver, beat)
-                    self.rooms.look(self._runs[run_id])
+                run = self._runs.get(run_id)
+                if run is not None and driver.epoch is not None:
+                    keep(run, driver, beat)
+                    self.rooms.look(run)
 
     # -- taking up ---------------------------------------------------------------------------------------------
 
@@ -246,17 +252,17 @@ class Runs:
         run.people = People(run, self.group, self._approver, self._mask)
         runner.watchers.append(run.people.watch)
         self._forget_idle()
-        self._runs[run_id] = run
+        self._runs[run_id] = self._kept[run_id] = run
         self._drivers[run_id] = driver
         return run
 
     def _forget_idle(self) -> None:
         """Runs that ended or wait are read again from their journals; only the latest stay at hand."""
-        if len(self._runs) < _AT_HAND:
+        if len(self._kept) < _AT_HAND:
             return
-        idle = [run_id for run_id in self._runs if self._drivers[run_id].epoch is None]
+        idle = [run_id for run_id in self._kept if self._drivers[run_id].epoch is None]
         for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
-            del self._runs[run_id], self._drivers[run_id]
+            del self._kept[run_id]
 
     def _load(self, record: RunRecord, parent: Run | None = None) -> Run:
         """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it."""

@@ -22,6 +22,7 @@ from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.question import Choice, Kind
+from ideabridge.bridge.room_view import requests_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
@@ -67,9 +68,8 @@ def takes_forms(asked: Asked) -> bool:
 
 
 def waiting(run: Run) -> list[ApprovalRequest]:
-    """The calls of a run that wait for a person, without those a callback is deciding on."""
-    people = run.people
-    return [] if people is None else [one for one in people.requests() if one.approval not in people.deciding]
+    """The calls of a run and its rooms that wait for a person, without those a callback is deciding on."""
+    return requests_of(run)
 
 
 # -- what a person sees ------------------------------------------------------------------------------------------
@@ -232,8 +232,9 @@ class Forms:
     async def follow(self) -> None:
         """Look again at whatever happens to the run, also where it is given up here."""
         while True:
-            await self._run.runner.wait_changed()
+            # Before the first wait too: rooms may have opened and asked until this task had its turn.
             self.look()
+            await self._run.runner.wait_changed()
 
     async def _ask(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
         with scope:
@@ -267,6 +268,8 @@ async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable
                 forms.look()
                 while run.status == "running" or (run.status == "needs_approval" and forms.open):
                     await forms.changed()
+                    # A room may have asked since: its form goes out before it is judged that none is.
+                    forms.look()
             finally:
                 run.runner.watchers.remove(forms.watch)
             group.cancel_scope.cancel()

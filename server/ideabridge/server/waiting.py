@@ -34,7 +34,10 @@ async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]])
     counter = _Counter(run)
 
     def watch(event: Event) -> None:
-        note = counter.note(event)
+        watch_room(run, event)
+
+    def watch_room(room: Run, event: Event) -> None:
+        note = counter.note(room, event)
         if note is not None:
             try:
                 send.send_nowait(note)
@@ -46,6 +49,7 @@ async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]])
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, asked)
             run.runner.watchers.append(watch)
+            run.room_watchers.append(watch_room)
             for note in counter.so_far()[:_BUFFERED]:
                 send.send_nowait(note)
             try:
@@ -53,6 +57,7 @@ async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]])
             finally:
                 # Before the stream is closed: nothing a watcher raises may reach the run.
                 run.runner.watchers.remove(watch)
+                run.room_watchers.remove(watch_room)
             send.close()
     finally:
         send.close()
@@ -70,58 +75,70 @@ def _has_started(one: Progress) -> bool:
 
 
 class _Counter:
-    """Counts the calls of a run as they start and finish. A start counts half, so that progress always grows."""
+    """Counts the calls of a run and its rooms as they start and finish. A start counts half, so that progress always
+    grows.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._started: set[int] = set()
-        self._finished: set[int] = set()
+        self._started: set[tuple[str, int]] = set()
+        self._finished: dict[str, set[int]] = {}
+        self._counts: dict[str, tuple[int, int]] = {}
 
     def so_far(self) -> list[_Note]:
         """Notes on the calls that started before anybody watched."""
+        return self._so_far(self._run)
+
+    def _so_far(self, run: Run) -> list[_Note]:
         notes: list[_Note] = []
-        for one in self._run.calls():
-            index = one.call.index
+        for one in run.calls():
+            key = (run.id, one.call.index)
             if one.settled and _has_started(one):
-                self._started.add(index)
-                self._finished.add(index)
+                self._started.add(key)
+                self._finished.setdefault(run.id, set()).add(one.call.index)
             elif _has_started(one):
-                self._started.add(index)
-                notes.append(self._told(f"{label(one)} started"))
+                self._started.add(key)
+                notes.append(self._told(run, f"{self._named(run, one)} started"))
+        for room in run.rooms.values():
+            notes.extend(self._so_far(room))
         return notes
 
-    def note(self, event: Event) -> _Note | None:
-        """What to tell of an event; None for nothing."""
+    def note(self, run: Run, event: Event) -> _Note | None:
+        """What to tell of an event of the run or of a room; None for nothing."""
+        if not isinstance(event, CallStarted | CallFinished):
+            return None
+        key, calls = (run.id, event.call), run.calls()
+        one = calls[event.call] if event.call < len(calls) else None
+        named = "a call" if one is None else self._named(run, one)
         if isinstance(event, CallStarted):
-            if event.call in self._started:
+            if key in self._started:
                 return None
-            self._started.add(event.call)
-            return self._told(f"{self._label(event.call)} started")
-        if isinstance(event, CallFinished):
-            one = self._progress(event.call)
-            if one is not None and not one.settled:
-                # Items of it are still running.
-                return None
-            self._finished.add(event.call)
-            how = "failed" if event.error is not None else "done"
-            calls = self._run.calls()
-            return self._told(f"{self._label(event.call)} {how} ({self._settled()} of {len(calls)})")
-        return None
+            self._started.add(key)
+            return self._told(run, f"{named} started")
+        if one is not None and not one.settled:
+            # Items of it are still running.
+            return None
+        self._finished.setdefault(run.id, set()).add(event.call)
+        how = "failed" if event.error is not None else "done"
+        return self._told(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
-    def _told(self, message: str) -> _Note:
-        total = len(self._run.calls())
-        return (len(self._started) + self._settled()) / 2, float(total), message
+    def _named(self, run: Run, one: Progress) -> str:
+        """The call, and in which calls' rooms it is, the outermost first."""
+        names = [label(one)]
+        while run is not self._run and run.parent is not None:
+            answered = run.parent.calls()[run.key[0]]
+            names.append(label(answered))
+            run = run.parent
+        return ": ".join(reversed(names))
 
-    def _settled(self) -> int:
+    def _told(self, run: Run, message: str) -> _Note:
+        # Rooms that have ended stay counted: progress never falls.
+        self._counts[run.id] = (self._settled(run), len(run.calls()))
+        settled, total = (sum(counts) for counts in zip(*self._counts.values(), strict=True))
+        return (len(self._started) + settled) / 2, float(total), message
+
+    def _settled(self, run: Run) -> int:
         # Some are skipped, or fail before they start. Of the others only those told of: the run may be further than
         # what watchers have heard.
-        never = sum(1 for one in self._run.calls() if one.settled and not _has_started(one))
-        return len(self._finished) + never
-
-    def _progress(self, index: int) -> Progress | None:
-        calls = self._run.calls()
-        return calls[index] if index < len(calls) else None
-
-    def _label(self, index: int) -> str:
-        one = self._progress(index)
-        return label(one) if one is not None else f"call {index}"
+        never = sum(1 for one in run.calls() if one.settled and not _has_started(one))
+        return len(self._finished.get(run.id, ())) + never

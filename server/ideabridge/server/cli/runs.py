@@ -44,7 +44,7 @@ def list_runs(
     from ideabridge.server.cli.console import print_json, print_table, say
 
     with opened(options) as store:
-        records = store.runs(status=status.value if status else None, limit=limit, after=after)
+        records = store.runs(status=status.value if status else None, limit=limit, after=after, rooms=False)
     following = records[-1].id if len(records) == limit else None
     if options.json:
         runs: list[JSON] = [_told(record) for record in records]
@@ -107,6 +107,7 @@ async def _resume(options: Options, run_id: str) -> int:
     from ideabridge.server.cli.follow import follow, tell
 
     async with Bridge(options.configuration()) as bridge:
-        run = await bridge.resume(run_id)
+        # What a room gives belongs to its run: that is what goes on.
+        run = (await bridge.resume(run_id)).root
         outcome = await follow(run, quiet=options.json, by_turns=True)
         return tell(outcome, json=options.json)
