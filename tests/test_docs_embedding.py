@@ -72,7 +72,7 @@ def blocks(name: str, kind: str) -> list[str]:
 def test_what_the_readme_lets_people_copy_is_right(tmp_path: Path) -> None:
     found: list[Any] = [json.loads(text) for text in blocks("README.md", "json")]
     hosts = [value for value in found if "ideabridge" in (value.get("mcpServers") or value.get("servers") or {})]
-    assert len(hosts) == 3
+    assert len(hosts) == 5
     (codex,) = (tomllib.loads(text) for text in blocks("README.md", "toml"))
     entries = [*((value.get("mcpServers") or value["servers"])["ideabridge"] for value in hosts)]
     entries.append(codex["mcp_servers"]["ideabridge"])
