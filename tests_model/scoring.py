@@ -1,0 +1,105 @@
+"""Scoring: how a model does at a task, and the table of all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge import Bridge, Run
+from ideabridge.bridge.loop.event import RequestMade, SolutionClosed
+from ideabridge.tools.encoding import JSON, encode_text
+from tests_model.tasks import OFFERED, Task
+
+REQUESTS: Final = 3
+"""Requests a task may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What came of one task.
+
+    Attributes:
+        faults: for each answer, whether anything of it was wrong: it could not be read, a call or the output was
+            refused or failed, or it held neither.
+        seconds: from the start to the end of the run.
+        tokens: those the model wrote.
+    """
+
+    task: Task
+    status: str
+    output: JSON
+    faults: tuple[bool, ...]
+    seconds: float
+    tokens: int
+
+    @property
+    def solved(self) -> bool:
+        return self.status == "done" and self.output == self.task.expected
+
+    @property
+    def valid_first(self) -> bool:
+        return bool(self.faults) and not self.faults[0]
+
+    @property
+    def valid_after_repair(self) -> bool:
+        """Also where a later answer was valid: one that was told what was wrong with an earlier one."""
+        return not all(self.faults)
+
+
+async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> Score:
+    """Have the bridge's mind solve a task."""
+    began = time.monotonic()
+    run = await bridge.solve(
+        task.text, input=task.input, output_schema=task.output, tools=tools, limits={"requests": REQUESTS}
+    )
+    status = await run.wait()
+    seconds = time.monotonic() - began
+    answer = run.answer()
+    ideas = [bridge.store.idea(record.id) for record in bridge.store.step_ideas(run.id)]
+    tokens = [idea.meta.usage.get("output_tokens", 0) for idea in ideas if idea.meta.usage]
+    written = sum(one for one in tokens if isinstance(one, int))
+    return Score(task, str(status), answer.get("output"), _faults(run, bridge), seconds, written)
+
+
+def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
+    """Whether each answer had a fault: the next Request tells of it; after the last one, the run does."""
+    told: list[bool] = []
+    for record in bridge.store.step_ideas(run.id)[1:]:
+        context = bridge.store.idea(record.id).idea.context
+        told.append(any(isinstance(one, dict) and one.get("type") == "error" for one in context))
+    return (*told, bool(run.errors()) or run.answer()["status"] == "stalled")
+
+
+def table(scores: Sequence[Score]) -> str:
+    """The table of all tasks, and what they come to."""
+    lines = [f"{'task':<68} {'calls':>5} {'solved':>6} {'first':>5} {'later':>5} {'req':>3} {'s':>5}  output"]
+    for one in scores:
+        marks = " ".join(
+            f"{'yes' if mark else 'no':>{width}}"
+            for mark, width in ((one.solved, 6), (one.valid_first, 5), (one.valid_after_repair, 5))
+        )
+        shown = encode_text(one.output)[:40] if one.status == "done" else f"({one.status})"
+        lines.append(
+            f"{one.task.text[:68]:<68} {one.task.calls:>5} {marks} {len(one.faults):>3} {one.seconds:>5.1f}  {shown}"
+        )
+    lines.append(summary(scores))
+    return "\n".join(lines)
+
+
+def summary(scores: Sequence[Score]) -> str:
+    """Solved, valid at the first try and later, and how fast."""
+    by_calls = ", ".join(
+        f"{sum(one.solved for one in scores if one.task.calls == calls)} of"
+        f" {sum(one.task.calls == calls for one in scores)} of {calls} call{'s' * (calls > 1)}"
+        for calls in sorted({one.task.calls for one in scores})
+    )
+    seconds = sum(one.seconds for one in scores)
+    tokens = sum(one.tokens for one in scores)
+    return (
+        f"solved {sum(one.solved for one in scores)} of {len(scores)} ({by_calls});"
+        f" valid at the first try {sum(one.valid_first for one in scores)},"
+        f" after repair {sum(one.valid_after_repair for one in scores)};"
+        f" {tokens} tokens in {seconds:.0f} s: {tokens / max(seconds, 0.001):.0f} tokens/s, reading included"
+    )
