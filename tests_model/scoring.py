@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge import Bridge, Run
-from ideabridge.bridge.loop.event import RequestMade, SolutionClosed
 from ideabridge.tools.encoding import JSON, encode_text
 from tests_model.tasks import OFFERED, Task
 
@@ -24,7 +23,6 @@ class Score:
         faults: for each answer, whether anything of it was wrong: it could not be read, a call or the output was
             refused or failed, or it held neither.
         seconds: from the start to the end of the run.
-        tokens: those the model wrote.
     """
 
     task: Task
@@ -32,7 +30,6 @@ class Score:
     output: JSON
     faults: tuple[bool, ...]
     seconds: float
-    tokens: int
 
     @property
     def solved(self) -> bool:
@@ -57,10 +54,7 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
     status = await run.wait()
     seconds = time.monotonic() - began
     answer = run.answer()
-    ideas = [bridge.store.idea(record.id) for record in bridge.store.step_ideas(run.id)]
-    tokens = [idea.meta.usage.get("output_tokens", 0) for idea in ideas if idea.meta.usage]
-    written = sum(one for one in tokens if isinstance(one, int))
-    return Score(task, str(status), answer.get("output"), _faults(run, bridge), seconds, written)
+    return Score(task, str(status), answer.get("output"), _faults(run, bridge), seconds)
 
 
 def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
@@ -96,10 +90,9 @@ def summary(scores: Sequence[Score]) -> str:
         for calls in sorted({one.task.calls for one in scores})
     )
     seconds = sum(one.seconds for one in scores)
-    tokens = sum(one.tokens for one in scores)
     return (
         f"solved {sum(one.solved for one in scores)} of {len(scores)} ({by_calls});"
         f" valid at the first try {sum(one.valid_first for one in scores)},"
         f" after repair {sum(one.valid_after_repair for one in scores)};"
-        f" {tokens} tokens in {seconds:.0f} s: {tokens / max(seconds, 0.001):.0f} tokens/s, reading included"
+        f" {sum(len(one.faults) for one in scores)} Requests in {seconds:.0f} s"
     )

@@ -36,7 +36,7 @@ def _end_with_parent() -> None:
 def main() -> None:
     """Serve until standard input ends."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--context", type=int, default=4096, help="tokens of a Request and its answer")
     given = parser.parse_args()
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -32,6 +32,7 @@ from ideabridge.bridge.minds.adapt import is_closed
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.faults import translate
 from ideabridge.bridge.minds.forms import Form
+from ideabridge.bridge.minds.grammar import grammar_schema
 from ideabridge.bridge.minds.provider import build_model
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.modules.secrets import Secrets
@@ -172,7 +173,7 @@ def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> tuple[Mode
     if form is Form.PROMPTED:
         return ModelRequestParameters(output_mode="prompted", output_object=wanted, prompted_output_template=False), {}
     if form is Form.OBJECT_SCHEMA:
-        asked: JSONObject = {"response_format": {"type": "json_object", "schema": schema}}
+        asked: JSONObject = {"response_format": {"type": "json_object", "schema": grammar_schema(schema)}}
         return ModelRequestParameters(), {"extra_body": asked}
     return ModelRequestParameters(), {}
 

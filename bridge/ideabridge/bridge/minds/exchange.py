@@ -18,7 +18,7 @@ from ideabridge.bridge.minds.errors import (
     SchemaRefusalError,
 )
 from ideabridge.bridge.minds.forms import Form, FormMemory, below
-from ideabridge.bridge.minds.instructions import correction, instructions
+from ideabridge.bridge.minds.instructions import EXAMPLES, correction, instructions
 from ideabridge.bridge.minds.reply import Reply
 from ideabridge.bridge.minds.usage import Usage, total
 from ideabridge.tools.encoding import JSONObject, content_hash
@@ -115,7 +115,10 @@ class Exchange:
 
         shown = None if self._endpoint.shows(self._form) else schema
         told = [Turn(str(text["role"]), str(text["content"])) for text in texts]
-        return [Turn("system", instructions(shown)), *told]
+        examples = [
+            Turn(role, text) for pair in EXAMPLES for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+        return [Turn("system", instructions(shown)), *examples, *told]
 
     def _keep_form(self) -> None:
         """The form works: an answer in it can be read, at least up to its first call."""
