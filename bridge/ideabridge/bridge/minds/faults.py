@@ -16,6 +16,7 @@ from pydantic_ai.exceptions import (
     ModelQuotaExceededError,
     ModelRateLimitError,
     ModelServerError,
+    UnexpectedModelBehavior,
     UserError,
 )
 from pydantic_ai.exceptions import ModelUnavailableError as Overloaded
@@ -30,6 +31,9 @@ from ideabridge.tools.errors import IdeabridgeError
 
 _LONGEST: Final = 600
 
+_SILENT: Final = "ended without content"
+"""How pydantic-ai tells of a stream in which nothing came."""
+
 _OF_SCHEMA: Final = re.compile(
     r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
     r"|structured[ _-]?output|output_(format|config)|nesting|too complex|strict",
@@ -41,6 +45,13 @@ def translate(error: Exception) -> IdeabridgeError | None:
     """The error of ours for one that pydantic-ai, or a library below it, raised; None: it is none of theirs."""
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
+    if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
+        # llama-cpp-python streams no error: it says 200, then nothing.
+        return SchemaRefusalError(
+            "the model endpoint ended its answer without a word of it: the Request may be too long for the model's"
+            " context, or the server failed; its log may say which",
+            certain=False,
+        )
     if not isinstance(error, ModelAPIError):
         return None
     said = _said(error)
