@@ -383,6 +383,41 @@ async def test_cancelling_a_run_ends_its_rooms() -> None:
         assert [one.status for one in bridge.store.runs() if one.parent == run.id] == ["cancelled"]
 
 
+async def test_a_room_that_loses_is_ended_and_the_session_goes_on() -> None:
+    opened = anyio.Event()
+
+    @tool(read_only=True)
+    async def quick() -> str:
+        """End once the room is open."""
+        await opened.wait()
+        return "quick"
+
+    async with Bridge(toolbox=Toolbox(quick)) as bridge:
+        tools = ["quick", "anonymous.solve"]
+        async with bridge.session(tools=tools) as session, anyio.create_task_group() as group:
+            run = session.underlying
+
+            async def open_the_gate() -> None:
+                while not run.rooms:
+                    await run.runner.wait_changed()
+                opened.set()
+
+            group.start_soon(open_the_gate)
+            alternatives: list[JSONObject] = [
+                {"_tool": "solve", "_module": "anonymous", "task": "describe", "_outputPath": "slow"},
+                {"_tool": "quick", "_outputPath": "quick"},
+            ]
+            with anyio.fail_after(10):
+                assert await session.run_any(alternatives) == "quick"
+            assert (dict(run.rooms), session.state) == ({}, {"quick": "quick"})
+            [room_id] = [one.id for one in bridge.store.runs() if one.parent == run.id]
+            room = await bridge.run(room_id)
+            assert (room.status, room.machine.reason) == ("cancelled", "the call it answers was cancelled")
+            with pytest.raises(FinishedRunError):
+                room.submit(0, {"calls": [], "output": "too late"})
+            assert await session.run({"_tool": "quick"}) == "quick"
+
+
 # -- by turns ------------------------------------------------------------------------------------------------------
 
 

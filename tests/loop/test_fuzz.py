@@ -24,6 +24,7 @@ from ideabridge.bridge.loop.event import (
     Event,
     GroupCommitted,
     OutputProposed,
+    Pattern,
     PlanAsked,
     PlanDecided,
     RequestMade,
@@ -68,7 +69,8 @@ TOLD = CATALOGUE.to_json()
 OUTPUT: JSONObject = {"type": "object", "properties": {"all": {}}, "required": ["all"]}
 
 NOTHING: JSONObject = {"calls": [], "output": None}
-SETTLED = frozenset(("done", "caught", "failed", "skipped"))
+SETTLED = frozenset(("done", "caught", "failed", "skipped", "cancelled"))
+PATTERNS: tuple[Pattern | None, ...] = (None, None, None, None, None, "all", "any", "race")
 
 
 def began(chosen: random.Random, instances: bool) -> RunStarted:
@@ -80,6 +82,7 @@ def began(chosen: random.Random, instances: bool) -> RunStarted:
         requests=2,
         output_by_instance=instances and chosen.random() < 0.5,
         approval="default" if chosen.random() < 0.3 else "allow_all",
+        planning="lazy" if chosen.random() < 0.15 else "eager",
     )
     context = INSTANCES if instances else CLOSED if chosen.random() < 0.3 else CONTEXT
     mode = "plan" if chosen.random() < 0.25 else "solve"
@@ -136,6 +139,7 @@ class Fuzzed:
         self.asking: list[AskApproval] = []
         self.ran: set[tuple[int, int | None]] = set()
         self.settled: dict[int, str] = {}
+        self.pattern: Pattern | None = None
 
     def post(self, event: Event) -> None:
         value = decode_trusted(encode(event.to_json()))
@@ -155,7 +159,9 @@ class Fuzzed:
         for index, one in enumerate(machine.history):
             now = one.standing.value
             before = self.settled.get(index)
-            assert before is None or before == now, f"call {index} was {before} and is {now}"
+            # What a group wrote is given up with it; nothing else ever changes.
+            withdrawn = now == "cancelled" and self.pattern == "all" and before != "failed"
+            assert before is None or before == now or withdrawn, f"call {index} was {before} and is {now}"
             if now in SETTLED:
                 self.settled[index] = now
                 assert (one.error is not None) == (now != "done")
@@ -179,10 +185,12 @@ class Fuzzed:
                     self.post(ApprovalAsked(effect.call.index, effect.approval, effect.digest))
                 case AskPlan(approval, digest):
                     self.post(PlanAsked(approval, digest))
-                    self.post(PlanDecided(digest, "approve", "somebody"))
+                    self.accept(digest)
                 case AskMind(step):
                     self.post(RequestMade(step, "request"))
                 case Cancel() as effect:
+                    self.running = [one for one in self.running if (one.call.index, one.item) != effect.key]
+                    self.asking = [one for one in self.asking if (one.call.index, None) != effect.key]
                     self.post(CallFinished(*effect.key, error=effect.error))
                 case Commit(listed):
                     self.post(GroupCommitted(list(listed)))
@@ -199,6 +207,23 @@ class Fuzzed:
             return False
         self.perform()
         return True
+
+    def accept(self, digest: str) -> None:
+        """Accept a plan, deny it, or leave calls out of it."""
+        planning = self.machine.planning
+        assert planning is not None
+        kind = self.random.random()
+        if kind < 0.15:
+            self.post(PlanDecided(digest, "deny", "somebody", "why"))
+            return
+        shown = planning.question.shown
+        calls, output = shown["calls"], shown["output"]
+        assert isinstance(calls, list)
+        left = [call for call in calls if self.random.random() < 0.8]
+        if kind < 0.4 and left and not self.machine.intake.check(left, output):
+            self.post(PlanDecided(digest, "edit", "somebody", None, left, output))
+            return
+        self.post(PlanDecided(digest, "approve", "somebody"))
 
     def decide(self, effect: AskApproval) -> None:
         index = effect.call.index
@@ -240,14 +265,18 @@ class Fuzzed:
             solution = NOTHING
         calls, output = solution["calls"], solution["output"]
         assert isinstance(calls, list)
-        errors = self.machine.intake.check(calls, output)
+        pattern = self.random.choice(PATTERNS)
+        if pattern is not None and self.random.random() < 0.7:
+            output = None
+        errors = self.machine.intake.check(calls, output, pattern=pattern)
         if errors:
             faults(errors)
             if self.machine.mode == "solve":
                 self.post(SolutionRejected(solution, [*errors]))
-            calls, output = [], None
+            calls, output, pattern = [], None, None
+        self.pattern = pattern
         extra = {key: value for key, value in solution.items() if key not in ("calls", "output")}
-        self.post(SolutionProposed(calls, output, extra or None))
+        self.post(SolutionProposed(calls, output, extra or None, pattern=pattern))
         self.perform()
         while self.move():
             pass

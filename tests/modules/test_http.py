@@ -9,9 +9,12 @@ import anyio
 import httpx
 import pytest
 
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleTimeoutError
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON
 
-from .conftest import SERVERS, Changes, modules_of
+from .conftest import SERVERS, Changes, configure, modules_of
 
 pytestmark = pytest.mark.anyio
 
@@ -67,6 +70,36 @@ async def test_http(legacy: bool, changes: Changes, monkeypatch: pytest.MonkeyPa
             with pytest.raises(ModuleDownError, match="cannot be reached"):
                 await modules.call("web", "who", {})
             assert modules.status("web").state == "down"
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_what_loses_a_race_is_cancelled_at_its_server(legacy: bool) -> None:
+    started = anyio.Event()
+
+    def reported(call: int, progress: float, total: float | None, message: str | None) -> None:
+        if message == "started":
+            started.set()
+
+    @tool(read_only=True)
+    async def when_started() -> str:
+        """End once the server says that the slow one has begun."""
+        await started.wait()
+        return "started"
+
+    async with served(*(["--legacy"] if legacy else [])) as (base, _process):
+        entry = {"type": "http", "url": f"{base}/mcp", "headers": {"Authorization": "Bearer sesame-open-now"}}
+        configuration = configure({"web": entry}, approval="allow_all")
+        async with Bridge(configuration, toolbox=Toolbox(when_started)) as bridge, bridge.session() as session:
+            session.underlying.runner.progress_watchers.append(reported)
+            with anyio.fail_after(20):
+                assert (
+                    await session.run_any([{"_tool": "slow", "_outputPath": "slow"}, {"_tool": "when_started"}])
+                    == "started"
+                )
+                log: JSON = None
+                while log != '["started", "cancelled"]':
+                    log = await session.run({"_tool": "log"})
+            assert session.state == {}
 
 
 async def test_the_older_transport() -> None:
