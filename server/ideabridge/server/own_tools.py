@@ -220,7 +220,9 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "answer": {"enum": ["auto", "recorded", "plan", "solve"], "description": "How calls are answered."},
                 "choices": {
                     "type": "object",
-                    "description": '{"accept": true or [paths]}: constants a person accepts as fixed.',
+                    "description": 'What a person decided: {"accept": true or [paths]}: constants that stay;'
+                    ' {"take": {"calls.0.repo": "†input.repo"}}: where a value comes from; {"runs": [ids]}: other runs'
+                    " of the task. Without them the error tells what is open.",
                 },
             },
             ["idea", "name"],

@@ -87,7 +87,7 @@ async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:
 
     what = "plan" if is_plan else "call"
     while True:
-        answer = await _line("  run it? y(es), n(o) [reason], e(dit): ")
+        answer = await line("  run it? y(es), n(o) [reason], e(dit): ")
         if answer is None:
             return Decision("deny", reason="nobody answered at the terminal")
         word, _, reason = answer.strip().partition(" ")
@@ -107,7 +107,7 @@ async def _ask_outcome() -> Decision:
     from ideabridge.bridge.approver import Decision
 
     while True:
-        answer = await _line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")
+        answer = await line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")
         if answer is None:
             return Decision("skip", reason="nobody answered at the terminal")
         word, _, rest = answer.strip().partition(" ")
@@ -120,7 +120,7 @@ async def _ask_outcome() -> Decision:
         say("  r runs the call again, s (and a reason) lets it fail as unknown, v and JSON says what its result was")
 
 
-async def _line(prompt: str) -> str | None:
+async def line(prompt: str) -> str | None:
     """One line from the terminal; None at its end. Waiting can be cancelled (Ctrl-C)."""
     err().print(clean(prompt), end="")
     if sys.platform == "win32":
@@ -154,7 +154,7 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
         finally:
             await path.unlink(missing_ok=True)
     else:
-        typed = await _line(f"  the {what} as JSON, in one line: ")
+        typed = await line(f"  the {what} as JSON, in one line: ")
         if typed is None:
             return None
         changed = typed

@@ -16,6 +16,15 @@ from ideabridge.server.cli.filters import (
     UntilOption,
 )
 from ideabridge.server.cli.inputs import read_input
+from ideabridge.server.cli.lifting import (
+    AcceptOption,
+    TakeOption,
+    WithOption,
+    decided_at_terminal,
+    lift_run,
+    read_decisions,
+    verify_ideas,
+)
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import opened
 from ideabridge.server.cli.tools import SETTLE_SECONDS
@@ -182,6 +191,10 @@ def _published(store: Store, ref: str) -> Publication | None:
         return None
 
 
+app.command("lift")(lift_run)
+app.command("verify")(verify_ideas)
+
+
 @app.command("publish")
 @command("config", "project", "store", "tools", "json")
 def publish_idea(
@@ -195,31 +208,41 @@ def publish_idea(
         Literal["auto", "recorded", "plan"],
         typer.Option("--answer", help="recorded: the stored answer, for its own input. plan: run it with new input."),
     ] = "auto",
-    accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="all|PATH", help="Constants that may stay as they are; may be repeated."),
-    ] = None,
+    accept: AcceptOption = None,
+    take: TakeOption = None,
+    runs: WithOption = None,
 ) -> int:
-    """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store."""
+    """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
+
+    What a person must decide first is asked at the terminal.
+    """
     import anyio
 
-    return anyio.run(_publish, options, ref, name, description, answer, accept)
+    return anyio.run(_publish, options, ref, name, description, answer, read_decisions(accept, take, runs))
 
 
 async def _publish(
-    options: Options, ref: str, name: str, description: str | None, answer: str, accept: list[str] | None
+    options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.errors import PublicationError
     from ideabridge.bridge.ideas.versions import change_of
     from ideabridge.server.cli.console import print_json, say
+    from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
 
-    choices: JSONObject = {}
-    if accept:
-        paths: list[JSON] = [*accept]
-        choices["accept"] = True if "all" in accept else paths
     async with Bridge(options.configuration()) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
         await bridge.modules.settled(SETTLE_SECONDS)
+        if answer != "recorded" and not options.json and standing_in_terminal():
+            try:
+                decided = await decided_at_terminal(bridge, ref, choices)
+            except PublicationError:
+                # It cannot be a plan; publishing says why, or that it answers as recorded.
+                decided = choices
+            if decided is None:
+                say("nothing was published", "yellow")
+                return ExitCode.FAILED
+            choices = decided
         publication = bridge.publish(ref, name, description=description, answer=answer, choices=choices)
         change = change_of(bridge.store, publication)
     if options.json:

@@ -1,0 +1,206 @@
+"""`ideabridge ideas lift`, `verify`: what a run would be as a tool, and whether the tools made so still hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ideabridge.server.cli.console import clean
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.tools import SETTLE_SECONDS
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.replay.asking import Ask
+    from ideabridge.bridge.replay.verify import Verdict
+
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="all|PATH", help="What may stay as it is; may be repeated."),
+]
+TakeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--take", metavar="PATH=REFERENCE", help="What stands there instead, such as calls.0.repo=†input.repo."
+    ),
+]
+WithOption = Annotated[
+    list[str] | None,
+    typer.Option("--with", metavar="RUN", help="Another run of the same task; may be repeated. Default: alike ones."),
+]
+
+
+def read_decisions(accept: list[str] | None, take: list[str] | None, runs: list[str] | None) -> JSONObject:
+    """The options as `choices`; a pick is written `PATH={"pick": JMESPath, "from": REFERENCE}`.
+
+    Raises:
+        UsageError: `--take` is not PATH=REFERENCE.
+    """
+    from ideabridge.server.cli.exits import UsageError
+
+    choices: JSONObject = {}
+    if accept:
+        choices["accept"] = True if "all" in accept else list[JSON](accept)
+    taken: JSONObject = {}
+    for one in take or []:
+        path, equals, value = one.partition("=")
+        if not equals:
+            raise UsageError(f"--take: expected PATH=REFERENCE, found {one[:80]!r}")
+        taken[path] = decode(value, what="--take") if value.startswith("{") else value
+    if taken:
+        choices["take"] = taken
+    if runs:
+        choices["runs"] = list[JSON](runs)
+    return choices
+
+
+@command("config", "project", "store", "tools", "allow_all", "json")
+def lift_run(
+    options: Options,
+    ref: Annotated[str, typer.Argument(metavar="RUN", help="A run, or an idea.")],
+    accept: AcceptOption = None,
+    take: TakeOption = None,
+    runs: WithOption = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Run the plan too, if it only reads (or with --allow-all).")
+    ] = False,
+) -> int:
+    """Show the plan a run would be published as: each part, where it comes from, and what a person must accept.
+
+    Exit code 1 where something is still to be accepted, or the plan does not do what the run did.
+    """
+    import anyio
+
+    return anyio.run(_lift, options, ref, read_decisions(accept, take, runs), live)
+
+
+async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.replay.report import report_lines, report_of
+    from ideabridge.server.cli.console import print_json, show
+
+    async with Bridge(options.configuration()) as bridge:
+        await bridge.modules.settled(SETTLE_SECONDS)
+        decided = bridge.lift(ref, choices=choices)
+        report = report_of(decided)
+        lines = report_lines(report)
+        if live:
+            function = decided.lifted.function
+            plan = decided.with_input(function.input or {})
+            why, different = await bridge.drift(plan, function.run.result, effects=options.allow_all)
+            report["live"] = {"not_run": why, "difference": different}
+            told = f"not run: {why}" if why is not None else different or "run again, it gives the same"
+            lines.append((f"live: {told}", "yellow" if why is not None or different is not None else "green"))
+    if options.json:
+        print_json(report)
+    else:
+        for text, style in lines:
+            show(text, style)
+    asks = report["asks"]
+    still = any(isinstance(one, dict) and not one["accepted"] for one in (asks if isinstance(asks, list) else []))
+    drifted = _object(report.get("live")).get("difference") is not None
+    return 1 if still or drifted or not report["consistent"] else 0
+
+
+def _object(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
+
+
+@command("config", "project", "store", "tools", "allow_all", "json")
+def verify_ideas(
+    options: Options,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Published names; none: all.")] = None,
+    live: Annotated[bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")] = True,
+) -> int:
+    """Check published ideas again: tools gone or changed, plans that no longer do what their runs did, outputs that
+    drifted. Exit code 1 where one does not hold.
+    """
+    import anyio
+
+    return anyio.run(_verify, options, names or [], live)
+
+
+async def _verify(options: Options, names: list[str], live: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.console import print_json, say
+
+    async with Bridge(options.configuration()) as bridge:
+        verdicts = await bridge.verify(names, live=live, effects=options.allow_all)
+    if options.json:
+        print_json({"ideas": list[JSON](one.to_json() for one in verdicts)})
+    elif not verdicts:
+        say("nothing is published")
+    else:
+        for verdict in verdicts:
+            _tell(verdict)
+    return 1 if any(verdict.faults for verdict in verdicts) else 0
+
+
+def _tell(verdict: Verdict) -> None:
+    from ideabridge.server.cli.console import show
+
+    notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
+    mark, style = ("holds", "green") if not verdict.faults else ("does not hold", "red")
+    show(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
+    for fault in verdict.faults:
+        show(f"  {fault}")
+
+
+# -- deciding at the terminal --------------------------------------------------------------------------------------
+
+
+async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> JSONObject | None:
+    """Ask a person about everything that is still open; None: the person gave up.
+
+    Raises:
+        PublicationError: it cannot be a plan whatever is accepted.
+    """
+    from ideabridge.bridge.replay.asking import open_asks
+    from ideabridge.bridge.replay.report import report_lines, report_of
+    from ideabridge.server.cli.console import say
+
+    if choices.get("accept") is True:
+        return choices
+    shown = False
+    while True:
+        decided = bridge.lift(ref, choices=choices)
+        left = open_asks(decided)
+        if not left:
+            return choices
+        if not shown:
+            for text, style in report_lines(report_of(decided)):
+                say(text, style)
+            shown = True
+        answer = await _ask(left[0])
+        if answer is None:
+            return None
+        accept, take = choices.get("accept"), choices.get("take")
+        if answer == "accept":
+            choices = {**choices, "accept": [*(accept if isinstance(accept, list) else []), left[0].path]}
+        else:
+            choices = {**choices, "take": {**_object(take), left[0].path: answer}}
+
+
+async def _ask(ask: Ask) -> JSON:
+    """`accept`, what to take instead, or None to give up."""
+    from ideabridge.server.cli.ask import line
+    from ideabridge.server.cli.console import say
+
+    say(f"? {ask.text}", "bold yellow")
+    origins = ask.leaf.origins if ask.leaf is not None else []
+    for number, origin in enumerate(origins, 1):
+        say(f"  {number}: {clean(origin.shown)}")
+    words = [*([] if ask.kind == "varies" else ["a(ccept)"]), *(["a number to take it"] if origins else []), "q(uit)"]
+    while True:
+        typed = await line(f"  {', '.join(words)}: ")
+        if typed is None or typed.strip().lower() in ("q", "quit"):
+            return None
+        word = typed.strip().lower()
+        if word in ("a", "accept") and ask.kind != "varies":
+            return "accept"
+        if word.isdecimal() and 0 < int(word) <= len(origins):
+            return origins[int(word) - 1].take
+        if word.startswith("†"):
+            return typed.strip()
