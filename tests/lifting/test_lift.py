@@ -49,6 +49,12 @@ def record(name: str) -> JSONObject:
     return {"owner": f"{name}-owner", "size": len(name) * 10, "level": "high" if len(name) > 3 else "low"}
 
 
+@tool(read_only=True)
+def owner(name: str) -> str:
+    """An owner."""
+    return f"{name}-owner"
+
+
 @tool(read_only=False)
 def store(key: str, value: JSON) -> str:
     """Store a value."""
@@ -57,7 +63,7 @@ def store(key: str, value: JSON) -> str:
 
 @pytest.fixture
 def bridge() -> Bridge:
-    return Bridge(toolbox=Toolbox(books, pages, record, store))
+    return Bridge(toolbox=Toolbox(books, pages, record, owner, store))
 
 
 def asked(decided: Decided) -> list[str]:
@@ -73,8 +79,8 @@ COPIED: list[Turn] = [
 
 async def test_a_run_of_references_over_several_requests_lifts_wholly(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda _: turn({"_tool": "record", "name": "†input.name", "_outputPath": "found"}),
-        lambda _: turn({"_tool": "pages", "title": "†state.found.owner"}),
+        lambda _: turn({"_tool": "owner", "name": "†input.name", "_outputPath": "found"}),
+        lambda _: turn({"_tool": "pages", "title": "†state.found"}),
         lambda _: turn(output="†results.1"),
     ]
     async with bridge:
@@ -126,11 +132,11 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
     }
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
-        published = bridge.publish(run.id, "owner_length", choices={"take": take})
+        published = bridge.publish(run.id, "owner_length", choices={"take": take, "accept": ["later"]})
         assert published.plan is not None
         lifting = published.plan["lifting"]
         assert isinstance(lifting, dict)
-        assert lifting["choices"] == {"take": take}
+        assert lifting["choices"] == {"take": take, "accept": ["later"]}
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
         with pytest.raises(PublicationError, match="instead of"):
             bridge.publish(run.id, "wrong", choices={"take": {**take, "calls.1.title": "†input.name"}})
@@ -201,18 +207,36 @@ async def test_what_was_called_after_a_result_without_reading_it_is_named(bridge
         assert asked(bridge.lift(run.id)) == ["unread unread.0"]
 
 
+async def test_a_branch_that_reads_part_of_what_was_seen_is_named_unless_the_rest_differed_in_another_run(
+    bridge: Bridge,
+) -> None:
+    turns: list[Turn] = [
+        lambda _: turn({"_tool": "record", "name": "†input.name"}),
+        lambda _: turn({"_tool": "pages", "title": "†results.0.owner"}),
+        lambda _: turn(output="†results.1"),
+    ]
+    async with bridge:
+        run = await solved(bridge, "x", {"name": "anna"}, turns, NUMBER)
+        decided = bridge.lift(run.id)
+        assert [one.text.partition("reads ")[2] for one in open_asks(decided)] == ["calls.0.size, calls.0.level"]
+        await solved(bridge, "x", {"name": "bertram"}, turns, NUMBER)
+        assert [one.text.partition("reads ")[2] for one in open_asks(bridge.lift(run.id))] == ["calls.0.level"]
+        await solved(bridge, "x", {"name": "bo"}, turns, NUMBER)
+        assert asked(bridge.lift(run.id)) == []
+
+
 async def test_failed_and_denied_calls_are_left_out_and_retries_collapse(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda seen: turn({"_tool": "pages", "title": ""}, {"_tool": "record", "name": "†input.name"}),
-        lambda seen: turn({"_tool": "pages", "title": "†results.1.owner", "_id": "length"}),
+        lambda seen: turn({"_tool": "pages", "title": ""}, {"_tool": "owner", "name": "†input.name"}),
+        lambda seen: turn({"_tool": "pages", "title": "†results.1", "_id": "length"}),
         lambda seen: turn(output="†results.2"),
     ]
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, turns, NUMBER)
         decided = bridge.lift(run.id)
         assert decided.calls == [
-            {"_tool": "record", "name": "†input.name"},
-            {"_tool": "pages", "title": "†results.0.owner", "_id": "length"},
+            {"_tool": "owner", "name": "†input.name"},
+            {"_tool": "pages", "title": "†results.0", "_id": "length"},
         ]
         assert [one.shown for one in decided.lifted.left_out] == ["calls.0 (pages): it failed"]
         assert asked(decided) == []
@@ -318,13 +342,13 @@ async def test_runs_that_differ_at_a_literal_nothing_explains_make_no_plan(bridg
 async def test_a_run_of_the_same_task_that_took_another_course_is_told(bridge: Bridge) -> None:
     def turns(again: bool) -> list[Turn]:
         return [
-            lambda seen: turn({"_tool": "record", "name": "†input.name"}),
-            lambda seen: turn({"_tool": "pages", "title": "†results.0.owner"}, output=None if again else "†results.1"),
+            lambda seen: turn({"_tool": "owner", "name": "†input.name"}),
+            lambda seen: turn({"_tool": "pages", "title": "†results.0"}, output=None if again else "†results.1"),
             *([last] if again else []),
         ]
 
     def last(_: Seen) -> JSONObject:
-        return turn({"_tool": "pages", "title": "†results.0.level"}, output="†results.2")
+        return turn({"_tool": "pages", "title": "†input.name"}, output="†results.2")
 
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, turns(False), NUMBER)
@@ -399,15 +423,15 @@ async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(writte
 
 async def test_a_call_of_an_idea_stays_a_call(bridge: Bridge) -> None:
     turns: list[Turn] = [
-        lambda seen: turn({"_tool": "record", "name": "†input.name"}),
-        lambda seen: turn({"_tool": "length", "_module": "idea:length", "text": "†results.0.owner"}),
+        lambda seen: turn({"_tool": "owner", "name": "†input.name"}),
+        lambda seen: turn({"_tool": "length", "_module": "idea:length", "text": "†results.0"}),
         lambda seen: turn(output="†results.1"),
     ]
     async with bridge:
         plan: list[Turn] = [lambda _: turn({"_tool": "pages", "title": "†input.text"}, output="†results.0")]
         inner = await solved(bridge, "inner", {"text": "abc"}, plan, NUMBER)
         bridge.publish(inner.id, "length")
-        run = await bridge.solve("x", input={"name": "ann"}, tools=["record", "idea:length"], output_schema=NUMBER)
+        run = await bridge.solve("x", input={"name": "ann"}, tools=["owner", "idea:length"], output_schema=NUMBER)
         for number, answer in enumerate(turns):
             run.submit(number, answer(Seen({"name": "ann"}, run)))
             await approved(run)

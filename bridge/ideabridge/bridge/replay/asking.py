@@ -13,6 +13,7 @@ from ideabridge.bridge.replay.choices import unknown_path
 from ideabridge.bridge.replay.decide import Decided, stands
 from ideabridge.bridge.replay.leaves import Leaf
 from ideabridge.bridge.replay.order import unbound_orders
+from ideabridge.bridge.replay.sight import named, unread_parts
 from ideabridge.bridge.replay.wiring import all_before, plan_machine, reads_of
 from ideabridge.bridge.run_values import rejection
 
@@ -62,11 +63,11 @@ def _of_leaves(decided: Decided) -> Iterator[Ask]:
         if leaf.edited is not None and leaf.place is not None:
             notes.append(f"calls.{leaf.place} ({decided.lifted.kept[leaf.place].name}): a person changed it")
         told = f" ({', '.join(notes)})" if notes else ""
-        if leaf.reference is not None:
+        if leaf.reference is not None and leaf.varies is None:
             if leaf.selects:
                 yield Ask("selection", leaf.path, f"{leaf.path}: {leaf.selects}{told}", leaf)
         elif leaf.varies:
-            yield Ask("varies", leaf.path, f"{leaf.shown}, but {leaf.varies}", leaf)
+            yield Ask("varies", leaf.path, f"{leaf.shown}, but {leaf.varies}{told}", leaf)
         else:
             yield Ask("proposal" if leaf.origins else "constant", leaf.path, f"{leaf.shown}{told}", leaf)
 
@@ -109,12 +110,19 @@ def _later(decided: Decided, graph: Graph) -> Iterator[Ask]:
     steps = {call.index: reads_of(call) for call in graph.calls}
     for place, one in enumerate(kept):
         behind = all_before(steps, steps[place]) | _proposed(decided, place)
-        if one.chosen and not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
-            yield Ask(
-                "later",
-                f"later.{place}",
-                f"later.{place}: calls.{place} ({one.name}) was proposed after results had been seen, and reads none",
-            )
+        if not one.chosen:
+            continue
+        said = f"later.{place}: calls.{place} ({one.name}) was proposed after results had been seen"
+        if any(kept[other].chosen == one.chosen for other in steps[place] if other < len(kept)):
+            # It stands or falls with the call of its own Request that it reads.
+            continue
+        if not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
+            yield Ask("later", f"later.{place}", f"{said}, and reads none")
+            continue
+        open_ = {other for where in (*range(len(kept)), None) for other in _proposed(decided, where)}
+        parts = [part for part in unread_parts(decided.lifted, graph, one.chosen) if part.place not in open_]
+        if parts:
+            yield Ask("later", f"later.{place}", f"{said} of which nothing reads {named(parts)}")
 
 
 def _proposed(decided: Decided, place: int | None) -> set[int]:
@@ -174,7 +182,7 @@ _TOLD: Final[dict[Kind, tuple[str, str]]] = {
     ),
     "later": (
         "these calls may have been chosen because of a result: {}",
-        'Accept that they are always made (choices {"accept": ["later", ...]})',
+        'Accept that they are always made (choices {"accept": ["later", ...]}), or name another run',
     ),
     "unread": (
         "what came after may have been chosen because of these results: {}",

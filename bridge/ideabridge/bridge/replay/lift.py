@@ -201,6 +201,10 @@ def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
             leaf.selects = f"{operand.text} is a position in a list that was seen before"
         elif data_key(witness, source):
             leaf.selects = f"{operand.text} has a key that may be data that was seen before"
+        for other in lifted.others if leaf.selects else ():
+            there, read = other.leaf(leaf.place, leaf.keys), other.value(source)
+            if not isinstance(there, Missing) and (isinstance(read, Missing) or not same(there, read)):
+                leaf.varies = f"another place in run {other.run_id}"
     if leaf.selects and lifted.pick is not None and not isinstance(value, Missing):
         leaf.origins = [
             one

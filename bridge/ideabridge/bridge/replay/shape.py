@@ -14,7 +14,7 @@ from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.replay.executed import Executed, executed_calls
 from ideabridge.bridge.replay.function import read_function
 from ideabridge.bridge.replay.values import same
-from ideabridge.bridge.replay.witness import Witness
+from ideabridge.bridge.replay.witness import Source, Witness
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import META_PROPERTIES, ToolKey
@@ -73,12 +73,17 @@ def _contradiction(mine: Witness, other: Witness) -> str | None:
         for keys, text in references_in(one.raw):
             written = other.written_reference(place, keys)
             if written is not None:
-                here = mine.sources_of(parse_reference(text))
-                if here and here != other.sources_of(parse_reference(written)):
+                here = _fields(mine.sources_of(parse_reference(text)))
+                if here and here != _fields(other.sources_of(parse_reference(written))):
                     return f"calls.{place}.{'.'.join(keys)} reads {written} there"
             elif _differs(mine, other, place, keys, text):
                 return f"calls.{place}.{'.'.join(keys)} is not what {text} gives there"
     return None
+
+
+def _fields(sources: list[Source]) -> list[Source]:
+    """Sources without the places in lists: these are what is chosen anew in every run."""
+    return [Source(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
 
 
 def _differs(mine: Witness, other: Witness, place: int, keys: Path, text: str) -> bool:
