@@ -147,3 +147,14 @@ def test_no_plan_gives_a_wrong_answer_that_nobody_accepted(outcomes: dict[str, O
 
 def test_what_a_person_rightly_accepted_gives_right_answers(outcomes: dict[str, Outcome]) -> None:
     assert [text for one in outcomes.values() for text in one.wrong] == []
+
+
+def test_the_document_tells_the_counts_of_the_table() -> None:
+    told = [line.split(" | ")[-1].removesuffix(" |") for line in TABLE.read_text(encoding="utf-8").splitlines()]
+    wholly, accepted, refused = (told.count(what) for what in ("lifts wholly", "with acceptance", "refused"))
+    document = (Path(__file__).parents[2] / "docs" / "lifting.md").read_text(encoding="utf-8")
+    assert f"holds {len(TASKS)} tasks" in document
+    assert f"{len(TRAPS)} of them are traps" in document
+    assert f"nobody is asked | {wholly} |" in document
+    assert f"accepts or takes | {accepted} |" in document
+    assert f"make them right | {refused} |" in document

@@ -6,7 +6,7 @@ from typing import Final
 
 RULES: Final = (
     "`calls` are tool calls; they run as soon as what they read exists, all"
-    " independent ones at once. Pass results on by reference instead of copying them: a whole string such as"
+    " independent ones at once. Pass input and results on by reference, never copied: a whole string such as"
     ' "†state.log", "†input.repo", "†results.0.name" stands for the value, and "_outputPath": "log" stores a'
     " result at †state.log (without it a result is †results.PLACE). Leave `output` null while you still need to see"
     " results; give it, with references or values, once the task is done. Text that begins with a dagger is escaped by"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from ideabridge.bridge.context.document import Missing
 from ideabridge.bridge.context.reference import Path, parse_reference
@@ -23,6 +24,9 @@ from ideabridge.bridge.replay.witness import Source, Witness
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import Tool
+
+MOST_CALLS: Final = 2_000
+"""Calls of a run of several Requests that are lifted."""
 
 
 @dataclass(slots=True)
@@ -100,6 +104,8 @@ def lift_function(function: Function, store: Store, caller: str, runs: Iterable[
         return Lifted(function, witness, function.calls, function.output, leaves, [], run.machine.catalogue)
     kept, left_out = executed_calls(run)
     _expect(kept, function.faults, changed)
+    if run.machine.step > 0 and len(kept) > MOST_CALLS:
+        raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
     calls, written, output = placed(in_data_order(kept), copy.deepcopy(function.output))
     written = copy.deepcopy(written)
     _expect(calls, [], changed)

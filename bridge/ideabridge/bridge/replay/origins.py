@@ -77,7 +77,8 @@ def origins_of(value: JSON, witness: Witness, step: int, *, picks: bool) -> list
     if not tells(value):
         return []
     places: list[int | None] = [None]
-    places += [place for place, one in enumerate(witness.calls) if one.step < step]
+    if step:
+        places += [place for place, one in enumerate(witness.calls) if one.step < step]
     plain: list[Origin] = []
     by_condition: list[Origin] = []
     for place in places:

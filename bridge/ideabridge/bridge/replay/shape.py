@@ -23,7 +23,7 @@ _SEARCHED: Final = 200
 """The latest runs that are looked through for others of the same shape."""
 
 _TAKEN: Final = 8
-"""Runs of the same shape that are taken."""
+"""Runs of the same task that are compared."""
 
 
 class OtherShapeError(PublicationError):
@@ -139,7 +139,7 @@ def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], 
         except IdeabridgeError:
             # The same input, or a run nothing can be told of.
             continue
-        if len(found) == _TAKEN:
+        if len(found) + len(astray) >= _TAKEN:
             break
     return found, astray
 

@@ -1,0 +1,115 @@
+"""Lifting at the command line: what is asked, what is decided at a terminal, and looking after what is published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.server.main import main
+
+from .terminal import Terminal
+
+TOOLS = '''
+from ideabridge.tools import tool
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+PLAN = {
+    "calls": [{"_tool": "add", "a": 20, "b": 2}],
+    "input": {"n": 20},
+    "output": {"sum": "†results.0", "of": "numbers"},
+}
+DECIDED = ["--take", "calls.0.a=†input.n", "--accept", "calls.0.b", "--accept", "output.of"]
+
+
+@pytest.fixture
+def here(project: Path) -> Path:
+    """A project with a tool and a plan whose author copied its input."""
+    (project / "tools.py").write_text(TOOLS, encoding="utf-8")
+    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    (project / "plan.json").write_text(json.dumps(PLAN), encoding="utf-8")
+    return project
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    assert main([*words, "--json"]) == code, capsys.readouterr()
+    return json.loads(capsys.readouterr().out)
+
+
+def test_lift_tells_what_is_asked_and_what_would_be_published(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "plan.json")["run"]
+    report = told(capsys, "ideas", "lift", run, code=1)
+    assert [(ask["kind"], ask["path"]) for ask in report["asks"]] == [
+        ("proposal", "calls.0.a"),
+        ("constant", "calls.0.b"),
+        ("constant", "output.of"),
+    ]
+    assert report["counts"] == {"references": 1, "proposals": 1, "constants": 2, "taken": 0}
+    report = told(capsys, "ideas", "lift", run, *DECIDED, "--live")
+    assert report["plan"]["calls"] == [{"_tool": "add", "a": "†input.n", "b": 2}]
+    assert report["live"] == {"not_run": None, "difference": None}
+    assert main(["ideas", "lift", run]) == 1
+    shown = capsys.readouterr().out
+    assert "calls.0.a: proposal 20, equal to †input.n" in shown
+    assert main(["ideas", "lift", run, "--take", "calls.0.a"]) == 2
+    assert "--take: expected PATH=REFERENCE" in capsys.readouterr().err
+
+
+def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "plan.json")["run"]
+    told(capsys, "ideas", "publish", run, "plus_two", *DECIDED)
+    told(capsys, "ideas", "publish", run, "then", "--answer", "recorded")
+    assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {"sum": 7, "of": "numbers"}
+    verdicts = told(capsys, "ideas", "verify")["ideas"]
+    assert [(one["name"], one["holds"], one["notes"]) for one in verdicts] == [
+        ("plus_two", True, ["run again"]),
+        ("then", True, ["answers from the store; nothing runs"]),
+    ]
+    (here / "tools.py").write_text(TOOLS.replace("return a + b", "return a - b"), encoding="utf-8")
+    (drifted,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
+    assert drifted["faults"] == ['the output drifted: {"sum":18,"of":"numbers"} instead of {"sum":22,"of":"numbers"}']
+    assert told(capsys, "ideas", "verify", "plus_two", "--no-live")["ideas"][0]["holds"] is True
+    (here / "tools.py").write_text(TOOLS.replace("b: int", "b: int, c: int = 0"), encoding="utf-8")
+    (changed,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
+    assert changed["faults"] == ["calls.0 (add): its parameters are others than they were"]
+    (here / "tools.py").write_text(TOOLS.replace("def add", "def plus"), encoding="utf-8")
+    (gone,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
+    assert gone["faults"][0].startswith("calls.0: unknown tool 'add'")
+    assert main(["ideas", "verify"]) == 1
+    assert "plus_two, version 1: does not hold" in capsys.readouterr().out
+    assert main(["ideas", "verify", "nothing_of_that_name"]) == 2
+
+
+def test_publishing_asks_a_person_at_the_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "plan.json")["run"]
+    terminal = Terminal(here, ["ideas", "publish", run, "plus_two"])
+    terminal.read_until("q(uit): ")
+    assert "1: †input.n" in terminal.seen
+    terminal.type("1")
+    terminal.read_until("q(uit): ")
+    assert "calls.0.b = 2" in terminal.seen
+    terminal.type("what")
+    terminal.read_until("q(uit): ")
+    terminal.type("a")
+    terminal.read_until("q(uit): ")
+    terminal.type("accept")
+    code, _ = terminal.end()
+    assert code == 0
+    assert told(capsys, "ideas", "call", "plus_two", "-i", "n=5")["output"] == {"sum": 7, "of": "numbers"}
+
+
+def test_a_person_may_give_up(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "plan.json")["run"]
+    terminal = Terminal(here, ["ideas", "publish", run, "plus_two"])
+    terminal.read_until("q(uit): ")
+    terminal.type("q")
+    code, _ = terminal.end()
+    assert code == 1
+    assert told(capsys, "ideas", "list", "--published")["ideas"] == []
