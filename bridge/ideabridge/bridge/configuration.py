@@ -10,7 +10,6 @@ import codecs
 import difflib
 from pathlib import Path
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -27,6 +26,7 @@ from ideabridge.bridge.modules.settings import (
     adapt,
     entry_problems,
     name_problem,
+    public_url,
     schema_extras,
 )
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode
@@ -102,6 +102,9 @@ class Configuration(BaseModel):
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
         description="modules: every module's tools are tools of this server as well; tools: those of the tool files.",
+    )
+    listed_ideas: int = Field(
+        default=300, ge=0, le=10_000, description="Published ideas hosts are told as tools; of more, the most used."
     )
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
@@ -314,11 +317,6 @@ def configuration_schema() -> JSONObject:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _public_url(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
 def fingerprint(configuration: Configuration) -> str:
     """SHA-256 over what changes how runs behave: automatic resume needs the same one (DESIGN 7).
 
@@ -333,7 +331,7 @@ def fingerprint(configuration: Configuration) -> str:
             continue
         told = cast("JSONObject", module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}))
         told["kind"] = module.kind
-        told["url"] = None if module.url is None else _public_url(module.url)
+        told["url"] = None if module.url is None else public_url(module.url)
         told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
         told["env"] = cast("list[JSON]", sorted(module.env))
         modules[name] = told

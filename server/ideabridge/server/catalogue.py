@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
@@ -22,6 +22,9 @@ PAGE: Final = 100
 
 _CACHED: Final = 2000
 _NAMED: Final = 5000
+
+_COUNTED: Final = 32
+"""So many calls of published ideas are counted in memory before the store is told; a crash loses as many."""
 
 
 class CursorSyntaxError(IdeabridgeError):
@@ -49,6 +52,8 @@ class ToolCatalogue:
         self._exposed: dict[str, ServedTool] = {}
         self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
+        self._most: int = bridge.configuration.listed_ideas
+        self._uses: Counter[str] = Counter()
         self._own_schemas = {str(tool["name"]): tool["inputSchema"] for tool in OWN_TOOLS}
         self.refresh()
 
@@ -124,6 +129,9 @@ class ToolCatalogue:
             return found
         published = self._publication(name)
         if published is not None and is_visible(published.publication, caller):
+            self._uses[name] += 1
+            if self._uses.total() >= _COUNTED:
+                self._note_uses()
             return published
         if self._expose_modules or self._expose_tools:
             self.refresh()
@@ -192,13 +200,31 @@ class ToolCatalogue:
                 return tools, "ideas:" if self.bridge.store.publication_count(caller=caller) else None
         elif kind == "ideas":
             after = place or None
+        elif kind == "used" and place.isascii() and place.isdigit():
+            return self._most_used(caller, int(place), PAGE)
         else:
             raise CursorSyntaxError(
                 f"not a cursor of this list: {str(cursor)[:60]!r}; hand back next_cursor as it came"
             )
+        if after is None and self.bridge.store.publication_count(caller=caller) > self._most:
+            used, following = self._most_used(caller, 0, PAGE - len(tools))
+            return [*tools, *used], following
         page = self.bridge.store.publications(PAGE - len(tools), after, caller=caller)
         tools = [*tools, *(self._definition(one) for one in page.items if one.name not in OWN_NAMES)]
         return tools, f"ideas:{page.next}" if page.next is not None else None
+
+    def _most_used(self, caller: str, start: int, count: int) -> tuple[list[dict[str, Any]], str | None]:
+        """Part of the published ideas that are told where there are too many: those that are called most."""
+        self._note_uses()
+        told = self.bridge.store.most_used(self._most, caller=caller)
+        end = start + count
+        tools = [self._definition(one) for one in told[start:end] if one.name not in OWN_NAMES]
+        return tools, f"used:{end}" if end < len(told) else None
+
+    def _note_uses(self) -> None:
+        if self._uses:
+            counts, self._uses = self._uses, Counter()
+            self.bridge.store.note_uses(counts)
 
     def _definition(self, publication: Publication) -> dict[str, Any]:
         known = self._published.get(publication.name)

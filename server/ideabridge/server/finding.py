@@ -9,7 +9,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.filters import IdeaFilter
-from ideabridge.bridge.ideas.records import IdeaHit, StoredIdea
+from ideabridge.bridge.ideas.records import IdeaHit, Publication, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.callers import Asked
 from ideabridge.server.published import is_visible
@@ -17,6 +17,7 @@ from ideabridge.server.tool_search import ToolSearch
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.tool import IDEA
 
 _TOOLS: Final = 8
 _IDEAS: Final = 10
@@ -63,6 +64,15 @@ class Finding:
             if left < 0:
                 break
             tools.append(told)
+        if not isinstance(module, str):
+            # A published idea is a tool too, told to the host or not.
+            for one in self._bridge.store.search_publications(str(arguments["words"]), _TOOLS, caller=asked.caller):
+                told = self._idea_told(one)
+                left -= len(encode(told))
+                if left < 0:
+                    break
+                tools.append(told)
+                count += 1
         result: JSONObject = {"tools": tools, "found": count}
         away = self._away()
         if away:
@@ -72,6 +82,17 @@ class Finding:
         if away:
             lines.append(f"servers that are not up: {encode_text(away)}")
         return answer(result, "\n".join(lines))
+
+    @staticmethod
+    def _idea_told(publication: Publication) -> JSONObject:
+        """A published idea as a tool of plans; where a host has it as a tool, by the same name."""
+        told: JSONObject = {
+            "name": publication.name,
+            "module": f"{IDEA}{publication.name}",
+            "description": publication.description,
+            "parameters": publication.input_schema or {"type": "object", "properties": {}},
+        }
+        return {**told, "output": publication.output_schema} if publication.output_schema is not None else told
 
     def _away(self) -> list[JSON]:
         """The servers whose tools cannot be told now, and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ideabridge.bridge.ideas.database import Database, now_text
@@ -224,6 +225,37 @@ class Publications:
             (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),
         ).fetchall()
         return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
+
+    def most_used(self, limit: int, caller: str) -> list[Publication]:
+        """What is published to a caller, the most called first, then the newest."""
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+            "JOIN ideas ON ideas.number = p.idea WHERE names.number IN (SELECT names.number FROM names "
+            "LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE owner IN ('', ?1) "
+            "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
+            (caller, limit),
+        ).fetchall()
+        return [_read(row) for row in rows]
+
+    def of_numbers(self, numbers: list[int], caller: str) -> list[Publication]:
+        """What the rows of `names` stand for, in the order given, as far as it is published to a caller."""
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM json_each(?) AS part "  # noqa: S608
+            "JOIN names ON names.number = part.value "
+            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+            "JOIN ideas ON ideas.number = p.idea WHERE names.owner IN ('', ?) ORDER BY part.key",
+            (f"[{','.join(map(str, numbers))}]", caller),
+        ).fetchall()
+        return [_read(row) for row in rows]
+
+    def note_uses(self, counts: Mapping[str, int]) -> None:
+        """Count calls of tools. Inside a transaction."""
+        self._database.connection.executemany(
+            "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT(tool) DO UPDATE SET count = count + ?2, last = ?3",
+            [(tool, count, now_text()) for tool, count in counts.items()],
+        )
 
     def count(self, caller: str | None) -> int:
         """How many names are published now."""

@@ -181,6 +181,11 @@ class Search:
             scores.setdefault(self._latest(number), score)
         return list(scores.items())[:limit]
 
+    def find_names(self, query: str, limit: int) -> list[int]:
+        """Rows of published names for words, best first."""
+        terms = [f'"{word}"' for word in dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
+        return [number for number, _ in self._match("publication_words", terms, limit)] if terms else []
+
     def _latest(self, number: int) -> int:
         """The last idea of the run an idea belongs to, or itself."""
         return (

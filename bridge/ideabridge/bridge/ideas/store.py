@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +15,7 @@ from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
+from ideabridge.bridge.ideas.table import check_limit
 from ideabridge.bridge.ideas.versions import Side, breaking, changes
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import is_safe_name
@@ -230,6 +232,25 @@ class Store(IdeaStore):
         """
         with self._database.guard:
             return self._publications.page(limit, after, caller)
+
+    def most_used(self, limit: int, *, caller: str) -> list[Publication]:
+        """What is published to a caller, the `limit` most used of it (`note_uses`), by name."""
+        with self._database.guard:
+            return self._publications.most_used(limit, caller)
+
+    def search_publications(self, words: str, limit: int, *, caller: str) -> list[Publication]:
+        """What is published to a caller, by words of its name and description, best first.
+
+        Raises:
+            CursorError: a limit out of bounds.
+        """
+        with self._database.guard:
+            return self._publications.of_numbers(self._search.find_names(words, check_limit(limit)), caller)
+
+    def note_uses(self, counts: Mapping[str, int]) -> None:
+        """Count calls of published tools, by name."""
+        with self._database.transaction():
+            self._publications.note_uses(counts)
 
     def publication_count(self, *, caller: str | None = None) -> int:
         """How many names are published now; with `caller`, of those it may see."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -183,3 +184,9 @@ def schema_extras() -> dict[str, JSON]:
         extras[key] = {"description": f"Another host's name for '{ours}'."}
     extras["enabled"] = {"type": "boolean", "description": "false: the same as 'disabled': true."}
     return extras
+
+
+def public_url(url: str) -> str:
+    """An address without the credentials in it."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -1,0 +1,73 @@
+"""Ten thousand published ideas: hosts are told the most used, and every one is found and can be called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.server import Front
+from ideabridge.tools.encoding import JSONObject
+
+from .serving import ERAS, all_tools, call
+
+pytestmark = pytest.mark.anyio
+
+MANY = 10_000
+PLAN: JSONObject = {"calls": [{"_tool": "count", "items": "†input.text", "_outputPath": "n"}], "output": "†state.n"}
+INPUT: JSONObject = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def fill(store: Store) -> None:
+    """Publish `MANY` ideas to everyone, and one to somebody else."""
+    with store.transaction():
+        idea = store.save_idea(Idea([{"type": "input", "input": {"text": "x"}}], {}, PLAN), IdeaMeta())
+        for number in range(MANY + 1):
+            store.publish(
+                f"report_{number:05}",
+                idea,
+                description=f"Counts the letters of item{number:05}.",
+                answer="plan",
+                input_schema=INPUT,
+                output_schema={"type": "integer"},
+                annotations={"readOnlyHint": True},
+                plan=PLAN,
+                owner=None if number < MANY else "somebody",
+            )
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_list_stays_short_and_everything_is_found(mode: str) -> None:
+    configuration = Configuration(listed_ideas=120)
+    async with Bridge(configuration, store=":memory:") as bridge, anyio.create_task_group() as group:
+        fill(bridge.store)
+        front = Front(bridge, group, "0")
+        async with Client(front.server, mode=mode) as client:
+            tools = await all_tools(client)
+            assert len(tools) == len(OWN_NAMES) + 120
+            assert "report_00007" not in tools
+            for number in (7, 4321, MANY - 1):
+                name = f"report_{number:05}"
+                found: list[Any] = (await call(client, "search_tools", words=f"item{number:05}"))["tools"]
+                assert found[0]["name"] == name
+                assert found[0]["module"] == f"idea:{name}"
+                assert found[0]["parameters"] == INPUT
+                # As it was told, in a plan; and by its name.
+                told = await call(
+                    client, "run_plan", calls=[{"_tool": name, "_module": f"idea:{name}", "text": "four"}]
+                )
+                assert told["results"] == {"0": 4}
+                assert (await call(client, name, text="seven77"))["result"] == 7
+            assert (await call(client, "search_tools", words=f"item{MANY:05}"))["tools"] == []
+            # What was called is told now, among the most used.
+            tools = await all_tools(client)
+            assert len(tools) == len(OWN_NAMES) + 120
+            assert {"report_00007", "report_04321"} <= tools.keys()
+            assert all(len(name) <= 48 for name in tools)
+        group.cancel_scope.cancel()
