@@ -54,8 +54,8 @@ def _tool(
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Find tools by words over all connected servers and published ideas. Gives names, modules and parameter schemas: what the calls"
-        " of run_plan need.",
+        "Find tools by words over all connected servers and published ideas. Gives names, modules and parameter"
+        " schemas: what the calls of run_plan need.",
         _closed(
             {
                 "words": {"type": "string", "description": "What the tool should do; empty: list all."},

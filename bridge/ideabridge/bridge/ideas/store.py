@@ -16,6 +16,7 @@ from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
 from ideabridge.bridge.ideas.table import check_limit
+from ideabridge.bridge.ideas.upkeep import back_up, vacuum
 from ideabridge.bridge.ideas.versions import Side, breaking, changes
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import is_safe_name
@@ -65,6 +66,23 @@ class Store(IdeaStore):
     def path(self) -> str:
         """The file, or ":memory:"."""
         return self._database.path
+
+    def back_up(self, target: Path) -> int:
+        """Copy the store into a new file while it is in use; returns its bytes.
+
+        Raises:
+            StoreAccessError: there is such a file already, or it cannot be written.
+            StoreFormatError: the store is damaged.
+        """
+        return back_up(self._database, target)
+
+    def vacuum(self) -> tuple[int, int]:
+        """Write the store anew without its holes; returns its bytes before and after. Other processes wait meanwhile.
+
+        Raises:
+            StoreBusyError: another process keeps it locked.
+        """
+        return vacuum(self._database)
 
     def transaction(self) -> AbstractContextManager[None]:
         """`with store.transaction():` all inside is committed as one, or not at all.

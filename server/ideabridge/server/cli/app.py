@@ -12,6 +12,7 @@ from ideabridge.server.cli import (
     history,
     ideas,
     install,
+    keeping,
     modules,
     run_plan,
     runs,
@@ -73,6 +74,7 @@ ideas.app.command("suggest")(filters.suggest_ideas)
 ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)
 app.add_typer(ideas.app, name="ideas")
+app.add_typer(keeping.app, name="store")
 app.add_typer(modules.app, name="modules")
 app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)

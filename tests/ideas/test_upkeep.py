@@ -1,0 +1,98 @@
+"""The store is copied while it is written to, and written anew; others read it without our code."""
+
+import json
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge.ideas import IdeaMeta, Store
+from ideabridge.bridge.ideas.errors import StoreAccessError
+from ideabridge.server.main import main
+from tests.ideas.values import idea_of, publish
+
+
+def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> None:
+    for number in range(200):
+        store.save_idea(idea_of(f"before {number}"), IdeaMeta(title=f"t{number}"))
+    saved: list[str] = []
+    begun, enough = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with Store.open(store.path) as other:
+            while not enough.is_set():
+                saved.append(other.save_idea(idea_of(f"while {len(saved)}"), IdeaMeta()))
+                begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        begun.wait()
+        size = store.back_up(tmp_path / "copy.sqlite")
+    finally:
+        enough.set()
+        writer.join()
+    assert size == (tmp_path / "copy.sqlite").stat().st_size
+    assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
+    with Store.open(tmp_path / "copy.sqlite") as copy:
+        assert len(copy.search_ideas("before", 500)) == 200
+        copied = {one.id for one in copy.ideas(1000).items}
+    # What was saved before it began is in it, and nothing in it was never saved.
+    assert saved[0] in copied
+    everything: set[str] = set()
+    after: str | None = None
+    while True:
+        page = store.ideas(1000, after)
+        everything |= {one.id for one in page.items}
+        after = page.next
+        if after is None:
+            break
+    assert copied <= everything
+
+
+def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("mine", encoding="utf-8")
+    with pytest.raises(StoreAccessError, match="nothing is overwritten"):
+        store.back_up(tmp_path / "there")
+    with pytest.raises(StoreAccessError, match="cannot be written"):
+        store.back_up(tmp_path / "no" / "such" / "folder")
+    assert (tmp_path / "there").read_text(encoding="utf-8") == "mine"
+
+
+def test_the_command_line_copies_and_vacuums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, copy = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
+    with Store.open(path) as store:
+        store.save_idea(idea_of("kept"), IdeaMeta(title="kept"))
+    words = ["--store", str(path), "--project", str(tmp_path)]
+    assert main(["store", "backup", str(copy), *words]) == 0
+    assert main(["store", "backup", str(copy), *words]) == 3
+    assert "nothing is overwritten" in capsys.readouterr().err
+    assert main(["store", "vacuum", "--json", *words]) == 0
+    with Store.open(copy) as store:
+        assert [one.meta.title for one in store.ideas().items] == ["kept"]
+
+
+def test_the_documented_views_are_read_without_our_code(store: Store) -> None:
+    idea = store.save_idea(idea_of("x"), IdeaMeta(run="r", step=1, title="t", tags=("a",)))
+    publish(store, "name", idea)
+    text = (Path(__file__).parent.parent.parent / "docs" / "store.md").read_text(encoding="utf-8")
+    connection = sqlite3.connect(store.path)
+    names = connection.execute("SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    for kind, name in names:
+        if kind == "table":
+            assert name.startswith(("idea_words", "publication_words", "sqlite_")) or f"`{name}`" in text, name
+            continue
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}` |")]
+        for column in connection.execute(f"PRAGMA table_info({name})").fetchall():
+            assert column[1] in row, f"{name}.{column[1]}"
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    told = [("tag_list", "tag", "a"), ("publication_list", "name", "name"), ("idea_list", "id", idea)]
+    for view, column, value in told:
+        words = [sys.executable, "-m", "sqlite_utils", "rows", store.path, view]
+        rows = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        assert [row[column] for row in rows] == [value]
