@@ -712,7 +712,8 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytes
         {"_tool": "send", "_each": [{"to": "a", "text": "b"}]},
         {"_tool": "send", "_each": []},
         {"_tool": "send", "to": "a", "text": "\ud800"},
-        {"_tool": "shout", "text": "a"},
+        # Another tool may stand in its place, but it must be there.
+        {"_tool": "shuot", "text": "a"},
         nested(300),
         "send it",
     ],

@@ -412,7 +412,13 @@ def test_ideas_travel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     idea = told(capsys)["idea"]
     assert main(["ideas", "export", "sums", "--output", "sums.idea.json"]) == 0
     assert main(["ideas", "import", "sums.idea.json", "--publish", "--store", "other.sqlite", "--json"]) == 0
-    assert told(capsys) == {"idea": idea, "published": True}
+    assert told(capsys) == {
+        "idea": idea,
+        "published": True,
+        "ideas": [{"file": "sums.idea.json", "idea": idea}],
+        "missing": [],
+        "refused": [],
+    }
     assert main(["ideas", "call", "sums", "-i", "a=2", "-i", "b=2", "--store", "other.sqlite", "--json"]) == 0
     assert told(capsys)["output"]["sum"] == 4
     document = (here / "sums.idea.json").read_text(encoding="utf-8")

@@ -47,13 +47,14 @@ class Finding:
         if isinstance(module, str) and module not in names:
             known = f" Known: {', '.join(names)[:300]}." if names else " None is configured."
             raise UnknownFilterError(f"module: unknown module {module[:64]!r}.{did_you_mean(module, names)}{known}")
-        limit = arguments.get("limit", _TOOLS)
-        found, count = self._search.find(
-            self._bridge.tools(),
-            str(arguments["words"]),
-            limit if isinstance(limit, int) else _TOOLS,
-            module if isinstance(module, str) else None,
-        )
+        given, words = arguments.get("limit", _TOOLS), str(arguments["words"])
+        limit = given if isinstance(given, int) else _TOOLS
+        # A published idea is a tool too, told to the host or not: among many tools, up to half the places are theirs.
+        ideas: list[Publication] = []
+        if not isinstance(module, str) and limit > 1:
+            ideas = self._bridge.store.search_publications(words, limit // 2, caller=asked.caller)
+        own = module if isinstance(module, str) else None
+        found, count = self._search.find(self._bridge.tools(), words, limit - len(ideas), own)
         tools: list[JSON] = []
         left = _ROOM
         for tool in found:
@@ -64,15 +65,13 @@ class Finding:
             if left < 0:
                 break
             tools.append(told)
-        if not isinstance(module, str):
-            # A published idea is a tool too, told to the host or not.
-            for one in self._bridge.store.search_publications(str(arguments["words"]), _TOOLS, caller=asked.caller):
-                told = self._idea_told(one)
-                left -= len(encode(told))
-                if left < 0:
-                    break
-                tools.append(told)
-                count += 1
+        for one in ideas:
+            told = self._idea_told(one)
+            left -= len(encode(told))
+            if left < 0:
+                break
+            tools.append(told)
+            count += 1
         result: JSONObject = {"tools": tools, "found": count}
         away = self._away()
         if away:

@@ -129,7 +129,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "turn": {"type": "integer", "minimum": 0, "description": "The turn it answers."},
                 "solution": {
                     "type": "object",
-                    "description": "{calls, output}, as the turn's schema says. Usual errors in it are read leniently.",
+                    "description": "{calls, output}, as the turn's schema says.",
                 },
                 "wait_s": _wait(),
             },
