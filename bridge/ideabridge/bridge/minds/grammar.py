@@ -2,7 +2,8 @@
 
 What its converter cannot read, llama-cpp-python drops without a word, and holds the model to no schema at all. What
 it reads otherwise than JSON Schema comes out narrower: `{}` admits objects only, and an object is closed unless it
-says what else it holds. Both are written out here; the result is wider than the schema, or the same.
+says what else it holds. Both are written out here. The result is wider than the schema, or the same, but in one
+place: a text does not begin with `‡`, nor with a single `†` unless it is a reference.
 """
 
 from __future__ import annotations
