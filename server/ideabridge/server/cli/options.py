@@ -29,6 +29,15 @@ ToolsOption = Annotated[
     list[Path] | None, typer.Option("--tools", metavar="FILE.py", help="A Python file with tools; may be repeated.")
 ]
 AllowAllOption = Annotated[bool, typer.Option("--allow-all", help="Run every call without asking.")]
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="JSON|@FILE|KEY=VALUE",
+        help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.server.cli.inputs import read_input, read_json
-from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
 def run(
     options: Options,
     plan: Annotated[str, typer.Argument(metavar="PLAN.json", help="The plan; - reads it from standard input.")],
-    input: Annotated[  # noqa: A002 - the vocabulary's word
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="JSON|@FILE|KEY=VALUE",
-            help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
-        ),
-    ] = None,
+    input: InputOption = None,  # noqa: A002 - the vocabulary's word
     save_as: Annotated[
         str | None, typer.Option("--save-as", metavar="NAME", help="Publish the run as a tool of this name.")
     ] = None,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ideabridge.server.cli.inputs import read_input
-from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import read_option
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -36,15 +36,7 @@ class _Task:
 def solve(
     options: Options,
     task: Annotated[str, typer.Argument(metavar="TASK", help="What to do, in words.")],
-    input: Annotated[  # noqa: A002 - the vocabulary's word
-        list[str] | None,
-        typer.Option(
-            "--input",
-            "-i",
-            metavar="JSON|@FILE|KEY=VALUE",
-            help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
-        ),
-    ] = None,
+    input: InputOption = None,  # noqa: A002 - the vocabulary's word
     output_schema: Annotated[
         list[str] | None,
         typer.Option("--output-schema", metavar="JSON|@FILE", help="JSON Schema of the output. Default: text."),
