@@ -75,8 +75,8 @@ def toolbox() -> Toolbox:
     return Toolbox(shout, divide, send, crash, remember)
 
 
-async def plan(bridge: Bridge, raw: JSON, **kwargs: str) -> Run:
-    run = await bridge.run_plan(read_plan(raw), **kwargs)
+async def plan(bridge: Bridge, raw: JSON, caller: str = "local") -> Run:
+    run = await bridge.run_plan(read_plan(raw), caller=caller)
     await run.wait(20)
     return run
 

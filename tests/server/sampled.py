@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import httpx2
 from mcp import types
 
 from .serving import BIN, TOOLS
@@ -120,3 +121,28 @@ def said(params: types.CreateMessageRequestParams) -> str:
     blocks = [block for message in params.messages for block in message.content_as_list]
     texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
     return "\n".join([params.system_prompt or "", *texts])
+
+
+def answer_of(solution: dict[str, Any] | str) -> types.CreateMessageResult:
+    """What a model answered, as a client sends it in a round."""
+    content = types.TextContent(text=solution if isinstance(solution, str) else json.dumps(solution))
+    return types.CreateMessageResult(role="assistant", content=content, model="by-hand")
+
+
+class Alternating(httpx2.AsyncHTTPTransport):
+    """Sends each request to the other of two servers."""
+
+    def __init__(self, urls: list[str]) -> None:
+        super().__init__()
+        self.ports = [httpx2.URL(url).port for url in urls]
+        self.calls: list[int | None] = []
+        self._next = 0
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        port = self.ports[self._next % 2]
+        self._next += 1
+        if request.headers.get("mcp-method") == "tools/call":
+            self.calls.append(port)
+        request.url = request.url.copy_with(port=port)
+        request.headers["host"] = f"127.0.0.1:{port}"
+        return await super().handle_async_request(request)

@@ -18,7 +18,18 @@ from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.minds.recorded import recording
 
-from .sampled import FIRST, MALFORMED, OUTPUT, SCRIPT, SECOND, Model, prepare, said
+from .sampled import (
+    FIRST,
+    MALFORMED,
+    OUTPUT,
+    SCRIPT,
+    SECOND,
+    Alternating,
+    Model,
+    answer_of,
+    prepare,
+    said,
+)
 from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured, text
 
 pytestmark = pytest.mark.anyio
@@ -123,25 +134,6 @@ async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path
 # -- any worker --------------------------------------------------------------------------------------------------
 
 
-class Alternating(httpx2.AsyncHTTPTransport):
-    """Sends each request to the other of two servers."""
-
-    def __init__(self, urls: list[str]) -> None:
-        super().__init__()
-        self.ports = [httpx2.URL(url).port for url in urls]
-        self.calls: list[int | None] = []
-        self._next = 0
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        port = self.ports[self._next % 2]
-        self._next += 1
-        if request.headers.get("mcp-method") == "tools/call":
-            self.calls.append(port)
-        request.url = request.url.copy_with(port=port)
-        request.headers["host"] = f"127.0.0.1:{port}"
-        return await super().handle_async_request(request)
-
-
 async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
     configuration, task = prepare(tmp_path)
     model = Model(*SCRIPT)
@@ -160,13 +152,6 @@ async def test_every_round_may_land_on_another_process(tmp_path: Path) -> None:
 
 
 # -- retries -----------------------------------------------------------------------------------------------------
-
-
-def answer_of(solution: dict[str, Any] | str) -> types.CreateMessageResult:
-    import json
-
-    content = types.TextContent(text=solution if isinstance(solution, str) else json.dumps(solution))
-    return types.CreateMessageResult(role="assistant", content=content, model="by-hand")
 
 
 async def retried(

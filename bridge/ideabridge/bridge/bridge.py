@@ -27,7 +27,7 @@ from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.minds.choice import TURNS, Choice, choose
+from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.model import ModelMind, configured_mind
 from ideabridge.bridge.modules.modules import Modules
@@ -157,15 +157,32 @@ class Bridge(Publishing):
         """The settings of a run under this configuration; see `settings_under`."""
         return settings_under(self.configuration, limits, output_by_instance=output_by_instance, planning=planning)
 
-    async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "", planning: str = "eager") -> Run:
+    async def run_plan(
+        self,
+        plan: Plan,
+        *,
+        caller: str = LOCAL,
+        title: str = "",
+        planning: str = "eager",
+        samples: bool = False,
+    ) -> Run:
         """Start a plan; nothing of it runs if it is malformed, or (`lazy`) before somebody has accepted it.
+
+        Args:
+            plan: the plan.
+            caller: who asks; others do not see the run.
+            title: one line for people; empty: the plan's.
+            planning: `lazy` or `eager`.
+            samples: whoever asks sees to it that its client's model answers where no mind is configured: in its rooms.
 
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
             SchemaError: its input schema is invalid.
         """
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
-        start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings)
+        choice = choose(AUTO, self.mind, samples=samples)
+        told = choice if choice.name == SAMPLING else None
+        start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
         return self._open_runs.create(start, caller, title or plan.title)
 
     async def dry_run(self, plan: Plan, *, caller: str = LOCAL) -> JSONObject:

@@ -24,7 +24,15 @@ class Publishing(Keeping):
     """Makes tools of ideas. `Bridge` is this and the runs."""
 
     @abstractmethod
-    async def run_plan(self, plan: Plan, *, caller: str = LOCAL, title: str = "", planning: str = "eager") -> Run:
+    async def run_plan(
+        self,
+        plan: Plan,
+        *,
+        caller: str = LOCAL,
+        title: str = "",
+        planning: str = "eager",
+        samples: bool = False,
+    ) -> Run:
         """Start a plan."""
 
     def publish(
@@ -71,9 +79,16 @@ class Publishing(Keeping):
         return decide(lift(self.store, ref, caller, chosen.runs), chosen)
 
     async def call_idea(
-        self, name: str, arguments: JSONObject, *, caller: str = LOCAL, version: int | None = None
+        self,
+        name: str,
+        arguments: JSONObject,
+        *,
+        caller: str = LOCAL,
+        version: int | None = None,
+        samples: bool = False,
     ) -> Replay:
-        """Answer a call of a published idea: with the recorded output, or by a run of its plan, started here.
+        """Answer a call of a published idea: with the recorded output, or by a run of its plan, started here (`samples`
+        as for `run_plan`).
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the tool's parameters.
@@ -87,7 +102,7 @@ class Publishing(Keeping):
         check_arguments(publication, arguments)
         if publication.answer == "recorded":
             return Replay("recorded", recorded_answer(publication, arguments))
-        run = await self.run_plan(plan_of(publication, arguments), caller=caller, title=name)
+        run = await self.run_plan(plan_of(publication, arguments), caller=caller, title=name, samples=samples)
         return Replay("plan", run=run)
 
     # -- looking after them ------------------------------------------------------------------------------------

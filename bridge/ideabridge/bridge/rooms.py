@@ -26,7 +26,7 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     UsageNoted,
 )
-from ideabridge.bridge.minds.choice import AUTO, TURNS, Choice, choose
+from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.offer import chosen_tools
 from ideabridge.bridge.replay.replay import check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.room_context import here, import_messages, latent_context
@@ -60,7 +60,7 @@ class Rooms:
         runs: keeps the runs, and those of rooms.
         store: holds publications and runs.
         offer: the tools of ideas' plans.
-        mind: answers in the rooms of plans; in those of other runs, their own mind does.
+        mind: answers in the rooms of plans, where there is one; in those of other runs, their own mind does.
     """
 
     def __init__(self, runs: Runs, store: Store, offer: Offer, mind: Mind | None) -> None:
@@ -123,10 +123,15 @@ class Rooms:
         return self._runs.create(start, run.caller, title, mind if start.kind == "solve" else None, room=(room_id, run))
 
     def _choice(self, run: Run) -> Choice:
-        """Who answers in the rooms of a run: who answers in it; in those of a plan, whoever there is."""
-        if run.machine.mode == "plan":
-            return choose(AUTO, self._mind)
-        return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")
+        """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a
+        room itself, unless that is by turns; else whoever there is.
+        """
+        if run.machine.mode == "solve":
+            return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")
+        above = None if run.parent is None else self._choice(run.parent)
+        if above is not None and above.name != TURNS:
+            return above
+        return choose(AUTO, self._mind, samples=run.turns.mind == SAMPLING)
 
     async def _start(self, run: Run, effect: Execute, choice: Choice) -> Start:
         machine = run.machine

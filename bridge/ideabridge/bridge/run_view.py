@@ -31,8 +31,10 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     machine = run.machine
     status = run.status
     result: JSONObject = {"run": run.id, "status": status}
-    if machine.mode == "solve":
-        name, why = run.turns.mind or "turns", run.turns.why
+    # Of a plan only rooms ask.
+    minded = run if machine.mode == "solve" else next(open_requests(run), None)
+    if minded is not None:
+        name, why = minded.turns.mind or "turns", minded.turns.why
         result["mind"] = {"name": name, "why": why} if why else {"name": name}
     reason = run.runner.lost or machine.reason
     if reason:

@@ -25,7 +25,13 @@ class Start:
     events: tuple[Event, ...]
 
 
-def start_plan(plan: Plan, catalogue: Catalogue, settings: Settings, before: list[JSON] | None = None) -> Start:
+def start_plan(
+    plan: Plan,
+    catalogue: Catalogue,
+    settings: Settings,
+    before: list[JSON] | None = None,
+    choice: Choice | None = None,
+) -> Start:
     """The start of a plan.
 
     Args:
@@ -33,6 +39,7 @@ def start_plan(plan: Plan, catalogue: Catalogue, settings: Settings, before: lis
         catalogue: the tools it names.
         settings: of the run.
         before: context messages before its own.
+        choice: of the mind that answers in its rooms; None: left to when they open.
 
     Raises:
         PlanError: it is malformed; `errors` has every fault with its call.
@@ -40,7 +47,8 @@ def start_plan(plan: Plan, catalogue: Catalogue, settings: Settings, before: lis
     """
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
-    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema)
+    told = (None, None) if choice is None else (choice.name, choice.why)
+    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, *told)
     calls, places = plan.expanded()
     # Checked on a machine of its own: a malformed plan leaves no run behind.
     machine.receive(start)

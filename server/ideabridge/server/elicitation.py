@@ -303,7 +303,7 @@ def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse]
             left.append(approval)
         if fault is not None and tries >= _TRIES:
             tell(untaken(approval, fault))
-    return Round(last.run, last.number, (), tuple(left), faults=faults)
+    return Round(last.run, last.number, (), tuple(left), last.samples, faults)
 
 
 async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:

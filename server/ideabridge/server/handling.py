@@ -88,7 +88,7 @@ class OwnHandlers:
             told = await self._bridge.dry_run(plan, caller=asked.caller)
             told["drawing"] = await self._bridge.draw(plan, "text", caller=asked.caller)
             return answer(told, f"dry run, nothing was called: {encode_text(told)}")
-        run = await self._bridge.run_plan(plan, caller=asked.caller)
+        run = await self._bridge.run_plan(plan, caller=asked.caller, samples=samples(asked))
         if isinstance(save_as, str):
             self._running.save_when_done(run, save_as)
         return await self._answered(run, arguments, asked)
@@ -168,19 +168,26 @@ class OwnHandlers:
             for key in ("paths", "cancel"):
                 if key in arguments:
                     raise UnknownPathError(f"{key}: which run? give `run`; without it your latest runs are told")
-            return self._latest(asked.caller)
+            return await self._latest(asked.caller)
         run = await self._run(arguments, asked)
         cancel, paths = arguments.get("cancel") is True, arguments.get("paths")
-        await self._running.wait(run, _seconds(arguments, 0.0 if cancel or paths else WAIT_S), asked)
         if cancel:
             run.cancel("the caller cancelled it")
+        await self._running.wait(run, _seconds(arguments, 0.0 if cancel or paths else WAIT_S), asked)
         if not isinstance(paths, list) or not paths:
             return self._running.answer_of(run, asked)
         return self._values(run, [str(path) for path in paths])
 
-    def _latest(self, caller: str) -> ToolAnswer:
+    async def _latest(self, caller: str) -> ToolAnswer:
         runs = self._bridge.runs(caller=caller)
-        lines = [f"{one['run']}: {one['status']} {one['kind']} {one['title']}" for one in runs]
+        lines: list[str] = []
+        for one in runs:
+            lines.append(f"{one['run']}: {one['status']} {one['kind']} {one['title']}")
+            if one["status"] == "needs_solution":
+                note = self._running.sampler.unanswered(await self._bridge.run(str(one["run"]), caller=caller))
+                if note is not None:
+                    one["note"] = note
+                    lines.append(f"  {note}")
         return answer({"runs": list[JSON](runs)}, "\n".join(["your latest runs, newest first:", *lines]))
 
     def _values(self, run: Run, paths: list[str]) -> ToolAnswer:

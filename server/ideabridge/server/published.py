@@ -12,6 +12,7 @@ from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_ans
 from ideabridge.server.callers import Asked
 from ideabridge.server.exposed import object_input, object_output
 from ideabridge.server.running import Running
+from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations
@@ -57,7 +58,11 @@ class PublishedTool:
             self._input.check(arguments)
             return self._value(recorded_answer(publication, arguments))
         replay = await self._bridge.call_idea(
-            publication.name, arguments, caller=asked.caller, version=publication.version
+            publication.name,
+            arguments,
+            caller=asked.caller,
+            version=publication.version,
+            samples=samples(asked),
         )
         if replay.run is None:
             return self._value(replay.output)
@@ -76,7 +81,7 @@ class PublishedTool:
         # What this tool promises to give is not there (yet); hosts hold structured content against the output schema
         # unless it is an error.
         told = self._running.answer_of(run, asked)
-        if status in ("running", "needs_approval"):
+        if status in ("running", "needs_approval", "needs_solution"):
             return {**told, "isError": True}
         name = self.definition["name"]
         reason = f": {machine.reason}" if machine.reason else ""

@@ -1,13 +1,12 @@
 """Sampler: a run whose Requests the client's model answers, in both eras (DESIGN 5).
 
 To the store it is a run by turns: at needs_solution it has no driver, and whoever hands the solution in goes on with
-it.
-So it is suspended, outlives restarts, and any worker may take the next step.
+it. So it is suspended, outlives restarts, and any worker may take the next step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -24,10 +23,12 @@ from ideabridge.bridge.minds.choice import SAMPLING
 from ideabridge.bridge.room_view import open_requests
 from ideabridge.bridge.run import Run
 from ideabridge.server.callers import Asked
-from ideabridge.server.rounds import Round, Sample, has_back_channel, has_rounds, sample_key
+from ideabridge.server.outstanding import Outstanding, Put, sample_of
+from ideabridge.server.rounds import Round, Sample, sample_key
 from ideabridge.server.sampling import (
     SampleError,
     is_refusal,
+    is_same,
     question,
     remembered,
     samples,
@@ -59,14 +60,19 @@ class Sampler:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
         self._out: set[tuple[str, int]] = set()
+        self._outstanding = Outstanding(bridge)
 
     def can_ask(self, run: Run, asked: Asked) -> bool:
-        """Whether the run is answered by sampling, and this client lets its model be asked."""
-        return run.root.turns.mind == SAMPLING and samples(asked) and (has_back_channel(asked) or has_rounds(asked))
+        """Whether the run (of a plan: its rooms) is answered by sampling, and this client lets its model be asked."""
+        return run.root.turns.mind == SAMPLING and samples(asked)
 
     def explain(self, run: Run, asked: Asked, seconds: float) -> None:
         """Note for the caller why it is asked for a solution, though the run is answered by sampling."""
-        if asked.told or run.turns.mind != SAMPLING or run.status != "needs_solution":
+        if asked.told or not _waiting(run) or run.status != "needs_solution":
+            return
+        note = self.unanswered(run)
+        if note is not None:
+            asked.told.append(note)
             return
         if not samples(asked):
             why = "this client declares no sampling"
@@ -75,6 +81,12 @@ class Sampler:
         else:
             why = f"its answer did not come within {seconds:g} s"
         asked.told.append(f"the run is answered by the client's model, but {why}: {_HAND_IN}, or ask check_run again")
+
+    def unanswered(self, run: Run) -> str | None:
+        """What to tell of Requests that went out to the client's model in a round, where nothing came back."""
+        waiting = _waiting(run)
+        out = self._outstanding.unanswered(run.root, waiting) if waiting else []
+        return _unanswered(out) if out else None
 
     def due(self, run: Run, asked: Asked, rounds: int) -> list[Run]:
         """The runs (it, or rooms of it) whose Request is to be put to the client's model now.
@@ -86,10 +98,19 @@ class Sampler:
         """
         if asked.halted or not self.can_ask(run, asked):
             return []
-        waiting = [one for one in open_requests(run) if one.turns.mind == SAMPLING and one.runner.request is not None]
-        found = [one for one in waiting if len(one.turns.rejected) < MALFORMED]
+        waiting = _waiting(run)
         if not waiting:
             return []
+        # Whoever refused is not asked again because somebody looks how the run stands. What this very request asked
+        # about has come back, perhaps twice: then the second is answered as the first was.
+        own = {one.run for one in asked.round.samples} if asked.round is not None else set[str]()
+        out = [one for one in self._outstanding.unanswered(run.root, waiting) if one.sample.run not in own]
+        put = {one.sample for one in out}
+        waiting = [one for one in waiting if sample_of(one) not in put]
+        if not waiting:
+            self._halt(asked, _unanswered(out))
+            return []
+        found = [one for one in waiting if len(one.turns.rejected) < MALFORMED]
         if not found:
             last = waiting[0].turns.rejected[-1].errors
             self._halt(
@@ -202,29 +223,50 @@ class Sampler:
                 self._halt(asked, f"the client's model cannot be asked: {error}; {_HAND_IN}")
                 continue
             told[sample_key(len(kept))] = {"method": "sampling/createMessage", "params": params}
-            kept.append(Sample(run.id, run.turn, len(run.turns.rejected)))
+            kept.append(sample_of(run))
+        if kept:
+            self._outstanding.note(due[0].root, kept, _waiting(due[0].root))
         return told, tuple(kept)
 
     async def answered(self, last: Round, asked: Asked, responses: Mapping[str, types.InputResponse]) -> None:
         """Hand in what the client's model answered in a round.
 
+        What cannot be taken is told, where something else of the round was taken.
+
         Raises:
             SettledTurnError: the turn was settled by another solution, or this answer came before.
             FinishedRunError, InterruptedRunError: the run goes on no more.
         """
+        taken, faults = 0, list[IdeabridgeError]()
         for number, sample in enumerate(last.samples):
             response = responses.get(sample_key(number))
             if not isinstance(response, types.CreateMessageResult | types.CreateMessageResultWithTools):
                 self._halt(asked, f"the client came back without an answer of its model: {_HAND_IN}")
                 continue
-            run = await self._bridge.run(sample.run, caller=asked.caller)
-            open_now = run.machine.awaits_solution and run.turn == sample.turn
-            if open_now and len(run.turns.rejected) != sample.attempt:
-                raise SettledTurnError(
-                    f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and was malformed; the"
-                    " client's model has been asked again"
-                )
-            self._hand_in(run, sample.turn, response)
+            try:
+                run = await self._bridge.run(sample.run, caller=asked.caller)
+                self._expect_new(run, sample, response)
+                self._hand_in(run, sample.turn, response)
+                taken += 1
+            except IdeabridgeError as error:
+                faults.append(error)
+        if faults and not taken:
+            raise faults[0]
+        asked.told.extend(f"an answer of the client's model was not taken: {error}" for error in faults)
+
+    def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
+        """Check that an answer to a turn that is still open is not one that was malformed, come once more, or one to a
+        question that has been put again since.
+        """
+        if not run.machine.awaits_solution or run.turn != sample.turn or sample == sample_of(run):
+            return
+        again = self._outstanding.unanswered(run.root, [run])
+        if again or any(is_same(result, rejected) for rejected in run.turns.rejected):
+            asked_again = "; the client's model has been asked again" if again else ""
+            raise SettledTurnError(
+                f"an answer to turn {sample.turn} (attempt {sample.attempt + 1}) came before and was"
+                f" malformed{asked_again}"
+            )
 
     @staticmethod
     def _hand_in(run: Run, turn: int, result: _Result) -> None:
@@ -238,3 +280,19 @@ class Sampler:
         except RejectedSolutionError:
             # It stands in the journal with its errors, which the model is shown when it is asked again.
             return
+
+
+def _waiting(run: Run) -> list[Run]:
+    """The runs (it, or rooms of it) that wait for a solution of the client's model."""
+    return [one for one in open_requests(run) if one.turns.mind == SAMPLING and one.runner.request is not None]
+
+
+def _unanswered(out: Sequence[Put]) -> str:
+    """What the caller is told where Requests went out, and nothing came back."""
+    which = ", ".join(f"turn {put.sample.turn} of {put.sample.run} at {put.at}" for put in out[:3])
+    more = f" and {len(out) - 3} more" if len(out) > 3 else ""
+    return (
+        f"the client's model was asked ({which}{more}) and no answer has come: the person there may have refused, or"
+        " the client gave the call up, or is still at it. The run waits; the model is not asked for this again. If the"
+        f" person refused, cancel it with check_run; else {_HAND_IN}"
+    )

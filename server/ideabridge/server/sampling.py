@@ -15,6 +15,7 @@ from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.minds.turns import RULES
 from ideabridge.bridge.run_values import rejection
 from ideabridge.server.callers import Asked
+from ideabridge.server.rounds import has_back_channel, has_rounds
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.inline import inline_refs
@@ -41,9 +42,10 @@ class SampleError(IdeabridgeError):
 
 
 def samples(asked: Asked) -> bool:
-    """Whether the client declares that its model may be asked."""
+    """Whether the client declares that its model may be asked, and there is a way to do it."""
     capabilities = asked.context.session.client_capabilities
-    return capabilities is not None and capabilities.sampling is not None
+    declared = capabilities is not None and capabilities.sampling is not None
+    return declared and (has_back_channel(asked) or has_rounds(asked))
 
 
 def takes_tools(asked: Asked) -> bool:
@@ -185,6 +187,15 @@ def _raw(blocks: list[Any]) -> JSON:
 def text_of(blocks: list[Any]) -> str:
     """The text of an answer, bounded: what a malformed one is remembered by."""
     return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
+
+
+def is_same(result: types.CreateMessageResult | types.CreateMessageResultWithTools, rejected: SolutionRejected) -> bool:
+    """Whether an answer is one that was refused before."""
+    try:
+        solution: JSON = solution_in(result)
+    except SampleError:
+        solution = remembered(result)
+    return solution == rejected.solution
 
 
 def remembered(result: types.CreateMessageResult | types.CreateMessageResultWithTools) -> str:
