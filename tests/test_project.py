@@ -185,6 +185,14 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
         assert wanted.specifier.contains(version, prereleases=True), f"{name}: {version} does not satisfy {wanted}"
 
 
+def test_packages_of_npm_are_exact() -> None:
+    lines = (ROOT / "constraints-npm.txt").read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in lines if line.strip() and not line.startswith("#")]
+    assert pinned
+    for line in pinned:
+        assert re.fullmatch(r"@[a-z]+/[a-z-]+@[0-9]+\.[0-9]+\.[0-9]+", line), f"{line}: expected @SCOPE/NAME@VERSION"
+
+
 # -- what is shipped -------------------------------------------------------------------------------------------
 
 

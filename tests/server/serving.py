@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -20,6 +20,7 @@ LAUNCH = HERE / "launch.py"
 TOOLS = HERE / "tools.py"
 BIN = Path(sys.executable).parent
 ERAS = ("legacy", "auto")
+Command = Callable[[Path], list[str]]
 TIME = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
 
 
@@ -34,10 +35,15 @@ def command(configuration: Path, *more: str) -> list[str]:
     return [sys.executable, str(LAUNCH), str(configuration), *more]
 
 
+def served(configuration: Path, *more: str) -> list[str]:
+    """What a host starts."""
+    return [str(BIN / "ideabridge"), "serve", "--config", str(configuration), *more]
+
+
 @asynccontextmanager
-async def over_stdio(configuration: Path, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+async def over_stdio(configuration: Path, mode: str, start: Command = command, **keys: Any) -> AsyncGenerator[Client]:
     """A client of a server process of its own."""
-    program, *arguments = command(configuration)
+    program, *arguments = start(configuration)
     parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
     async with Client(parameters, mode=mode, read_timeout_seconds=20, **keys) as client:
         yield client
@@ -46,9 +52,14 @@ async def over_stdio(configuration: Path, mode: str, **keys: Any) -> AsyncGenera
 @contextmanager
 def http_process(configuration: Path, **environment: str) -> Generator[str]:
     """A server process on a free port; gives its URL."""
-    process = subprocess.Popen(
-        command(configuration, "0"), stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    )
+    with listening(command(configuration, "0"), **environment) as url:
+        yield url
+
+
+@contextmanager
+def listening(program: Sequence[str], **environment: str) -> Generator[str]:
+    """A server process that tells where it listens; gives its URL."""
+    process = subprocess.Popen(program, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
