@@ -86,13 +86,16 @@ def test_a_configured_secret_does_not_leave(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("VAULT_PASSWORD", "swordfish-and-chips")
-    servers = {"vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}}
-    text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
-    (here / "ideabridge.json").write_text(text, encoding="utf-8")
     plan = {**PLAN, "output": {"sum": "†state.sum", "note": "opened with swordfish-and-chips"}}
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 0
     idea = told(capsys)["idea"]
+    # Configured afterwards: now it is refused at the door.
+    servers = {"vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}}
+    text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
+    (here / "ideabridge.json").write_text(text, encoding="utf-8")
+    assert main(["run", "plan.json", "--json"]) == 2
+    assert "output.note: holds the secret VAULT_PASSWORD" in capsys.readouterr().err
     assert main(["ideas", "export", idea, "--output", "leak.json"]) == 2
     printed = capsys.readouterr().err
     assert "solution.output.note: the secret VAULT_PASSWORD" in printed

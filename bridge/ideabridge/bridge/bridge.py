@@ -40,6 +40,7 @@ from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs
+from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.session import Session, opened
 from ideabridge.bridge.starts import start_plan, start_solve
 from ideabridge.tools.builtins import builtin_toolbox
@@ -100,14 +101,19 @@ class Bridge(Publishing):
         if self._store is None:
             self._store = Store.open(self._path, durability=self.configuration.durability)
             self._stack.callback(self._store.close)
+        # Before anything can be written down: modules come up while runs are at work already.
+        self.learn_secrets()
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         most = self.configuration.limits.result_bytes
-        executor = Executor(self.toolbox, self.modules, mask=self.secrets.mask, result_bytes=most)
-        answering = (self.mind, self.approver, self.secrets.mask, self._lease_seconds)
-        self._open = Runs(self._store, self._group, executor, self.offer, self.handlers, self.fingerprint, *answering)
+        executor = Executor(
+            self.toolbox, self.modules, mask=self.secrets.mask, redact=self.secrets.redact, result_bytes=most
+        )
+        under = (self.handlers, self.fingerprint, Screen(self.secrets))
+        answering = (self.mind, self.approver, self._lease_seconds)
+        self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering)
         self._group.start_soon(self._open.heartbeat)
         return self
 

@@ -113,6 +113,10 @@ class NoAlternativeError(CallError):
     """Every call of `run_any` failed; `errors` has them all."""
 
 
+class SecretGivenError(IdeabridgeError):
+    """A secret of the configuration in a task, a plan or a decision: nothing of it was kept (DESIGN 7)."""
+
+
 class DecisionError(IdeabridgeError):
     """A decision that fits no pending approval, or an edit that cannot run."""
 

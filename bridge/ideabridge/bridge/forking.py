@@ -16,6 +16,7 @@ from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.event import Event, RequestMade, RunStarted, event_from_json
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.offer import Offer
+from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import start_plan
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 
@@ -30,6 +31,7 @@ class Forking:
         handlers: of message types, for the Requests.
         configuration: tells what asks from now on.
         fingerprint: of it.
+        screen: keeps secrets out of journals.
     """
 
     store: Store
@@ -37,6 +39,7 @@ class Forking:
     handlers: Handlers
     configuration: Configuration
     fingerprint: str
+    screen: Screen
 
     async def fork(
         self, run_id: str, at: int, *, caller: str, given: JSONObject | None = None, solution: JSON = None
@@ -51,7 +54,7 @@ class Forking:
         if given is not None:
             read = normalise(given, what="the input")
             given = read if isinstance(read, dict) else None
-        made = await self._events(events, at, given, solution, caller)
+        made = self.screen.admit(await self._events(events, at, given, solution, caller))
         fork = f"run_{secrets.token_hex(8)}"
         with self.store.transaction():
             told = [event.to_json() for event in made]

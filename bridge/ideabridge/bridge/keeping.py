@@ -14,6 +14,7 @@ from ideabridge.bridge.modules.expansion import learn_secrets
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSON, JSONObject
 
 LOCAL: Final = "local"
@@ -38,6 +39,11 @@ class Keeping(ABC):
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller."""
 
+    def learn_secrets(self) -> None:
+        """Learn what is secret in the configuration, whether the modules run or not."""
+        folder = self.configuration.folder.absolute()
+        learn_secrets(self.configuration.modules, self.secrets, environ=os.environ, folder=folder)
+
     def export_idea(self, ref: str) -> JSONObject:
         """An idea as a portable document (DESIGN 4.11), with its publication where `ref` is a name.
 
@@ -45,8 +51,7 @@ class Keeping(ABC):
             UnknownIdeaError, AmbiguousIdeaError: there is none of that name, or several.
             SecretInIdeaError: it holds a secret: a configured one, or one of a well-known shape.
         """
-        folder = self.configuration.folder.absolute()
-        learn_secrets(self.configuration.modules, self.secrets, environ=os.environ, folder=folder)
+        self.learn_secrets()
         return self.store.export_idea(ref, self.secrets.found_in)
 
     async def fork(
@@ -76,7 +81,9 @@ class Keeping(ABC):
             UnknownRunError: there is none of that id for this caller.
             ForkError: no such event, an input it does not take, or one with which other calls would have run before.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
+            SecretGivenError: the input or the solution holds a secret of the configuration.
         """
-        forking = Forking(self.store, self.offer, self.handlers, self.configuration, self.fingerprint)
+        screen = Screen(self.secrets)
+        forking = Forking(self.store, self.offer, self.handlers, self.configuration, self.fingerprint, screen)
         fork = await forking.fork(run_id, at, caller=caller, given=input, solution=solution)
         return await self.run(fork, caller=caller)

@@ -17,6 +17,7 @@ from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, re
 from ideabridge.bridge.replay.verify import Verdict, hindrance, verdict_of
 from ideabridge.bridge.replay.verify import drift as drift_of
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -50,7 +51,9 @@ class Publishing(Keeping):
         Raises:
             PublicationError: it cannot be published so.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+            SecretGivenError: its name or description holds a secret of the configuration.
         """
+        Screen(self.secrets).check({"name": name, "description": description})
         return publish(
             self.store,
             lambda plan: self.offer.of_plan(plan, caller),

@@ -177,7 +177,8 @@ class Run:
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self.machine.intake.check(proposed.calls, proposed.output, pattern=pattern)
+        errors = self.runner.faults(proposed)
+        errors = errors or self.machine.intake.check(proposed.calls, proposed.output, pattern=pattern)
         if errors:
             self.drive(SolutionRejected(solution_of(proposed), list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 import anyio
@@ -30,6 +30,7 @@ from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import is_still
 from ideabridge.bridge.run_view import summary_of
+from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.tools.encoding import JSONObject
@@ -50,8 +51,8 @@ class Runs:
         mind: answers the Requests of runs made for it.
         handlers: what each type of message does to a Request.
         fingerprint: of the configuration; a run goes on only under the one it was made under.
+        screen: keeps secrets out of journals.
         approver: decides on calls that ask; None: people do, by `Run.decide`.
-        mask: takes secrets out of texts.
         lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
     """
 
@@ -63,14 +64,14 @@ class Runs:
         offer: Offer,
         handlers: Handlers,
         fingerprint: str,
+        screen: Screen,
         mind: Mind | None = None,
         approver: Approver | None = None,
-        mask: Callable[[str], str] = str,
         lease_seconds: float | None = None,
     ) -> None:
         self._mind = mind
         self._approver = approver
-        self._mask = mask
+        self._screen = screen
         self._store = store
         self.group = group
         self._executor = executor
@@ -99,7 +100,7 @@ class Runs:
             room: its id and the run whose call it answers, where it is a room.
         """
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
-        told = {"kind": start.kind, "title": title[:200], "fingerprint": self._fingerprint}
+        told = {"kind": start.kind, "title": self._screen.mask(title[:200]), "fingerprint": self._fingerprint}
         try:
             with self._store.transaction():
                 belongs = None if parent is None else parent.id
@@ -241,6 +242,7 @@ class Runs:
             journal=driver.journal,
             executor=self._executor,
             composer=Composer(self._handlers, self._schemas),
+            screen=self._screen,
             group=self.group,
             close_step=close_step,
             rest=lambda: run.rest(),
@@ -249,7 +251,7 @@ class Runs:
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
-        run.people = People(run, self.group, self._approver, self._mask)
+        run.people = People(run, self.group, self._approver, self._screen.mask)
         runner.watchers.append(run.people.watch)
         self._forget_idle()
         self._runs[run_id] = self._kept[run_id] = run

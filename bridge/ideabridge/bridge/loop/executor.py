@@ -81,6 +81,7 @@ class Executor:
         toolbox: the activities.
         modules: the configured servers; None where there are none.
         mask: replaces secrets in text that may reach a mind.
+        redact: replaces them in the results of activities; modules see to their own.
         result_bytes: bound on one result, in bytes of JSON.
     """
 
@@ -90,11 +91,13 @@ class Executor:
         modules: RemoteTools | None = None,
         *,
         mask: Callable[[str], str] = str,
+        redact: Callable[[JSON], JSON] = lambda value: value,
         result_bytes: int = RESULT_BYTES,
     ) -> None:
         self._toolbox = toolbox
         self._modules = modules
         self._mask = mask
+        self._redact = redact
         self._result_bytes = result_bytes
 
     def has(self, tool: Tool) -> bool:
@@ -131,6 +134,7 @@ class Executor:
                 await activity.run(parameters if isinstance(parameters, dict) else {}, context),
                 what=f"the result of {tool.name}",
             )
+            value = self._redact(value)
         size = len(encode(value)) if not isinstance(value, str) else len(value)
         if size > self._result_bytes:
             raise LimitExceededError(

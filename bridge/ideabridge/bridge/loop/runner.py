@@ -30,6 +30,7 @@ from ideabridge.bridge.loop.listening import listen
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSONObject
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
@@ -47,6 +48,7 @@ class Runner:
         journal: see `Journal`.
         executor: runs the calls.
         composer: composes the Requests.
+        screen: looks through events for secrets before they are taken.
         group: task group the calls run in; it outlives the run.
         close_step: called when a Solution has run, before the step that follows is journaled: with the machine, the
             Request, and how it ended (`open` where another Request follows).
@@ -62,6 +64,7 @@ class Runner:
         journal: Journal,
         executor: Executor,
         composer: Composer,
+        screen: Screen,
         group: TaskGroup,
         close_step: Callable[[Machine, Request, str], None],
         rest: Callable[[], None],
@@ -77,6 +80,7 @@ class Runner:
         self._journal = journal
         self._executor = executor
         self._composer = composer
+        self._screen = screen
         self._group = group
         self._close_step = close_step
         self._rest = rest
@@ -113,10 +117,12 @@ class Runner:
             StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
             StoreError: the journal could not be written; the run is given up here, and can be taken up again.
             JournalError: an event does not fit what the run is doing; it was not taken, nor those after it.
+            SecretGivenError: something in them is secret; none was taken.
         """
+        admitted = self._screen.admit(events)
         try:
             try:
-                self._take(events)
+                self._take(admitted)
             except JournalError:
                 # What was taken before it is so, and goes on.
                 self.perform()
@@ -150,6 +156,10 @@ class Runner:
             for watcher in watchers:
                 watcher(event)
 
+    def faults(self, event: Event) -> list[JSONObject]:
+        """The secrets that stand in an event; see `Screen.faults`."""
+        return self._screen.faults(event)
+
     def poke(self) -> None:
         """Wake whoever waits for a change: something that belongs to the run has changed."""
         self._notify(())
@@ -163,9 +173,14 @@ class Runner:
         await self._changed.wait()
 
     def begin(self, *events: Event) -> None:
-        """Journal the first events of a run whose machine has taken the first already, and perform what follows."""
-        self._taken.extend(events[:1])
-        self._take(events[1:])
+        """Journal the first events of a run whose machine has taken the first already, and perform what follows.
+
+        Raises:
+            SecretGivenError: something in them is secret; nothing was journaled.
+        """
+        first, *rest = self._screen.admit(events)
+        self._taken.append(first)
+        self._take(rest)
         self.perform()
 
     # -- effects out -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, read_m
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.exchange import Exchange
 from ideabridge.bridge.minds.forms import FormMemory
+from ideabridge.bridge.minds.keys import mask_keys
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject
@@ -32,7 +33,7 @@ class ModelMind:
 
     Args:
         configuration: which model, where, and how.
-        secrets: learns its key, so that it is masked wherever text goes out.
+        secrets: learns its key, so that it is masked wherever text goes out, and gets into no journal.
         sleep: waits between a Request that failed and the next; given in tests.
 
     Raises:
@@ -56,6 +57,8 @@ class ModelMind:
                 f"model {self.configuration.name!r}: pydantic-ai is not installed; pip install 'ideabridge[{extra}]'"
             )
         self._secrets = secrets or Secrets()
+        # At once: a run may write down what it is told before it asks for the first time.
+        mask_keys(self.configuration, self._secrets)
         self._sleep = sleep
         self._memory = FormMemory()
         self._endpoint: Endpoint | None = None

@@ -6,7 +6,7 @@ words such as `production`, numbers, and, unless their name says otherwise (`TOK
 addresses without credentials.
 
 Two strengths: errors and logs lose every such value (`mask`). Results are data that a plan goes on with, so they
-lose only what is a secret by its place or name (`redact`).
+lose only what is a secret by its place or name (`redact`); and only that may stand in no task and no call (`places`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import base64
 import json
 import logging
 import re
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -27,6 +28,8 @@ _SECRET_NAME: Final = re.compile(
     r"token|secret|passw|pwd|passphrase|api[-_]?key|apikey|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])",
     re.IGNORECASE,
 )
+_ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)
+"""What a name ends in that tells of secrets and holds none: `AUTH_TYPE`."""
 _HARMLESS: Final = re.compile(
     r"[-+]?[\d.,:_]+|true|false|enabled|disabled|development|production|staging|testing|default|verbose|warning"
     r"|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+|application/json|utf-?8",
@@ -42,7 +45,7 @@ _BEARER: Final = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9\-._~+/]{8,}=*", re.I
 
 def is_secret_name(name: str) -> bool:
     """Whether a name of a variable, header or parameter says that its value is secret."""
-    return _SECRET_NAME.search(name) is not None
+    return _SECRET_NAME.search(name) is not None and _ABOUT_SECRETS.search(name) is None
 
 
 def _is_harmless(value: str) -> bool:
@@ -131,14 +134,23 @@ class Secrets:
 
     def redact(self, value: JSON) -> JSON:
         """A result without what is certainly secret. Costs one search where, as nearly always, nothing is there."""
+        pattern = self._pattern_in(value)
+        return value if pattern is None else _redacted(value, pattern, self._strong)
+
+    def places(self, value: JSON) -> list[tuple[str, str]]:
+        """(path, name) of everything in a value that is certainly secret: `("calls.0.text", "API_TOKEN")`. A secret in
+        a key stands at the object's path. Costs one search where there is nothing.
+        """
+        pattern = self._pattern_in(value)
+        return [] if pattern is None else list(dict.fromkeys(_found(value, "", pattern, self._strong)))
+
+    def _pattern_in(self, value: JSON) -> re.Pattern[str] | None:
+        """The pattern of what is certainly secret, where something of a value matches it."""
         if not self._strong:
-            return value
+            return None
         if self._strong_pattern is None:
             self._strong_pattern = _compile(self._strong)
-        pattern = self._strong_pattern
-        if pattern.search(encode(value).decode("utf-8")) is None:
-            return value
-        return _redacted(value, pattern, self._strong)
+        return self._strong_pattern if self._strong_pattern.search(encode(value).decode("utf-8")) else None
 
 
 class SecretsFilter(logging.Filter):
@@ -160,6 +172,19 @@ class SecretsFilter(logging.Filter):
 
 def _compile(names: dict[str, str]) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(form) for form in sorted(names, key=len, reverse=True)))
+
+
+def _found(value: JSON, path: str, pattern: re.Pattern[str], names: dict[str, str]) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield from ((path, names[match.group()]) for match in pattern.finditer(value))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _found(item, f"{path}.{index}" if path else str(index), pattern, names)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from ((path, names[match.group()]) for match in pattern.finditer(key))
+            shown = pattern.sub(lambda match: f"[secret:{names[match.group()]}]", key)
+            yield from _found(item, f"{path}.{shown}" if path else shown, pattern, names)
 
 
 def _redacted(value: JSON, pattern: re.Pattern[str], names: dict[str, str]) -> JSON:
