@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.context.document import parsed_text
+from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -37,27 +39,94 @@ class Seen:
 Turn = Callable[[Seen], JSONObject]
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What a person says of a call that asks; `change`: of the call as proposed, for an edit."""
+
+    decision: str = "approve"
+    change: Callable[[JSONObject], JSONObject] | None = None
+
+
+Person = Callable[[JSONObject], Verdict]
+"""Decides about a call, its references resolved."""
+
+
+def approves(_: JSONObject) -> Verdict:
+    """A person who approves whatever asks."""
+    return Verdict()
+
+
+SHORTEN: JSON = {
+    "type": "tool",
+    "tool": {
+        "name": "shorten",
+        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+        "output": {"type": "string"},
+    },
+}
+"""A latent tool: nothing runs, a mind writes what it gives."""
+
+
+class Shortener:
+    """A mind for one latent step: writes the first letter of what it is asked to shorten."""
+
+    name = "scripted"
+
+    async def answer(self, request: Request) -> AsyncIterator[str]:
+        text = str(request.texts[-1]["content"])
+        asked = json.loads(text[text.index("{") :])
+        yield json.dumps({"calls": [], "output": shorter(asked["parameters"])})
+
+
+def shorter(parameters: JSONObject) -> str:
+    """What the latent step gives."""
+    return str(parameters["text"])[0]
+
+
 def turn(*calls: JSON, output: JSON = None) -> JSONObject:
     """A solution."""
     return {"calls": list(calls), "output": output}
 
 
-async def solved(bridge: Bridge, task: str, given: JSONObject, turns: Sequence[Turn], schema: JSONObject | None) -> Run:
-    """A run of a task by a mind that answers so; whatever asks is approved."""
-    run = await bridge.solve(task, input=given, output_schema=schema)
+async def solved(
+    bridge: Bridge,
+    task: str,
+    given: JSONObject,
+    turns: Sequence[Turn],
+    schema: JSONObject | None,
+    *,
+    person: Person = approves,
+    context: list[JSON] | None = None,
+) -> Run:
+    """A run of a task by a mind that answers so, and a person who decides so about what asks."""
+    run = await bridge.solve(task, input=given, output_schema=schema, context=context, mind="turns")
     for number, answer in enumerate(turns):
         assert run.status == "needs_solution", run.answer()
         run.submit(number, answer(Seen(given, run)))
-        await approved(run)
+        await decided(run, person)
     assert run.status == "done", run.answer()
     return run
 
 
 async def approved(run: Run) -> None:
     """Wait for a run, and approve whatever it asks."""
-    while await run.wait(20) == "needs_approval":
-        for question in run.questions():
-            run.decide(question.approval, "approve", by="a person")
+    await decided(run, approves)
+
+
+async def decided(run: Run, person: Person) -> None:
+    """Wait for a run; a person decides about what it asks, and latent steps are answered."""
+    while True:
+        status = await run.wait(20)
+        if status == "needs_approval":
+            for question in run.questions():
+                verdict = person(question.shown)
+                call = None if verdict.change is None else verdict.change(question.shown)
+                run.decide(question.approval, verdict.decision, by="a person", call=call)
+        elif status == "needs_solution" and run.rooms:
+            for (call, item), room in run.rooms.items():
+                room.submit(0, turn(output=shorter(run.calls()[call].items[item or 0].parameters)))
+        else:
+            return
 
 
 async def called(bridge: Bridge, name: str, given: JSONObject) -> JSON:

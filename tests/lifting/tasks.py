@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ideabridge.tools.encoding import JSON, JSONObject
-from tests.lifting.runs import Seen, Turn
+from tests.lifting.runs import Person, Seen, Turn, approves
 from tests.lifting.runs import turn as t
 from tests.lifting.world import World, card_of, converted, git, sha, shelf_of
 
@@ -28,6 +28,8 @@ class Task:
         answer: the right answer in a world.
         choices: what a person decides; None: nothing a person may rightly accept, so it is not published.
         trap: what a hasty lifting would fall for.
+        person: decides about calls that ask while the mind is at work; calls of the published plan are approved.
+        context: more messages of the run's context.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Task:
     answer: Callable[[World], JSON]
     choices: JSONObject | None = field(default_factory=dict[str, JSON])
     trap: str = ""
+    person: Person = approves
+    context: list[JSON] = field(default_factory=list[JSON])
 
 
 def c(_tool: str, /, **parameters: JSON) -> JSONObject:
@@ -526,8 +530,6 @@ TRAPS: list[Task] = [
         "the input and its echo are equal in every run",
     ),
 ]
-
-TASKS = [*PLAIN, *TRAPS]
 
 
 def place_of(s: Seen) -> int:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
-
 import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.replay.asking import open_asks
 from ideabridge.bridge.replay.decide import Decided
 from ideabridge.bridge.replay.report import report_lines, report_of
@@ -17,7 +13,7 @@ from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.toolbox import Toolbox
-from tests.lifting.runs import Seen, Turn, approved, called, solved, turn
+from tests.lifting.runs import SHORTEN, Seen, Shortener, Turn, approved, called, solved, turn
 
 pytestmark = pytest.mark.anyio
 
@@ -375,27 +371,6 @@ async def test_the_report_tells_each_part_in_a_line(bridge: Bridge) -> None:
             # Nothing would read what the second call gave, with the number that stands in the output for ever.
             "unread.1": False,
         }
-
-
-SHORTEN: JSON = {
-    "type": "tool",
-    "tool": {
-        "name": "shorten",
-        "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-        "output": {"type": "string"},
-    },
-}
-
-
-class Shortener:
-    """Writes the first letter of what it is asked to shorten."""
-
-    name = "scripted"
-
-    async def answer(self, request: Request) -> AsyncIterator[str]:
-        text = str(request.texts[-1]["content"])
-        asked = json.loads(text[text.index("{") :])
-        yield json.dumps({"calls": [], "output": asked["parameters"]["text"][0]})
 
 
 @pytest.mark.parametrize("written", [True, False])

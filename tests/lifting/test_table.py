@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,12 +15,18 @@ from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.replay.asking import open_asks
 from ideabridge.bridge.replay.values import same
+from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
-from tests.lifting.runs import called, solved
-from tests.lifting.tasks import PLAIN, TASKS, TRAPS, Task
+from ideabridge.tools.toolbox import Toolbox
+from tests.lifting.file_tasks import FILES, file_toolbox, make_papers
+from tests.lifting.people_tasks import PEOPLE
+from tests.lifting.runs import Shortener, called, solved
+from tests.lifting.tasks import PLAIN, TRAPS, Task
 from tests.lifting.world import World, git, make_worlds, toolbox
+from tests.npm import needs, program
 
-TABLE = Path(__file__).with_name("table.md")
+TASKS = [*PLAIN, *TRAPS, *PEOPLE]
+EVERY = [*TASKS, *FILES]
 ANY: JSONObject = {"type": ["string", "number", "object", "array"]}
 
 
@@ -38,12 +45,12 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     outcome = Outcome()
     first, second, *fresh = worlds
     name = f"task_{number}"
-    run = await solved(bridge, task.name, task.given(first), task.turns, ANY)
+    run = await work(bridge, task, first)
     restored(worlds)
     outcome.one = asked(bridge, run.id, {"runs": []})
     if published(bridge, run.id, name, {"runs": []}):
         outcome.wrong_unasked += await wrong(bridge, name, task, fresh)
-    other = await solved(bridge, task.name, task.given(second), task.turns, ANY)
+    other = await work(bridge, task, second)
     restored(worlds)
     both: JSONObject = {"runs": [other.id]}
     outcome.two = asked(bridge, run.id, both)
@@ -57,6 +64,12 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
         outcome.becomes = "with acceptance"
         outcome.wrong += await wrong(bridge, name, task, fresh)
     return outcome
+
+
+async def work(bridge: Bridge, task: Task, world: World) -> Run:
+    """What the mind, and the people about it, do of a task in a world."""
+    given = task.given(world)
+    return await solved(bridge, task.name, given, task.turns, ANY, person=task.person, context=task.context)
 
 
 def asked(bridge: Bridge, run: str, choices: JSONObject) -> str:
@@ -89,7 +102,8 @@ async def wrong(bridge: Bridge, name: str, task: Task, fresh: list[World]) -> li
 
 
 def restored(worlds: list[World]) -> None:
-    """Take back what a task has done to the repositories."""
+    """Take back what a task has done to the repositories and papers."""
+    make_papers(worlds)
     for world in worlds:
         if git(world.repo, "rev-list", "--count", "HEAD").strip() != str(len(world.commits)):
             git(world.repo, "reset", "-q", "--hard", f"topic-{world.word}")
@@ -101,30 +115,69 @@ def restored(worlds: list[World]) -> None:
         (world.path / "more.txt").unlink(missing_ok=True)
 
 
-async def look_at_all(folder: Path) -> dict[str, Outcome]:
-    modules: JSONObject = {
+def python_servers(_: Path) -> JSONObject:
+    return {
         "git": {"command": sys.executable, "args": ["-m", "mcp_server_git"]},
         "time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]},
     }
+
+
+def npm_servers(folder: Path) -> JSONObject:
+    command, *arguments = program("mcp-server-filesystem")
+    return {"files": {"command": command, "args": [*arguments, str(folder.resolve())]}}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the table: tasks over the same servers. `shown`: the rows that a test must find again."""
+
+    name: str
+    tasks: list[Task]
+    tools: Callable[[], Toolbox]
+    servers: Callable[[Path], JSONObject]
+
+    @property
+    def table(self) -> Path:
+        return Path(__file__).with_name(f"{self.name}.md")
+
+    @property
+    def shown(self) -> list[str]:
+        return [line for line in self.table.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+
+
+PARTS = [Part("table", TASKS, toolbox, python_servers), Part("table_files", FILES, file_toolbox, npm_servers)]
+
+
+async def look_at_all(folder: Path, part: Part) -> dict[str, Outcome]:
     worlds = make_worlds(folder)
-    configuration = parse_configuration({"mcpServers": modules, "store": ":memory:"}, project=folder)
-    async with Bridge(configuration, toolbox=toolbox()) as bridge:
+    restored(worlds)
+    configuration = parse_configuration({"mcpServers": part.servers(folder), "store": ":memory:"}, project=folder)
+    async with Bridge(configuration, toolbox=part.tools(), mind=Shortener()) as bridge:
         await bridge.modules.settled(30)
-        return {task.name: await look_at(bridge, worlds, number, task) for number, task in enumerate(TASKS)}
+        return {task.name: await look_at(bridge, worlds, number, task) for number, task in enumerate(part.tasks)}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[PARTS[0], pytest.param(PARTS[1], marks=needs("@modelcontextprotocol/server-filesystem"))],
+    ids=lambda part: part.name,
+)
+def part(request: pytest.FixtureRequest) -> Part:
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+def outcomes(part: Part, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     """Every task looked at, with one process of each server for all."""
-    return anyio.run(look_at_all, tmp_path_factory.mktemp("worlds"))
+    return anyio.run(look_at_all, tmp_path_factory.mktemp("worlds"), part)
 
 
-def rows(outcomes: dict[str, Outcome]) -> list[str]:
+def rows(part: Part, outcomes: dict[str, Outcome]) -> list[str]:
     lines = [
         "| task | trap | one run asks | two runs ask | becomes |",
         "|---|---|---|---|---|",
     ]
-    for task in TASKS:
+    for task in part.tasks:
         one = outcomes[task.name]
         lines.append(f"| {task.name} | {task.trap} | {one.one} | {one.two} | {one.becomes} |")
     return lines
@@ -132,13 +185,13 @@ def rows(outcomes: dict[str, Outcome]) -> list[str]:
 
 def test_there_are_enough_tasks_and_traps() -> None:
     assert len(TASKS) >= 40
-    assert len(TRAPS) >= 15
-    assert len({task.name for task in TASKS}) == len(PLAIN) + len(TRAPS)
+    assert len([task for task in TASKS if task.trap]) >= 15
+    names = [task.name for task in EVERY]
+    assert len(set(names)) == len(names)
 
 
-def test_what_lifting_makes_of_each_task_is_what_the_table_says(outcomes: dict[str, Outcome]) -> None:
-    told = TABLE.read_text(encoding="utf-8").splitlines()
-    assert [line for line in told if line.startswith("|")] == rows(outcomes)
+def test_what_lifting_makes_of_each_task_is_what_the_table_says(part: Part, outcomes: dict[str, Outcome]) -> None:
+    assert part.shown == rows(part, outcomes)
 
 
 def test_no_plan_gives_a_wrong_answer_that_nobody_accepted(outcomes: dict[str, Outcome]) -> None:
@@ -149,12 +202,18 @@ def test_what_a_person_rightly_accepted_gives_right_answers(outcomes: dict[str, 
     assert [text for one in outcomes.values() for text in one.wrong] == []
 
 
-def test_the_document_tells_the_counts_of_the_table() -> None:
-    told = [line.split(" | ")[-1].removesuffix(" |") for line in TABLE.read_text(encoding="utf-8").splitlines()]
-    wholly, accepted, refused = (told.count(what) for what in ("lifts wholly", "with acceptance", "refused"))
+def counts(tables: Iterable[Part]) -> list[int]:
+    """How many tasks lift wholly, with what a person accepts, and not at all."""
+    told = [line.split(" | ")[-1].removesuffix(" |") for part in tables for line in part.shown]
+    return [told.count(what) for what in ("lifts wholly", "with acceptance", "refused")]
+
+
+def test_the_document_tells_the_counts_of_the_tables() -> None:
+    wholly, accepted, refused = counts(PARTS)
+    assert wholly + accepted + refused == len(EVERY)
     document = (Path(__file__).parents[2] / "docs" / "lifting.md").read_text(encoding="utf-8")
-    assert f"holds {len(TASKS)} tasks" in document
-    assert f"{len(TRAPS)} of them are traps" in document
+    assert f"hold {len(EVERY)} tasks" in document
+    assert f"{len([task for task in EVERY if task.trap])} of them are traps" in document
     assert f"nobody is asked | {wholly} |" in document
     assert f"accepts or takes | {accepted} |" in document
     assert f"make them right | {refused} |" in document

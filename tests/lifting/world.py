@@ -202,6 +202,19 @@ def picky(name: str) -> str:
     return name.upper()
 
 
+BUSY: list[str] = []
+"""Whom the clerk sends away the next time: a mind's first attempt fails, and the same call works afterwards."""
+
+
+@tool(read_only=True)
+def clerk(name: str) -> str:
+    """A name, stamped, unless the clerk is busy."""
+    if name in BUSY:
+        BUSY.remove(name)
+        raise ActivityError("busy: try again")
+    return f"{name} (stamped)"
+
+
 @tool(read_only=False, destructive=False, idempotent=True)
 def write_file(path: str, text: str) -> str:
     """Write a text file."""
@@ -211,4 +224,6 @@ def write_file(path: str, text: str) -> str:
 
 def toolbox() -> Toolbox:
     """All of them."""
-    return Toolbox(books, card, owner_of, price, length, repeat, echo, subjects, authors, history, picky, write_file)
+    return Toolbox(
+        books, card, owner_of, price, length, repeat, echo, subjects, authors, history, picky, clerk, write_file
+    )
