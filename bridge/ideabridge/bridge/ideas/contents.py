@@ -24,6 +24,11 @@ LONGEST: Final = 128
 
 _CACHED: Final = 16_384
 
+SWEPT: Final = "swept"
+"""Key of the counter that grows with each transaction that deletes contents: row numbers remembered are void then."""
+
+_GENERATION: Final = f"SELECT value FROM counters WHERE key = '{SWEPT}'"  # noqa: S608 - a name of ours
+
 
 def _ends(entry: int) -> bool:
     """Whether a stretch ends after `entry`: true for one in 32, by multiplicative hashing."""
@@ -48,24 +53,18 @@ class Contents:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: dict[bytes, int] = {}
-        self._rollbacks = 0
+        self._void = (0, 0)
 
-    def _fresh(self) -> None:
-        """Forget row numbers that a rolled back transaction may have taken away."""
-        rollbacks = self._database.rollbacks
-        if rollbacks != self._rollbacks:
-            self._rollbacks = rollbacks
+    def put(self, schema: bytes, messages: list[bytes]) -> tuple[int, str]:
+        """Store a schema and a context's messages; returns the schema's number, and the text of the context's entries.
+        Inside a transaction.
+        """
+        # Void: row numbers that a rolled back transaction took away, or a sweep, by whichever process.
+        void = self._database.rollbacks, self._database.number(_GENERATION)
+        if void != self._void:
+            self._void = void
             self._known.clear()
-
-    def put_context(self, messages: list[bytes]) -> str:
-        """Store a context's messages; returns the text of its entries."""
-        self._fresh()
-        return _text(self._fold([self._put(body) for body in messages]))
-
-    def put_schema(self, schema: bytes) -> int:
-        """Store a schema; returns its number."""
-        self._fresh()
-        return self._put(schema)
+        return self._put(schema), _text(self._fold([self._put(body) for body in messages]))
 
     def _put(self, body: bytes) -> int:
         digest = hashlib.sha256(body).digest()

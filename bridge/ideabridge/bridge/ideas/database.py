@@ -6,6 +6,8 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -145,9 +147,43 @@ class Database:
         row = self.connection.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
 
+    def count(self, key: str, more: int) -> None:
+        """Add to one of the `counters`. Inside a transaction."""
+        self.execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = value + ?2",
+            (key, more),
+        )
+
     def transaction(self) -> _Transaction:
         """`with database.transaction():` all or nothing. Nests: an inner one that fails undoes only itself."""
         return _Transaction(self)
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """`with database.snapshot():` several reads of one state of the store, whatever others write meanwhile."""
+        with self.guard:
+            if self.connection.in_transaction:
+                yield
+                return
+            self.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if self.connection.in_transaction:
+                    self.execute("ROLLBACK")
+
+    @contextmanager
+    def unchecked(self) -> Generator[None]:
+        """A transaction in which whoever deletes a row answers for what refers to it: SQLite would search whole tables
+        for that. Not inside another.
+        """
+        with self.guard:
+            self.execute("PRAGMA foreign_keys=OFF")
+            try:
+                with self.transaction():
+                    yield
+            finally:
+                self.execute("PRAGMA foreign_keys=ON")
 
     def close(self) -> None:
         """Close the connection. Closing twice is fine."""

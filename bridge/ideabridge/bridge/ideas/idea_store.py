@@ -53,7 +53,7 @@ class IdeaStore(RunStore):
             UnknownIdeaError: there is none; the message names the nearest names.
             AmbiguousIdeaError: several ids start so.
         """
-        with self._database.guard:
+        with self._database.snapshot():
             return self._table.read(self._resolve(ref))
 
     def _resolve(self, ref: str) -> int:
@@ -102,19 +102,19 @@ class IdeaStore(RunStore):
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
         """What was done at least so often, with other literals, and is not published: the most frequent first."""
         self._index_all()
-        with self._database.guard:
+        with self._database.snapshot():
             found = self._shapes.repeated(least, check_limit(limit))
             records = self._table.records([number for number, _ in found])
         return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
 
     def ideas_of_request(self, request_id: str) -> list[StoredIdea]:
         """The ideas that answer one Request, newest first: what a recorded mind answers from."""
-        with self._database.guard:
+        with self._database.snapshot():
             return self._table.of_request(request_id)
 
     def step_ideas(self, run_id: str) -> list[IdeaRecord]:
         """The ideas of a run in the order of their steps, with the metadata they have in it; [] for no such run."""
-        with self._database.guard:
+        with self._database.snapshot():
             return self._table.of_run(run_id)
 
     def runs_of_idea(self, idea_id: str) -> list[str]:
@@ -143,7 +143,7 @@ class IdeaStore(RunStore):
             page = self.ideas(limit, chosen=chosen)
             return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in page.items]
         self._index_all()
-        with self._database.guard:
+        with self._database.snapshot():
             found = self._find(words, limit, chosen)
             records = self._table.records([number for number, _ in found])
         return [

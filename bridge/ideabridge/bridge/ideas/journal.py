@@ -89,6 +89,7 @@ class Journal:
                 (number, driver, now + ttl_s, now),
             )
             if cursor.rowcount != 1:
+                self._expect(run_id)
                 return None
             return self._database.number("SELECT epoch FROM runs WHERE number = ?", (number,))
 
@@ -143,7 +144,13 @@ class Journal:
         ):
             raise self._stale(run_id, epoch)
 
+    def _expect(self, run_id: str) -> None:
+        """See that a run is there: one that had ended may have been pruned."""
+        if not self._database.number("SELECT number FROM runs WHERE id = ?", (run_id,)):
+            raise UnknownRunError(f"no run {run_id[:64]!r}")
+
     def _stale(self, run_id: str, epoch: int) -> StaleDriverError:
+        self._expect(run_id)
         current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
         why = "was released, or never acquired" if current == epoch else f"is at epoch {current}"
         return StaleDriverError(f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Final, TypeVar, cast
 
 from ideabridge.bridge.ideas.contents import Contents
@@ -35,6 +36,10 @@ _WORD: Final = re.compile(r"[^\W_]+")
 # Scripts written without spaces: every character is a word of its own.
 _SPACELESS: Final = re.compile(r"([\u2e80-\u9fff\uf900-\ufaff\u0e00-\u0eff\U00020000-\U0003ffff])")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+UNINDEXED: Final = "unindexed"
+"""Key of the counter of deleted ideas that the index still holds."""
+
+_GONE: Final = f"SELECT value FROM counters WHERE key = '{UNINDEXED}'"  # noqa: S608 - a name of ours
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
 
 
@@ -131,12 +136,25 @@ class Search:
             # What was indexed in a rolled back transaction is not.
             self._rollbacks = self._database.rollbacks
             self._said.clear()
-        mark = self._seen = self._mark()
+        self._seen = self._mark()
+        taken = self._take_up("idea_words", self._seen, None, most)
+        if taken is None:
+            return 0
+        count, self._seen = taken
+        self._database.execute(
+            "INSERT INTO counters(key, value) VALUES ('indexed', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",
+            (self._seen,),
+        )
+        return count
+
+    def _take_up(self, table: str, after: int, until: int | None, most: int) -> tuple[int, int] | None:
+        """Index up to `most` ideas whose rows are after one, up to another; (how many, the last of them)."""
         rows = self._database.execute(
-            "SELECT number, run, meta, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?", (mark, most)
+            "SELECT number, run, meta, context FROM ideas WHERE number > ? AND number <= ? ORDER BY number LIMIT ?",
+            (after, 2**62 if until is None else until, most),
         ).fetchall()
         if not rows:
-            return 0
+            return None
         entries: list[tuple[int, str, str, str]] = []
         for number, run, meta, context in rows:
             texts = self._contents.texts(ends(self._contents.unfold(context)))
@@ -151,14 +169,42 @@ class Search:
                 self._said[run] = entry
             entries.append((number, *entry))
         self._database.connection.executemany(
-            "INSERT INTO idea_words(rowid, title, tools, body) VALUES (?, ?, ?, ?)", entries
+            f"INSERT INTO {table}(rowid, title, tools, body) VALUES (?, ?, ?, ?)",  # noqa: S608 - a name of ours
+            entries,
         )
-        self._database.execute(
-            "INSERT INTO counters(key, value) VALUES ('indexed', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",
-            (rows[-1][0],),
-        )
-        self._seen = rows[-1][0]
-        return len(rows)
+        return len(rows), rows[-1][0]
+
+    def rebuild(self, breathe: Callable[[], None]) -> None:
+        """Index all ideas anew, without what was deleted: beside the old index, which is searched until the new one
+        takes its place. Others write meanwhile.
+
+        Args:
+            breathe: called between transactions.
+        """
+        execute = self._database.execute
+        with self._database.transaction():
+            # A rebuild that was cut off leaves its index behind.
+            execute("DROP TABLE IF EXISTS idea_words_new")
+            (made,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
+            execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
+            gone = self._database.number(_GONE)
+        self._said.clear()
+        last = 0
+        while True:
+            with self._database.transaction():
+                taken = self._take_up("idea_words_new", last, self._mark(), BATCH)
+                if taken is None:
+                    execute("DROP TABLE idea_words")
+                    execute("ALTER TABLE idea_words_new RENAME TO idea_words")
+                    self._database.count(UNINDEXED, -gone)
+                    self._said.clear()
+                    return
+                last = taken[1]
+            breathe()
+
+    def gone(self) -> bool:
+        """Whether the index holds ideas that were deleted."""
+        return self._database.number(_GONE) > 0
 
     def find(self, query: str, limit: int) -> list[tuple[int, float]]:
         """Rows of ideas for words, best first: what is published under such a name first, then the others.
@@ -177,9 +223,17 @@ class Search:
                 (number,),
             ).fetchone()
             scores.setdefault(row[0], 1000.0 + score)
-        for number, score in self._match("idea_words", terms, limit * 2 + 10):
-            scores.setdefault(self._latest(number), score)
-        return list(scores.items())[:limit]
+        fetch = limit * 2 + 10
+        while True:
+            found = self._match("idea_words", terms, fetch)
+            for number, score in found:
+                latest = self._latest(number)
+                if latest:
+                    scores.setdefault(latest, score)
+            if len(scores) >= limit or len(found) < fetch or fetch >= SCORED:
+                return list(scores.items())[:limit]
+            # Many were of the same runs, or of deleted ideas: look further down.
+            fetch = min(SCORED, fetch * 8)
 
     def find_names(self, query: str, limit: int) -> list[int]:
         """Rows of published names for words, best first."""
@@ -187,14 +241,11 @@ class Search:
         return [number for number, _ in self._match("publication_words", terms, limit)] if terms else []
 
     def _latest(self, number: int) -> int:
-        """The last idea of the run an idea belongs to, or itself."""
-        return (
-            self._database.number(
-                "SELECT later.number FROM ideas JOIN ideas AS later ON later.run = ideas.run "
-                "WHERE ideas.number = ? ORDER BY later.step DESC, later.number DESC LIMIT 1",
-                (number,),
-            )
-            or number
+        """The last idea of the run an idea belongs to, or itself; 0: it was deleted."""
+        return self._database.number(
+            "SELECT coalesce((SELECT later.number FROM ideas AS later WHERE later.run = ideas.run "
+            "ORDER BY later.step DESC, later.number DESC LIMIT 1), number) FROM ideas WHERE number = ?",
+            (number,),
         )
 
     def _match(self, table: str, terms: list[str], limit: int) -> list[tuple[int, float]]:

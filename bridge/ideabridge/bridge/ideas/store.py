@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
+from ideabridge.bridge.ideas.pruning import Prunable, Pruned, Pruning
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
 from ideabridge.bridge.ideas.table import check_limit
 from ideabridge.bridge.ideas.upkeep import back_up, vacuum
@@ -32,6 +34,7 @@ class Store(IdeaStore):
     def __init__(self, database: Database) -> None:
         """Use `Store.open`."""
         super().__init__(database)
+        self._pruning = Pruning(database, self._search)
 
     @classmethod
     def open(
@@ -84,6 +87,25 @@ class Store(IdeaStore):
         """
         return vacuum(self._database)
 
+    def prunable(self, *, before: str | None = None, under: int | None = None) -> Prunable:
+        """What a pruning takes away: whole runs with their rooms, forks and ideas, the oldest first; nothing that is
+        published or tagged, and no run that has not ended. Looks at every idea: not for the event loop's thread.
+
+        Args:
+            before: only what ended before: a date, a time, or how long ago (`90d`); None: of any age.
+            under: only until the store is under so many bytes; None: all of it.
+
+        Raises:
+            FilterError: a time that is none.
+        """
+        return self._pruning.prunable(None if before is None else read_time(before, "before"), under)
+
+    def prune(self, what: Prunable) -> Pruned:
+        """Take away what `prunable` found, as far as nothing needs it by now. Others use the store meanwhile. Cut off
+        at any moment, it leaves the store whole, and the next one goes on. The file is smaller after `vacuum`.
+        """
+        return self._pruning.prune(what)
+
     def transaction(self) -> AbstractContextManager[None]:
         """`with store.transaction():` all inside is committed as one, or not at all.
 
@@ -105,7 +127,7 @@ class Store(IdeaStore):
             UnknownIdeaError, AmbiguousIdeaError: see `idea`.
             SecretInIdeaError: it holds a secret; the message says where.
         """
-        with self._database.guard:
+        with self._database.snapshot():
             number = self._resolve(ref)
             name, _, version = ref.partition("@")
             publication: Publication | None = None

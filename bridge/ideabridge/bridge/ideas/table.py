@@ -85,7 +85,7 @@ class IdeaTable:
         if not meta.time:
             told["time"] = now_text()
         text = encode_text(told)
-        contents = self._contents
+        schema, context = self._contents.put(encoded.schema, encoded.messages)
         cursor = self._database.execute(
             "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -95,8 +95,8 @@ class IdeaTable:
                 meta.run,
                 meta.step,
                 text,
-                contents.put_schema(encoded.schema),
-                contents.put_context(encoded.messages),
+                schema,
+                context,
                 encoded.solution.decode(),
             ),
         )

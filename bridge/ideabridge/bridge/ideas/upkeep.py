@@ -9,9 +9,6 @@ from pathlib import Path
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import StoreAccessError, StoreFormatError
 
-_PAGES = 4096
-"""Pages copied at a time: between, others may write."""
-
 
 def back_up(database: Database, target: Path) -> int:
     """Copy the store into a new file while it is in use; returns its bytes. The copy is what had been committed when it
@@ -31,7 +28,8 @@ def back_up(database: Database, target: Path) -> int:
         copy = sqlite3.connect(target, isolation_level=None)
         try:
             with database.guard:
-                database.connection.backup(copy, pages=_PAGES)
+                # In one step: others write meanwhile all the same, but between two steps SQLite would begin again.
+                database.connection.backup(copy)
             # A copy is one file, to be moved about.
             copy.execute("PRAGMA journal_mode=DELETE")
             fault = str(copy.execute("PRAGMA quick_check").fetchone()[0])

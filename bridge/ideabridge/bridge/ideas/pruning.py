@@ -1,0 +1,219 @@
+"""Pruning: old runs and ideas leave the store, while others use it (`docs/store.md`)."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.estimate import Estimate
+from ideabridge.bridge.ideas.families import ENDED, Families, Family, holders
+from ideabridge.bridge.ideas.reach import Sweep
+from ideabridge.bridge.ideas.search import UNINDEXED, Search
+from ideabridge.tools.encoding import encode_text
+
+_TOGETHER: Final = 32
+"""Families deleted in one transaction: some 10 ms."""
+
+_EVENTS: Final = 2000
+"""Events deleted in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """What a pruning takes away.
+
+    Attributes:
+        runs: how many runs.
+        ideas: how many ideas.
+        bytes: about how many bytes that frees in the file.
+        used: how many bytes of the file are in use now.
+        oldest, newest: when the first and the last of it ended, ISO 8601 in UTC; "": there is nothing.
+        kept: how many runs stay that are as old, by why: `published`, `tagged`, `unfinished`, `newest`.
+    """
+
+    runs: int
+    ideas: int
+    bytes: int
+    used: int
+    oldest: str
+    newest: str
+    kept: dict[str, int]
+    families: list[Family] = field(repr=False)
+    top: int = field(repr=False)
+    published: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a pruning took away: runs, ideas, messages and schemas; and the bytes of the file in use before, after."""
+
+    runs: int
+    ideas: int
+    contents: int
+    before: int
+    after: int
+
+
+class Pruning:
+    """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole."""
+
+    def __init__(self, database: Database, search: Search) -> None:
+        self._database = database
+        self._search = search
+        self._begun = time.monotonic()
+
+    def prunable(self, before: str | None, under: int | None) -> Prunable:
+        """What is older than a time, as much of it as brings the store under so many bytes, the oldest first."""
+        database = self._database
+        with database.snapshot():
+            families = Families(database)
+            old = [one for one in families if before is None or one.time < before]
+            going = sorted((one for one in old if not one.why), key=lambda one: one.time)
+            used = in_use(database)
+            estimate = Estimate(database, families, going)
+            if under is not None:
+                going = going[: estimate.needed(used, under)]
+            runs, ideas, freed = estimate.of_first(len(going), used)
+            kept = Counter[str]()
+            for one in old:
+                kept[one.why] += len(one.members) if one.why else 0
+            return Prunable(
+                runs,
+                ideas,
+                freed,
+                used,
+                going[0].time if going else "",
+                going[-1].time if going else "",
+                {why: count for why, count in kept.items() if count},
+                going,
+                top=database.number("SELECT max(number) FROM ideas"),
+                published=database.number("SELECT max(number) FROM publications"),
+            )
+
+    def prune(self, what: Prunable) -> Pruned:
+        """Take away what `prunable` found, as far as nothing needs it by now."""
+        with self._database.guard:
+            before = in_use(self._database)
+        runs = ideas = 0
+        for start in range(0, len(what.families), _TOGETHER):
+            some = what.families[start : start + _TOGETHER]
+            with self._database.unchecked():
+                gone = [one for one in some if self._may_go(one, what)]
+                removed = self._remove(gone)
+            runs, ideas = runs + removed[0], ideas + removed[1]
+            self._breathe()
+        # From here on also what a pruning that was cut off left behind.
+        self._remove_events()
+        contents = Sweep(self._database, self._breathe).run()
+        with self._database.guard:
+            stale = self._search.gone()
+        if stale:
+            self._search.rebuild(self._breathe)
+        with self._database.guard:
+            return Pruned(runs, ideas, contents, before, in_use(self._database))
+
+    def _breathe(self) -> None:
+        """Leave the store to others for as long as it was held: who waits for the lock looks only now and then."""
+        time.sleep(min(max(time.monotonic() - self._begun, 0.001), 0.1))
+        self._begun = time.monotonic()
+
+    def _may_go(self, family: Family, what: Prunable) -> bool:
+        """Whether nothing came about since that needs it. Inside the transaction that removes it."""
+        runs, number = encode_text([*family.runs()]), self._database.number
+        ended = ", ".join(f"'{one}'" for one in ENDED)
+        if number(
+            "SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?1)) "  # noqa: S608
+            f"AND (status NOT IN ({ended}) OR (driver IS NOT NULL AND lease_until > ?2))",
+            (runs, time.time()),
+        ):
+            return False
+        ours = "IN (SELECT value FROM json_each(?1))"
+        if number(
+            f"SELECT count(*) FROM runs WHERE (parent {ours} OR forked_from {ours}) AND id NOT {ours}",  # noqa: S608
+            (runs,),
+        ):
+            return False
+        ideas = [*self._ideas_of(runs), *family.loose()]
+        if any(idea > what.top for idea in ideas):
+            return False
+        members = set(family.members)
+        return not any(key in members for key, _ in holders(self._database, ideas, what.published))
+
+    def _ideas_of(self, runs: str) -> list[int]:
+        rows = self._database.execute(
+            "SELECT number FROM ideas WHERE run IN (SELECT value FROM json_each(?1)) UNION "
+            "SELECT idea FROM occurrences WHERE run IN (SELECT value FROM json_each(?1))",
+            (runs,),
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def _remove(self, families: list[Family]) -> tuple[int, int]:
+        """Remove families; returns how many runs and ideas. Their events are no longer theirs, and go later."""
+        execute = self._database.execute
+        names = {run for one in families for run in one.runs()}
+        runs = encode_text([*names])
+        ideas = [*self._ideas_of(runs), *(idea for one in families for idea in one.loose())]
+        execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
+        gone: list[tuple[int]] = []
+        for idea in ideas:
+            row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
+            if row is None or (row[0] is not None and row[0] not in names):
+                continue
+            other = execute(
+                "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1", (idea,)
+            ).fetchone()
+            if other is None:
+                gone.append((idea,))
+            else:
+                self._move(idea, *other)
+        for table, column in (("idea_shapes", "idea"), ("idea_calls", "idea"), ("ideas", "number")):
+            self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
+        if gone:
+            self._database.count(UNINDEXED, len(gone))
+        cursor = execute("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", (runs,))
+        return cursor.rowcount, len(gone)
+
+    def _move(self, idea: int, run: str, step: int, meta: str) -> None:
+        """Let an idea be of another run that it occurred in: the one it was first saved in goes."""
+        execute = self._database.execute
+        # Its tags are its own.
+        execute(
+            "UPDATE ideas SET run = ?1, step = ?2, meta = CASE WHEN json_type(meta, '$.tags') IS NULL "
+            "THEN json_remove(?3, '$.tags') ELSE json_set(?3, '$.tags', json_extract(meta, '$.tags')) END "
+            "WHERE number = ?4",
+            (run, step, meta, idea),
+        )
+        execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
+
+    def _remove_events(self) -> None:
+        """Remove the events of runs that are gone: those between the numbers of the runs there are."""
+        database = self._database
+        with database.guard:
+            known = [row[0] for row in database.execute("SELECT number FROM runs ORDER BY number")]
+        for before, after in pairwise([-1, *known]):
+            if after == before + 1:
+                continue
+            events = ((before + 1) << 32, (after << 32) - 1)
+            while self._has_events(events):
+                with database.transaction():
+                    database.execute(
+                        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id BETWEEN ? AND ? LIMIT ?)",
+                        (*events, _EVENTS),
+                    )
+                self._breathe()
+
+    def _has_events(self, between: tuple[int, int]) -> bool:
+        with self._database.guard:
+            return self._database.number("SELECT 1 FROM events WHERE id BETWEEN ? AND ? LIMIT 1", between) == 1
+
+
+def in_use(database: Database) -> int:
+    """The bytes of the file that hold something: what it has after a vacuum."""
+    return database.number(
+        "SELECT (page_count - freelist_count) * page_size "
+        "FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
+    )
