@@ -192,14 +192,14 @@ class Search:
         last = 0
         while True:
             with self._database.transaction():
-                taken = self._take_up("idea_words_new", last, self._mark(), BATCH)
-                if taken is None:
+                count, last = self._take_up("idea_words_new", last, self._mark(), BATCH) or (0, last)
+                if count < BATCH:
+                    # What others index meanwhile is soon less than a batch.
                     execute("DROP TABLE idea_words")
                     execute("ALTER TABLE idea_words_new RENAME TO idea_words")
                     self._database.count(UNINDEXED, -gone)
                     self._said.clear()
                     return
-                last = taken[1]
             breathe()
 
     def gone(self) -> bool:

@@ -14,6 +14,7 @@ from ideabridge.server.cli import (
     install,
     keeping,
     modules,
+    prune,
     run_plan,
     runs,
     serve,
@@ -71,6 +72,7 @@ ideas.app.command("unpin")(versions.unpin_name)
 ideas.app.command("rollback")(versions.roll_back)
 ideas.app.command("tag")(versions.tag_idea)
 ideas.app.command("suggest")(filters.suggest_ideas)
+ideas.app.command("prune")(prune.prune_ideas)
 ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)
 app.add_typer(ideas.app, name="ideas")

@@ -1,0 +1,126 @@
+"""`ideabridge ideas prune`: old runs and ideas leave the store."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import opened
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.pruning import Prunable
+
+_SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)i?b?", re.IGNORECASE)
+_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@command("config", "project", "store", "json")
+def prune_ideas(
+    options: Options,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="WHEN", help="Only what ended before: 90d, 12h, 2w, or 2026-11-21."),
+    ] = None,
+    under: Annotated[
+        str | None,
+        typer.Option("--under", metavar="SIZE", help="The oldest first, only until the store is under: 500M, 2G."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Delete old runs with their rooms, forks and ideas. What is published or tagged stays, and what has not ended.
+
+    Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
+    """
+    from ideabridge.server.cli.console import print_json, say
+    from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+
+    if older_than is None and under is None:
+        raise UsageError("expected --older-than, --under, or both (then only what is older goes)")
+    size = None if under is None else read_size(under)
+    if not (dry_run or yes or standing_in_terminal()):
+        raise UsageError("nobody is here to be asked: say --yes, or look first with --dry-run")
+    with opened(options) as store:
+        found = store.prunable(before=older_than, under=size)
+        if options.json and (dry_run or not found.families):
+            print_json({"pruned": None, **_told(found)})
+        elif not options.json:
+            for line in lines_of(found):
+                say(line)
+        if dry_run or not found.families:
+            return 0
+        if not yes and not typer.confirm("Delete them?", err=True):
+            say("nothing was deleted", "yellow")
+            return 0
+        pruned = store.prune(found)
+    if options.json:
+        done: JSONObject = {
+            "runs": pruned.runs,
+            "ideas": pruned.ideas,
+            "contents": pruned.contents,
+            "before": pruned.before,
+            "after": pruned.after,
+        }
+        print_json({"pruned": done, **_told(found)})
+    else:
+        freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
+        say(f"{_count(pruned.runs, 'run')} and {_count(pruned.ideas, 'idea')} deleted; {freed}", "green")
+        say("the file keeps its size until `ideabridge store vacuum`", "dim")
+    return 0
+
+
+def read_size(text: str) -> int:
+    """Bytes from `500M`, `2G`, `1000000`.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from ideabridge.server.cli.exits import UsageError
+
+    read = _SIZE.fullmatch(text.strip())
+    if read is None:
+        raise UsageError(f"--under: expected a size (500M, 2G, or bytes), found {text[:40]!r}")
+    return int(read[1]) << _UNITS[read[2].lower()]
+
+
+def lines_of(found: Prunable) -> list[str]:
+    """What goes and what stays, for a person."""
+    if not found.families:
+        lines = [f"nothing to delete; {_size(found.used)} are in use"]
+    else:
+        between = f"from {found.oldest[:10]} to {found.newest[:10]}"
+        what = f"{_count(found.runs, 'run')} and {_count(found.ideas, 'idea')}"
+        lines = [f"{what} would go, {between}: about {_size(found.bytes)} of {_size(found.used)}"]
+    if found.kept:
+        kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
+        lines.append(f"as old, but kept: {kept}")
+    return lines
+
+
+def _told(found: Prunable) -> JSONObject:
+    return {
+        "runs": found.runs,
+        "ideas": found.ideas,
+        "bytes": found.bytes,
+        "used": found.used,
+        "oldest": found.oldest,
+        "newest": found.newest,
+        "kept": dict[str, JSON](found.kept),
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _size(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GB"

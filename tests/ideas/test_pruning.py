@@ -1,0 +1,425 @@
+"""Old runs and ideas leave the store; what is needed stays whole, whatever others do meanwhile."""
+
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.errors import UnknownRunError as UnknownBridgeRunError
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.plan import Plan
+from ideabridge.server.main import main
+from ideabridge.tools.encoding import JSON
+from tests.ideas.test_processes import HEAD, check
+from tests.ideas.values import idea_of, publish, said
+
+pytestmark = pytest.mark.anyio
+
+LONG_AGO = "2020-01-01"
+SOON = "2100-01-01"
+
+
+def age(path: str, run: str, day: int) -> None:
+    """Let a run have ended on a day of 2020."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        at = f"2020-01-{day:02}T00:00:00.000+00:00"
+        connection.execute("UPDATE runs SET created = ?1, updated = ?1 WHERE id = ?2", (at, run))
+
+
+def end(store: Store, run: str, status: str = "done") -> None:
+    """Let a run end, after three events."""
+    epoch = store.acquire(run, "driver", 10, time.time())
+    assert epoch is not None
+    store.append(run, epoch, [{"n": number, "run": run} for number in range(3)])
+    store.set_status(run, epoch, status, {})
+    store.release(run, epoch)
+
+
+def old_run(store: Store, run: str, *ideas: Idea, status: str = "done", parent: str | None = None) -> list[str]:
+    """A run of 2020 that saved ideas; returns their ids."""
+    store.create_run(run, kind="plan", caller="", title=run, fingerprint="", parent=parent)
+    saved = [store.save_idea(idea, IdeaMeta(run=run, step=step)) for step, idea in enumerate(ideas, 1)]
+    end(store, run, status)
+    age(store.path, run, 1)
+    return saved
+
+
+def newest(store: Store) -> str:
+    """A run and an idea of today: the newest are never pruned."""
+    store.create_run("newest", kind="plan", caller="", title="", fingerprint="")
+    idea = store.save_idea(idea_of("newest"), IdeaMeta(run="newest", step=1))
+    end(store, "newest")
+    return idea
+
+
+def kept(store: Store) -> set[str]:
+    """The ids of all runs there are."""
+    return {one.id for one in store.runs(limit=1000)}
+
+
+def check_whole(path: str) -> None:
+    """No row refers to one that is gone, and none is left of what is gone."""
+    check(Path(path))
+    with closing(sqlite3.connect(path)) as connection:
+        lost = "SELECT count(*) FROM events WHERE id >> 32 NOT IN (SELECT number FROM runs)"
+        assert connection.execute(lost).fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'").fetchone() == (0,)
+        told = "SELECT count(*) FROM idea_messages", "SELECT sum(json_array_length(context)) FROM ideas"
+        assert connection.execute(told[0]).fetchone() == connection.execute(told[1]).fetchone()
+
+
+@dataclass
+class Made:
+    """One run of a random store."""
+
+    ideas: list[int]
+    day: int
+    status: str
+    parent: int | None
+    fork: int | None
+
+
+RUNS = st.lists(
+    st.builds(
+        Made,
+        st.lists(st.integers(0, 12), max_size=4),
+        st.integers(1, 28),
+        st.sampled_from(["done", "done", "done", "failed", "needs_solution", "running"]),
+        st.none() | st.integers(0, 9),
+        st.none() | st.none() | st.integers(0, 9),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+def family_of(runs: list[Made], one: int) -> set[int]:
+    """The runs that stay or go with one."""
+    links = [(n, other) for n, made in enumerate(runs) for other in (made.parent, made.fork) if other is not None]
+    found = {one}
+    while True:
+        more = found | {a for a, b in links if b in found} | {b for a, b in links if a in found and b < a}
+        if more == found:
+            return found
+        found = more
+
+
+@settings(deadline=None, max_examples=60)
+@given(runs=RUNS, tagged=st.sets(st.integers(0, 12)), published=st.sets(st.integers(0, 12)), day=st.integers(1, 29))
+def test_what_is_kept_is_whole_and_what_may_go_is_gone(
+    tmp_path_factory: pytest.TempPathFactory, runs: list[Made], tagged: set[int], published: set[int], day: int
+) -> None:
+    for n, made in enumerate(runs):
+        made.parent = None if made.parent is None or made.parent >= n else made.parent
+        made.fork = None if made.fork is None or made.fork >= n or made.parent is not None else made.fork
+    path = tmp_path_factory.mktemp("store") / "ideas.db"
+    ideas = {n: idea_of(f"word{n}", f"output {n % 3}") for n in range(13)}
+    with Store.open(path) as store:
+        for n, made in enumerate(runs):
+            parent = None if made.parent is None else f"r{made.parent}"
+            old_run(store, f"r{n}", *(ideas[one] for one in made.ideas), status=made.status, parent=parent)
+            if made.fork is not None:
+                with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+                    connection.execute("UPDATE runs SET forked_from = ? WHERE id = ?", (f"r{made.fork}", f"r{n}"))
+            age(store.path, f"r{n}", made.day)
+        saved = {one for made in runs for one in made.ideas}
+        for one in tagged & saved:
+            store.tag_idea(ideas[one].id, ["kept"])
+        for one in published & saved:
+            publish(store, f"name{one}", ideas[one].id)
+        last = newest(store)
+        before = {run: [one.id for one in store.step_ideas(run)] for run in kept(store)}
+        found = store.prunable(before=f"2020-01-{day:02}")
+        pruned = store.prune(found)
+        assert (pruned.runs, pruned.ideas) == (found.runs, found.ideas)
+
+        left = kept(store)
+        for n in range(len(runs)):
+            family = family_of(runs, n)
+            needed = any(runs[one].status in ("needs_solution", "running") for one in family)
+            young = any(runs[one].day >= day for one in family)
+            held = any(set(runs[one].ideas) & (tagged | published) for one in family)
+            if needed or young:
+                assert f"r{n}" in left
+            elif not held:
+                assert f"r{n}" not in left
+            # Never a part of a family.
+            assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
+        for run in left:
+            assert [one.id for one in store.step_ideas(run)] == before[run]
+            assert len(list(store.events(run))) == 3
+        everything = {one.id for one in store.ideas(100).items}
+        expected = {last} | {one for run in left for one in before[run]}
+        assert everything == expected
+        for one in saved:
+            if one in tagged | published:
+                assert ideas[one].id in everything
+                assert any(run in left for run, had in before.items() if ideas[one].id in had)
+            hits = [hit for hit in store.search_ideas(f"word{one}", 100) if ideas[one].id in before[hit.meta.run or ""]]
+            assert bool(hits) == (ideas[one].id in everything)
+            if ideas[one].id in everything:
+                assert store.idea(ideas[one].id).idea == ideas[one]
+                assert set(store.runs_of_idea(ideas[one].id)) <= left
+        assert store.prunable(before=f"2020-01-{day:02}").runs == 0
+    check_whole(str(path))
+
+
+def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -> None:
+    shared, own = idea_of("shared"), idea_of("own")
+    old_run(store, "first", shared, own)
+    store.tag_idea(shared.id, ["mine"])
+    store.create_run("second", kind="plan", caller="", title="", fingerprint="")
+    store.save_idea(shared, IdeaMeta(run="second", step=7, title="again"))
+    end(store, "second")
+    newest(store)
+    assert store.prune(store.prunable(before="2021-01-01")).runs == 1
+    assert store.runs_of_idea(shared.id) == ["second"]
+    meta = store.idea(shared.id).meta
+    assert (meta.run, meta.step, meta.title, meta.tags) == ("second", 7, "again", ("mine",))
+    with pytest.raises(UnknownIdeaError):
+        store.idea(own.id)
+    assert [hit.id for hit in store.search_ideas("own")] == []
+    with pytest.raises(UnknownRunError):
+        store.acquire("first", "late", 10, time.time())
+
+
+def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) -> None:
+    store.save_idea(idea_of("old"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00"))
+    store.save_idea(idea_of("elsewhere"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00", run="far"))
+    young = store.save_idea(idea_of("young"), IdeaMeta())
+    last = newest(store)
+    found = store.prunable(before="2021-01-01")
+    assert (found.runs, found.ideas, found.oldest) == (0, 2, "2020-05-01T00:00:00.000+00:00")
+    store.prune(found)
+    assert {one.id for one in store.ideas().items} == {young, last}
+    with pytest.raises(FilterError, match="before: expected a date"):
+        store.prunable(before="someday")
+
+
+def test_by_size_the_oldest_go_until_the_store_is_under_it(store: Store) -> None:
+    for number in range(60):
+        text = "".join(chr(97 + (number * 7 + place * place) % 26) for place in range(20_000)) + str(number)
+        old_run(store, f"run{number:02}", idea_of(text))
+        age(store.path, f"run{number:02}", 1 + number // 3)
+    newest(store)
+    used = store.prunable().used
+    found = store.prunable(under=used // 2)
+    assert used * 0.4 < found.bytes < used * 0.6
+    pruned = store.prune(found)
+    assert pruned.before == used
+    assert used * 0.4 < pruned.after < used * 0.55
+    # The oldest went: those that are left end with the last.
+    left = sorted(kept(store) - {"newest"})
+    assert left == [f"run{number:02}" for number in range(60 - len(left), 60)]
+    assert abs(pruned.before - pruned.after - found.bytes) < used * 0.1
+    assert store.prunable(under=used).runs == 0
+    assert store.vacuum()[1] <= pruned.after
+
+
+def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
+    for number in range(8):
+        old_run(store, f"r{number}", idea_of(f"idea {number}"))
+    newest(store)
+    found = store.prunable(before=SOON)
+    assert found.runs == 8
+    with Store.open(store.path) as other:
+        other.tag_idea("r0", ["mine"])
+        publish(other, "mine", other.idea("r1").id)
+        # Taken up again, answering a call of another, forked, and with a new idea.
+        assert other.acquire("r2", "driver", 1000, time.time()) is not None
+        other.create_run("room", kind="solve", caller="", title="", fingerprint="", parent="r3")
+        parent = other.run("r4")
+        assert parent is not None
+        other.create_fork("fork", [{"event": 1}], parent=parent, at=1, fingerprint="")
+        other.save_idea(idea_of("more"), IdeaMeta(run="r5", step=2))
+        # The same idea again, elsewhere.
+        other.create_run("again", kind="plan", caller="", title="", fingerprint="")
+        other.save_idea(idea_of("idea 6"), IdeaMeta(run="again", step=1))
+    assert store.prune(found).runs == 2
+    assert kept(store) == {"r0", "r1", "r2", "r3", "room", "r4", "fork", "r5", "again", "newest"}
+    assert store.runs_of_idea(idea_of("idea 6").id) == ["again"]
+    check_whole(store.path)
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What is done between the transactions of a pruning."""
+    work: list[Callable[[], object]] = []
+
+    def breathe(_: float) -> None:
+        for one in work:
+            one()
+
+    monkeypatch.setattr("ideabridge.bridge.ideas.pruning.time.sleep", breathe)
+    return work
+
+
+def test_others_save_and_search_between_all_its_transactions(store: Store, between: list[Callable[[], object]]) -> None:
+    long = [said(f"part {number}") for number in range(200)]
+    for number in range(100):
+        old_run(store, f"r{number}", Idea([*long, said(f"old {number}")], {"type": "object"}, {"calls": []}))
+    saved: list[Idea] = []
+    with Store.open(store.path) as other:
+        # It remembers the rows of all messages, which are to go.
+        mine = Idea([*long, said("mine")], {"type": "object"}, {"calls": []})
+        other.save_idea(mine, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+        newest(store)
+        for hit in other.search_ideas("old", 100):
+            assert hit.id
+
+        def disturb() -> None:
+            place = len(saved)
+            saved.append(Idea([*long[place % 50 :], said(f"new{place}")], {"type": "object", "n": place}, {}))
+            other.save_idea(saved[-1], IdeaMeta())
+            assert len(other.search_ideas(f"new{place}")) == 1
+            assert all(other.idea(hit.id).idea.context for hit in other.search_ideas("old part"))
+
+        between.append(disturb)
+        store.prune(store.prunable(before="2021-01-01"))
+        assert len(saved) > 5
+        for one in saved:
+            assert other.idea(one.id).idea == one
+            assert store.idea(one.id).idea == one
+        assert [hit for hit in other.search_ideas("old") if hit.meta.run] == []
+    check(Path(store.path))
+
+
+def test_a_process_that_remembers_rows_saves_them_again(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    body = """
+store = Store.open(sys.argv[1])
+shared = [{"role": "user", "content": f"shared {n}"} for n in range(100)]
+store.save_idea(Idea(shared, {"shared": 1}, 1), IdeaMeta(time="2020-01-01"))
+store.save_idea(idea_of("other"), IdeaMeta())
+print("saved", flush=True)
+sys.stdin.readline()
+print(store.save_idea(Idea(shared, {"shared": 1}, 2), IdeaMeta()), flush=True)
+print(len(store.idea(store.ideas(1).items[0].id).idea.context), flush=True)
+"""
+    code = f"{HEAD}\n{body}"
+    words = [sys.executable, "-c", code, str(path)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "saved\n"
+    with Store.open(path) as store:
+        pruned = store.prune(store.prunable(before="2021-01-01"))
+        assert pruned.ideas == 1
+        # The messages, the schema, and lists of messages.
+        assert pruned.contents > 100
+        idea, count = process.communicate("go\n")[0].split()
+        assert (process.returncode, count) == (0, "100")
+        assert store.idea(idea).idea.context == [said(f"shared {n}") for n in range(100)]
+    check(path)
+
+
+KILLED = """
+import os, signal
+import ideabridge.bridge.ideas.pruning as pruning
+left = [int(sys.argv[2])]
+def breathe(_):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+pruning.time.sleep = breathe
+store = Store.open(sys.argv[1])
+store.prune(store.prunable(before="2021-01-01"))
+print("done")
+"""
+
+
+@pytest.mark.parametrize("place", [1, 2, 4, 5, 6, 7, 8])
+def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "ideas.db"
+    with Store.open(path) as store:
+        for number in range(100):
+            ideas = [Idea([said(f"m{number} {step} {n}") for n in range(8)], {}, step) for step in range(2)]
+            old_run(store, f"r{number}", *ideas)
+        for number in range(20):
+            store.create_run(f"young{number}", kind="plan", caller="", title="", fingerprint="")
+            store.save_idea(idea_of(f"young {number}"), IdeaMeta(run=f"young{number}", step=1))
+            end(store, f"young{number}")
+        assert len(store.search_ideas("young", 100)) == 20
+    words = [sys.executable, "-c", f"{HEAD}\n{KILLED}", str(path), str(place)]
+    killed = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (killed.returncode, killed.stdout) == (-9, "")
+    check(path)
+    with Store.open(path) as store:
+        left = kept(store)
+        for run in left:
+            assert len(list(store.events(run))) == 3
+            assert [store.idea(one.id).idea.context for one in store.step_ideas(run)]
+        assert {hit.meta.run for hit in store.search_ideas("young", 100)} == {f"young{n}" for n in range(20)}
+        assert len({one.id for one in store.ideas(1000).items}) == 20 + 2 * (len(left) - 20)
+        # The next one goes on with what was left behind, though none of it is anybody's any more.
+        store.prune(store.prunable(before="2021-01-01"))
+        assert kept(store) == {f"young{n}" for n in range(20)}
+        connection = sqlite3.connect(path)
+        assert connection.execute("SELECT count(*) FROM contents").fetchone() == (21,)
+        connection.close()
+        assert store.search_ideas("m7") == []
+    check_whole(str(path))
+
+
+async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    calls: list[JSON] = [{"_tool": "count", "items": "†input.text", "_outputPath": "n"}]
+    async with Bridge(Configuration(), store=path) as bridge:
+        runs: list[str] = []
+        for text in ("a", "bb", "ccc"):
+            run = await bridge.run_plan(Plan(calls, input={"text": text}, output="†state.n"))
+            assert await run.result() == len(text)
+            runs.append(run.id)
+        bridge.publish(runs[1], "letters")
+        newest(bridge.store)
+    for run in runs:
+        age(str(path), run, 1)
+    async with Bridge(Configuration(), store=path) as bridge:
+        found = bridge.store.prunable(before="2021-01-01")
+        assert found.kept == {"published": 1}
+        bridge.store.prune(found)
+        assert kept(bridge.store) == {runs[1], "newest"}
+        replay = await bridge.call_idea("letters", {"text": "dddd"})
+        assert replay.run is not None
+        assert await replay.run.result() == 4
+        assert bridge.publish("letters", "letters").version == 2
+        assert (await bridge.run(runs[1])).given() == 2
+        with pytest.raises(UnknownBridgeRunError):
+            await bridge.run(runs[0])
+
+
+def test_the_command_line_shows_asks_and_prunes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.sqlite"
+    with Store.open(path) as store:
+        old_run(store, "gone", idea_of("gone"))
+        old_run(store, "tagged", idea_of("tagged"))
+        store.tag_idea("tagged", ["mine"])
+        newest(store)
+    words = ["--store", str(path), "--project", str(tmp_path)]
+    assert main(["ideas", "prune", *words]) == 2
+    assert "--older-than" in capsys.readouterr().err
+    assert main(["ideas", "prune", "--under", "many", *words]) == 2
+    assert "--under: expected a size" in capsys.readouterr().err
+    assert main(["ideas", "prune", "--older-than", "90d", "--dry-run", *words]) == 0
+    told = capsys.readouterr().err
+    assert "1 run" in told
+    assert "tagged: 1" in told
+    # Nobody is there to be asked.
+    assert main(["ideas", "prune", "--older-than", "90d", *words]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert main(["ideas", "prune", "--older-than", "90d", "--under", "1G", "--yes", *words]) == 0
+    assert "nothing" in capsys.readouterr().err
+    assert main(["ideas", "prune", "--older-than", "90d", "--yes", "--json", *words]) == 0
+    assert '"runs": 1' in capsys.readouterr().out
+    with Store.open(path) as store:
+        assert kept(store) == {"tagged", "newest"}
