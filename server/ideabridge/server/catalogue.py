@@ -9,12 +9,13 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
+from ideabridge.server.exposed_names import exposed_names
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
 from ideabridge.server.published import PublishedTool, is_visible
 from ideabridge.server.running import Running
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.names import did_you_mean, safe_name
+from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 
 PAGE: Final = 100
@@ -50,6 +51,7 @@ class ToolCatalogue:
         self._seen: list[Tool] | None = None
         self._version = -1
         self._exposed: dict[str, ServedTool] = {}
+        self._given: dict[str, tuple[str | None, str]] = {}
         self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas
@@ -78,37 +80,34 @@ class ToolCatalogue:
         self._expose(tools)
 
     def _expose(self, tools: list[Tool]) -> None:
+        wanted = [tool for tool in tools if self._is_exposed(tool)]
         exposed: dict[str, ServedTool] = {}
-        for tool in tools:
-            if tool.module is None:
-                activity = self.bridge.toolbox.activity_for(tool)
-                if self._expose_tools and activity is not None and tool not in self._built_in:
-                    name = self._free_name(tool, exposed)
-                    exposed[name] = self._kept(name, tool) or LocalTool(name, tool, activity.run)
-            elif self._expose_modules:
-                name = self._free_name(tool, exposed)
-                exposed[name] = self._kept(name, tool) or ModuleTool(name, tool, self.bridge)
+        for name, tool in zip(exposed_names(wanted, self._is_taken), wanted, strict=True):
+            self._given[name] = _whose(tool)
+            kept = self._kept(name, tool)
+            if kept is not None:
+                exposed[name] = kept
+            elif tool.module is not None:
+                exposed[name] = ModuleTool(name, tool, self.bridge)
+            elif (activity := self.bridge.toolbox.activity_for(tool)) is not None:
+                exposed[name] = LocalTool(name, tool, activity.run)
         self._exposed = exposed
         self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
+
+    def _is_exposed(self, tool: Tool) -> bool:
+        if tool.module is not None:
+            return self._expose_modules
+        return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None
 
     def _kept(self, name: str, tool: Tool) -> ServedTool | None:
         """The same tool, made before."""
         before = self._exposed.get(name)
         return before if isinstance(before, LocalTool | ModuleTool) and before.tool is tool else None
 
-    def _free_name(self, tool: Tool, taken: dict[str, ServedTool]) -> str:
-        name = safe_name(tool.name)
-        if self._is_taken(name, taken) and tool.module is not None:
-            name = safe_name(f"{tool.module}_{tool.name}")
-        blocked = {*taken, *OWN_NAMES}
-        candidate = safe_name(name, blocked)
-        while self._is_published(candidate):
-            blocked.add(candidate)
-            candidate = safe_name(name, blocked)
-        return candidate
-
-    def _is_taken(self, name: str, taken: dict[str, ServedTool]) -> bool:
-        return name in taken or name in OWN_NAMES or self._is_published(name)
+    def _is_taken(self, name: str, tool: Tool) -> bool:
+        """Whether somebody else has a name, or had it: a host may still mean that one."""
+        given = self._given.get(name)
+        return name in OWN_NAMES or (given is not None and given != _whose(tool)) or self._is_published(name)
 
     def _is_published(self, name: str) -> bool:
         try:
@@ -233,3 +232,8 @@ class ToolCatalogue:
             if len(self._published) < _CACHED:
                 self._published[publication.name] = known
         return known.definition
+
+
+def _whose(tool: Tool) -> tuple[str | None, str]:
+    """What a tool is at its module, whatever it is called here."""
+    return tool.module, tool.remote_name or tool.name
