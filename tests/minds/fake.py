@@ -35,6 +35,7 @@ class Say:
         cut: bytes of the stream sent at once; 0: a chunk at a time.
         thought: what it thinks before.
         error: an error that comes in the stream, after the pieces.
+        usage: it tells what the answer took, at its end.
     """
 
     pieces: tuple[Step, ...]
@@ -43,6 +44,7 @@ class Say:
     refusal: str | None = None
     thought: str | None = None
     error: str | None = None
+    usage: bool = True
 
 
 def say(*pieces: Step, **how: Any) -> Say:
@@ -97,7 +99,7 @@ class FakeEndpoint:
         if isinstance(behaviour, Hang):
             await anyio.sleep_forever()
             raise AssertionError
-        return StreamingResponse(_stream(behaviour, str(body["model"])), media_type="text/event-stream")
+        return StreamingResponse(_stream(behaviour, body), media_type="text/event-stream")
 
     @staticmethod
     def format_of(body: dict[str, Any]) -> str:
@@ -116,12 +118,13 @@ class FakeEndpoint:
         return "\n".join(str(message["content"]) for message in self.bodies[number]["messages"])
 
 
-def _chunk(model: str, delta: dict[str, Any] | None, finish: str | None = None) -> bytes:
+def _chunk(model: str, delta: dict[str, Any] | None, finish: str | None = None, written: int = 0) -> bytes:
     choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
     chunk: dict[str, Any] = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": model}
     chunk["choices"] = choices
-    if delta is None:
-        chunk["usage"] = {"prompt_tokens": 1200, "completion_tokens": 34, "total_tokens": 1234}
+    if delta is None or written:
+        written = written or 34
+        chunk["usage"] = {"prompt_tokens": 1200, "completion_tokens": written, "total_tokens": 1200 + written}
     return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()
 
 
@@ -133,18 +136,26 @@ def _cut(data: bytes, size: int) -> Iterator[bytes]:
         yield data[start : start + size]
 
 
-async def _stream(behaviour: Say, model: str) -> AsyncGenerator[bytes]:
+async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]:
+    model = str(body["model"])
+    # What vLLM does where it is asked to: each piece comes with what the answer has taken until then.
+    counts = body.get("stream_options", {}).get("continuous_usage_stats") is True
     chunks: list[bytes | Callable[[], Awaitable[None]]] = []
     if behaviour.thought is not None:
         chunks.append(_chunk(model, {"role": "assistant", "reasoning_content": behaviour.thought}))
-    for piece in behaviour.pieces:
-        chunks.append(_chunk(model, {"role": "assistant", "content": piece}) if isinstance(piece, str) else piece)
+    for number, piece in enumerate(behaviour.pieces, 1):
+        if isinstance(piece, str):
+            written = number if counts else 0
+            chunks.append(_chunk(model, {"role": "assistant", "content": piece}, written=written))
+        else:
+            chunks.append(piece)
     if behaviour.refusal is not None:
         chunks.append(_chunk(model, {"refusal": behaviour.refusal}))
     if behaviour.error is not None:
         error = {"error": {"message": behaviour.error, "type": "server_error", "code": None}}
         chunks.append(f"data: {json.dumps(error)}\n\n".encode())
-    chunks += [_chunk(model, {}, behaviour.finish), _chunk(model, None), b"data: [DONE]\n\n"]
+    told = [_chunk(model, None)] if behaviour.usage else []
+    chunks += [_chunk(model, {}, behaviour.finish), *told, b"data: [DONE]\n\n"]
     for chunk in chunks:
         if isinstance(chunk, bytes):
             for part in _cut(chunk, behaviour.cut):

@@ -147,7 +147,7 @@ async def test_an_answer_that_breaks_off_before_a_call_closed_is_asked_for_again
         assert len(run.calls()) == 1
         assert len(fake.bodies) == 2
         assert len(sleeps.seconds) == 1
-        assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 1234, "partial": 1}
 
 
 async def test_handlers_may_set_what_the_model_takes() -> None:
@@ -254,7 +254,7 @@ async def test_an_answer_that_is_no_json_goes_back_with_the_error_in_the_same_co
         assert "Nothing of it ran" in fake.texts(2)
         assert len(run.calls()) == 1
         # The spoilt one was hung up on: nobody knows what it took.
-        assert run.answer()["usage"] == {"requests": 1, "tokens": 2468}
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 2468, "partial": 1}
 
 
 async def test_a_model_that_never_writes_json_is_told_only_so_often() -> None:
@@ -408,12 +408,94 @@ async def test_cancelling_a_run_hangs_up() -> None:
         assert run.status == "cancelled"
 
 
-async def test_the_cost_is_told_where_the_price_is_known() -> None:
+# -- what it took ----------------------------------------------------------------------------------------------
+
+
+async def test_what_an_answer_took_is_told_when_it_has_ended() -> None:
+    async with asked(DONE) as (bridge, _, _sleeps):
+        run = await solved(bridge)
+        assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
+        assert bridge.store.idea(run.idea or "").meta.usage == {"input_tokens": 1200, "output_tokens": 34}
+
+
+COUNTING = {"openai_continuous_usage_stats": True}
+BROKEN = (solution(call("a", "a"))[:-18], ' nonsense "output"', " and on", " and on")
+
+
+async def test_of_an_answer_that_is_hung_up_on_what_is_known_counts() -> None:
+    async with asked(say(*BROKEN), DONE, settings=COUNTING) as (bridge, _, _sleeps):
+        run = await solved(bridge)
+        # The second piece could not be read, and nothing after it was.
+        assert run.answer()["usage"] == {"requests": 2, "tokens": 1202 + 1234, "partial": 1}
+        first, second = bridge.store.step_ideas(run.id)
+        assert first.meta.usage == {"input_tokens": 1200, "output_tokens": 2, "partial": True}
+        assert second.meta.usage == {"input_tokens": 1200, "output_tokens": 34}
+
+
+async def test_what_a_provider_never_tells_is_said_to_be_missing() -> None:
+    async with asked(say(*BROKEN), say(*DONE.pieces, usage=False)) as (bridge, _, _sleeps):
+        run = await solved(bridge)
+        assert run.answer()["usage"] == {"requests": 2, "tokens": 0, "partial": 2}
+
+
+async def test_what_the_answer_of_a_cancelled_run_has_taken_counts(tmp_path: Path) -> None:
+    begun = anyio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    answer = say(solution(call("a", "a"))[:-18], wait)
+    async with asked(answer, store=tmp_path / "ideas.sqlite", settings=COUNTING) as (bridge, _, _sleeps):
+        run = await bridge.solve("x")
+        with anyio.fail_after(20):
+            await begun.wait()
+            while not run.calls():
+                await run.runner.wait_changed()
+            run.cancel("enough")
+        told = {"requests": 1, "tokens": 1201, "partial": 1}
+        assert run.answer()["usage"] == told
+        run_id = run.id
+    async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
+        # The journal has it.
+        assert (await bridge.run(run_id)).answer()["usage"] == told
+
+
+async def test_a_server_of_ones_own_is_not_billed_at_the_price_of_a_model_it_is_named_after() -> None:
     async with endpoint(DONE) as fake:
         model = ModelConfiguration(name="openai:gpt-4o-mini", base_url=fake.base_url)
         async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
             run = await solved(bridge)
-            usage = bridge.store.idea(run.id).meta.usage
-            # 0.15 dollars for a million tokens in, 0.60 for a million out.
-            assert usage["cost"] == pytest.approx(1200 * 0.15e-6 + 34 * 0.6e-6)
-            assert run.machine.spending.cost == usage["cost"]
+            assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
+            assert run.machine.spending.cost == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "by_address", "details", "cost"),
+    [
+        # 0.15 dollars for a million tokens in, 0.60 for a million out.
+        ("https://api.openai.com/v1", False, None, 1200 * 0.15e-6 + 34 * 0.6e-6),
+        ("https://api.openai.com/v1", True, None, 1200 * 0.15e-6 + 34 * 0.6e-6),
+        ("http://127.0.0.1:8080/v1", True, None, None),
+        ("https://proxy.example.com/v1", True, None, None),
+        ("https://proxy.example.com/v1", True, {"cost": 0.25}, 0.25),
+        ("https://api.openai.com/v1", False, {"cost": 0.25}, 0.25),
+    ],
+)
+def test_the_cost_is_what_the_provider_says_else_the_price_at_its_address(
+    url: str, by_address: bool, details: dict[str, Any] | None, cost: float | None
+) -> None:
+    from pydantic_ai.messages import ModelResponse
+    from pydantic_ai.usage import RequestUsage
+
+    from ideabridge.bridge.minds.endpoint import cost_of
+
+    answer = ModelResponse(
+        parts=[],
+        usage=RequestUsage(input_tokens=1200, output_tokens=34),
+        model_name="gpt-4o-mini",
+        provider_name="openai",
+        provider_url=url,
+        provider_details=details,
+    )
+    assert cost_of(answer, by_address=by_address) == (None if cost is None else pytest.approx(cost))

@@ -73,7 +73,13 @@ def spent_by(run: Run) -> Spending:
     machine, own = run.machine, run.machine.spending
     made = machine.step + 1 if machine.mode == "solve" else 0
     total = Spending(
-        own.input_tokens, own.output_tokens, own.cost, None, own.requests + made, own.calls + len(machine.history)
+        own.input_tokens,
+        own.output_tokens,
+        own.cost,
+        None,
+        own.requests + made,
+        own.calls + len(machine.history),
+        own.partial,
     )
     for room in run.rooms.values():
         total.add_room(spent_by(room).to_json())

@@ -64,6 +64,7 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
         "requests": run.requests + requests_in_rooms(run),
         "tokens": spent.tokens,
         **({"cost": spent.cost} if spent.cost else {}),
+        **({"partial": spent.partial} if spent.partial else {}),
     }
     return result
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
@@ -18,7 +18,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Request
-from ideabridge.bridge.minds.mind import Mind, MindError
+from ideabridge.bridge.minds.mind import Counting, Mind, MindError
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools.encoding import JSONObject
 
@@ -27,6 +27,8 @@ class Listener(Protocol):
     """What takes an answer up: a runner."""
 
     machine: Machine
+    untold: Counting | None
+    """The answer under way, where it can be asked what it has taken, and nobody was told yet."""
 
     @property
     def wanted(self) -> bool:
@@ -55,9 +57,11 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
     """
     answer = Answer()
     parts = mind.answer(request)
+    listener.untold = parts if isinstance(parts, Counting) else None
     try:
         async for part in parts:
             if isinstance(part, Usage):
+                listener.untold = None
                 if listener.wanted:
                     listener.post(UsageNoted(part.to_json()))
             elif not _take(listener, answer.feed(part)):
@@ -71,8 +75,21 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
     except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
         _take(listener, [EndPiece(str(listener.explain(error)["message"]), {})])
     finally:
-        if isinstance(parts, AsyncGenerator):
+        listener.untold = None
+        if isinstance(parts, _Closing):
             await parts.aclose()
+
+
+@runtime_checkable
+class _Closing(Protocol):
+    async def aclose(self) -> None: ...
+
+
+def told_so_far(listener: Listener) -> list[Event]:
+    """What the answer under way has taken, where it is hung up on before it told; afterwards nothing of it is asked."""
+    answer, listener.untold = listener.untold, None
+    usage = None if answer is None else answer.so_far()
+    return [] if usage is None else [UsageNoted(usage.to_json())]
 
 
 def _take(listener: Listener, pieces: Sequence[Piece]) -> bool:
@@ -88,11 +105,13 @@ def _take(listener: Listener, pieces: Sequence[Piece]) -> bool:
                 events.append(CallProposed(call))
             case CallPiece():
                 most = listener.machine.settings.calls
+                events.extend(told_so_far(listener))
                 events.append(SolutionClosed(f"a run may list at most {most:,} calls"))
                 break
             case OutputPiece(output):
                 events.append(OutputProposed(output))
             case EndPiece(broken, extra):
+                events.extend(told_so_far(listener))
                 events.append(SolutionClosed(broken, extra or None))
                 break
     if events:

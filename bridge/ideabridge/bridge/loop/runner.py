@@ -26,10 +26,10 @@ from ideabridge.bridge.loop.event import (
     RunEnded,
 )
 from ideabridge.bridge.loop.executor import Executor
-from ideabridge.bridge.loop.listening import listen
+from ideabridge.bridge.loop.listening import listen, told_so_far
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request
-from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.minds.mind import Counting, Mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSONObject
 
@@ -77,6 +77,7 @@ class Runner:
         self.watchers: list[Watcher] = []
         self.progress_watchers: list[ReportedProgress] = []
         self.lost: str | None = None
+        self.untold: Counting | None = None
         self._journal = journal
         self._executor = executor
         self._composer = composer
@@ -267,6 +268,8 @@ class Runner:
         """End the run before its time, with everything done so far, and cancel its calls, remote ones too."""
         if self.machine.phase == "ended":
             return
+        # The answer under way is hung up on: what it has taken is told while the run can still be told anything.
+        self._take(told_so_far(self))
         if self.machine.phase == "solving":
             self._finish_step(status)
         self.post(RunEnded(status, reason))

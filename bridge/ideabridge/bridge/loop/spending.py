@@ -17,6 +17,7 @@ class Spending:
         cost: in US dollars, of every answer whose price is known.
         last: the usage of the Request at hand; None: not told.
         requests, calls: made and listed in rooms that have ended.
+        partial: how many answers took more than was told.
     """
 
     input_tokens: int = 0
@@ -25,6 +26,7 @@ class Spending:
     last: JSONObject | None = None
     requests: int = 0
     calls: int = 0
+    partial: int = 0
 
     def add(self, usage: JSONObject) -> None:
         """Count the usage of one answer."""
@@ -32,6 +34,9 @@ class Spending:
         self.input_tokens += given if isinstance(given, int) else 0
         self.output_tokens += written if isinstance(written, int) else 0
         self.cost += cost if isinstance(cost, int | float) else 0.0
+        # Of a room the number of such answers is told, of one answer whether it is one.
+        partial = usage.get("partial")
+        self.partial += int(partial) if isinstance(partial, int) else 0
         self.last = usage
 
     def add_room(self, spent: JSONObject | None) -> None:
@@ -53,6 +58,7 @@ class Spending:
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
             "cost": self.cost,
+            "partial": self.partial,
         }
         return {name: value for name, value in sums.items() if value}
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from genai_prices import calc_price
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     ModelMessage,
@@ -110,7 +111,7 @@ class Endpoint:
         )
         with _translated():
             async with opening as response:
-                yield Stream(response)
+                yield Stream(response, priced_by_address=self._is_elsewhere)
 
     async def open(self) -> None:
         """Take hold of its connections; `close` lets them go."""
@@ -122,10 +123,17 @@ class Endpoint:
 
 
 class Stream:
-    """An answer on its way."""
+    """An answer on its way.
 
-    def __init__(self, response: StreamedResponse) -> None:
+    Args:
+        response: as pydantic-ai gives it.
+        priced_by_address: what it costs is known by where it comes from, not by the model's name alone.
+    """
+
+    def __init__(self, response: StreamedResponse, *, priced_by_address: bool) -> None:
         self._response = response
+        self._priced_by_address = priced_by_address
+        self._has_ended = False
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
@@ -135,6 +143,7 @@ class Stream:
                 text = _text(event)
                 if text:
                     return text
+        self._has_ended = True
         return None
 
     def stopped(self) -> str | None:
@@ -152,9 +161,12 @@ class Stream:
         return None
 
     def usage(self) -> Usage:
-        """What the answer took so far; the cost where the price is known."""
+        """What the answer took so far, as far as the provider has told; the cost where the price is known."""
         answer = self._response.get()
-        return Usage(answer.usage.input_tokens, answer.usage.output_tokens, _cost(answer), answer.model_name)
+        usage = answer.usage
+        partial = not self._has_ended or not usage.has_values()
+        cost = cost_of(answer, by_address=self._priced_by_address)
+        return Usage(usage.input_tokens, usage.output_tokens, cost, answer.model_name, partial)
 
 
 def _text(event: ModelResponseStreamEvent) -> str:
@@ -196,13 +208,33 @@ def _messages(turns: Sequence[Turn]) -> list[ModelMessage]:
     return messages
 
 
-def _cost(answer: ModelResponse) -> float | None:
-    if not answer.usage.has_values():
+def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
+    """What an answer cost in US dollars: what its provider says, else what the list of prices says; None: nobody knows.
+
+    Args:
+        answer: the answer.
+        by_address: a server of the user's own may call its model as it likes: it is billed as the model of a provider
+            only where the address is that provider's.
+    """
+    usage, told = answer.usage, (answer.provider_details or {}).get("cost")
+    if isinstance(told, int | float) and not isinstance(told, bool):
+        return float(told)
+    if not usage.has_values():
         return None
     try:
-        return float(answer.cost().total_price)
+        if not by_address:
+            return float(answer.cost().total_price)
+        if answer.provider_url is None or answer.model_name is None:
+            return None
+        found = calc_price(
+            usage,
+            answer.model_name,
+            provider_api_url=answer.provider_url,
+            genai_request_timestamp=answer.timestamp,
+        )
     except (LookupError, ValueError, AssertionError):
         return None
+    return float(found.total_price)
 
 
 @contextmanager

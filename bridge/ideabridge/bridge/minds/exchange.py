@@ -58,6 +58,7 @@ class Exchange:
         self._memory = memory
         self._sleep = sleep
         self.spent: Usage | None = None
+        self._stream: Stream | None = None
         self._deadline = anyio.current_time() + configuration.timeout
         self._form = Form.PLAIN
         self._forms: list[Form] = []
@@ -87,6 +88,7 @@ class Exchange:
                     with self._limit():
                         opening = self._endpoint.stream(turns, self._form, schema, settings)
                         stream = await stack.enter_async_context(opening)
+                    self._stream = stream
                     stack.callback(self._count, stream)
                     while not reply.is_spoilt and (piece := await self._next(stream)) is not None:
                         passed = reply.take(piece)
@@ -130,8 +132,15 @@ class Exchange:
             return await stream.next()
 
     def _count(self, stream: Stream) -> None:
+        self.spent, self._stream = self._with(stream), None
+
+    def _with(self, stream: Stream) -> Usage:
         usage = stream.usage()
-        self.spent = usage if self.spent is None else total(self.spent, usage)
+        return usage if self.spent is None else total(self.spent, usage)
+
+    def so_far(self) -> Usage | None:
+        """What all requests of it have taken until now, that under way among them."""
+        return self.spent if self._stream is None else self._with(self._stream)
 
     @contextmanager
     def _limit(self) -> Generator[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
@@ -12,6 +12,17 @@ from ideabridge.tools.errors import IdeabridgeError
 
 class MindError(IdeabridgeError):
     """Raised by a mind that cannot answer at all: its run ends as failed, with the message as the reason."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An answer that can tell at any moment what it has taken: a mind's `answer` may give one. It is asked where the
+    answer is hung up on, because nothing more of it can be used, or its run was cancelled.
+    """
+
+    def so_far(self) -> Usage | None:
+        """What the answer has taken so far; None: nothing that would be known."""
+        ...
 
 
 class Mind(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from ideabridge.bridge.minds.forms import FormMemory
 from ideabridge.bridge.minds.keys import mask_keys
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.minds.endpoint import Endpoint
@@ -79,23 +79,10 @@ class ModelMind:
             ModelSetupError, ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelTimeoutError,
             ModelStoppedError, MalformedAnswerError: no answer, or not the whole of it.
         """
-        return self._answer(request)
+        return ModelAnswer(self._exchange, request, self.configuration.settings)
 
-    async def _answer(self, request: Request) -> AsyncGenerator[str | bytes | Usage]:
-        settings: JSONObject = {**self.configuration.settings, **_checked(request.model)}
-        endpoint = await self._reach()
-        exchange = Exchange(endpoint, self.configuration, self._memory, self._sleep)
-        try:
-            async with aclosing(exchange.pieces(request.texts, adapt(request.schema), settings)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except Exception:
-            # What was paid for is told also where nothing came of it.
-            if exchange.spent is not None:
-                yield exchange.spent
-            raise
-        if exchange.spent is not None:
-            yield exchange.spent
+    async def _exchange(self) -> Exchange:
+        return Exchange(await self._reach(), self.configuration, self._memory, self._sleep)
 
     async def _reach(self) -> Endpoint:
         """The endpoint; made in a thread at the first Request, for importing what it needs takes a second or two."""
@@ -105,6 +92,53 @@ class ModelMind:
                 await endpoint.open()
                 self._endpoint = endpoint
             return self._endpoint
+
+
+class ModelAnswer:
+    """The answer of a model to one Request, in pieces, and what it has taken until now (`Counting`).
+
+    Args:
+        begin: begins the exchange.
+        request: the Request.
+        settings: of the model; those that handlers asked for win.
+    """
+
+    def __init__(
+        self, begin: Callable[[], Awaitable[Exchange]], request: Request, settings: Mapping[str, JSON]
+    ) -> None:
+        self._exchange: Exchange | None = None
+        self._pieces = self._read(begin, request, settings)
+
+    def __aiter__(self) -> ModelAnswer:
+        return self
+
+    async def __anext__(self) -> str | bytes | Usage:
+        return await anext(self._pieces)
+
+    async def aclose(self) -> None:
+        """Hang up."""
+        await self._pieces.aclose()
+
+    def so_far(self) -> Usage | None:
+        """See `Counting`."""
+        return None if self._exchange is None else self._exchange.so_far()
+
+    async def _read(
+        self, begin: Callable[[], Awaitable[Exchange]], request: Request, settings: Mapping[str, JSON]
+    ) -> AsyncGenerator[str | bytes | Usage]:
+        given: JSONObject = {**settings, **_checked(request.model)}
+        self._exchange = exchange = await begin()
+        try:
+            async with aclosing(exchange.pieces(request.texts, adapt(request.schema), given)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except Exception:
+            # What was paid for is told also where nothing came of it.
+            if exchange.spent is not None:
+                yield exchange.spent
+            raise
+        if exchange.spent is not None:
+            yield exchange.spent
 
 
 def configured_mind(model: ModelConfiguration | str | None, secrets: Secrets) -> ModelMind | None:

@@ -16,12 +16,15 @@ class Usage:
         output_tokens: tokens of the answer, those of thinking among them.
         cost: in US dollars; None: nobody knows the price.
         model: the model that answered, as its provider calls it.
+        partial: it took more than is told here: the provider did not tell all of it, or nothing, for it was hung up on,
+            or broke off, or never tells.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float | None = None
     model: str | None = None
+    partial: bool = False
 
     def to_json(self) -> JSONObject:
         """The usage as journals and ideas hold it; what nobody knows is left out."""
@@ -30,6 +33,8 @@ class Usage:
             told["cost"] = self.cost
         if self.model is not None:
             told["model"] = self.model
+        if self.partial:
+            told["partial"] = True
         return told
 
 
@@ -41,4 +46,5 @@ def total(first: Usage, second: Usage) -> Usage:
         first.output_tokens + second.output_tokens,
         sum(costs) if costs else None,
         second.model or first.model,
+        first.partial or second.partial,
     )
