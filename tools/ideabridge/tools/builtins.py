@@ -11,7 +11,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.query import as_text, holds, search
+from ideabridge.tools.query import as_text, holds, opened, search
 from ideabridge.tools.toolbox import Toolbox
 
 _MAX_TEXT: Final = 8 * 1024 * 1024
@@ -26,7 +26,8 @@ _COUNTS: Final[JSONObject] = {
 
 @tool(name="pick", read_only=True, idempotent=True, open_world=False)
 async def pick(data: JSON, path: str) -> JSON:
-    """Select or reshape a part of data with a JMESPath expression. Gives null where nothing matches.
+    """Select or reshape a part of data with a JMESPath expression. Gives null where nothing matches. Text that holds a
+    JSON object or array is read as that.
 
     Examples of paths: `items[0].name`, `items[*].{id: id, title: name}`, `items[?stars > `10`].name`,
     `sort_by(items, &date)[-1]`, `lists[]` (flattens one level), `length(items)`.
@@ -35,7 +36,7 @@ async def pick(data: JSON, path: str) -> JSON:
         data: What to select from; usually a reference.
         path: A JMESPath expression. Numbers and JSON literals stand in backticks, text in single quotes.
     """
-    return search(path, data, what="path")
+    return search(path, opened(data), what="path")
 
 
 @tool(name="filter", read_only=True, idempotent=True, open_world=False)

@@ -11,7 +11,7 @@ import jmespath.exceptions
 import jmespath.functions
 import jmespath.visitor
 
-from ideabridge.tools.encoding import JSON, encode_text, normalise
+from ideabridge.tools.encoding import JSON, decode, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.keywords import show
 
@@ -111,6 +111,18 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 def _first(error: Exception) -> str:
     lines = str(error).splitlines()
     return lines[0][:200] if lines else type(error).__name__
+
+
+def opened(data: JSON) -> JSON:
+    """Text that holds one JSON object or array as what it holds, as where a path goes into it (DESIGN 4.3); all else
+    as it is.
+    """
+    if not isinstance(data, str) or data.lstrip()[:1] not in ("[", "{"):
+        return data
+    try:
+        return decode(data.strip())
+    except IdeabridgeError:
+        return data
 
 
 def holds(value: JSON) -> bool:

@@ -11,10 +11,11 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.replay.choices import unknown_path
 from ideabridge.bridge.replay.decide import Decided, stands
-from ideabridge.bridge.replay.leaves import Leaf
+from ideabridge.bridge.replay.leaves import Leaf, names_of
 from ideabridge.bridge.replay.order import unbound_orders
-from ideabridge.bridge.replay.sight import named, unread_parts
+from ideabridge.bridge.replay.sight import named, unread_input, unread_parts
 from ideabridge.bridge.replay.wiring import all_before, plan_machine, reads_of
+from ideabridge.bridge.replay.witness import Source
 from ideabridge.bridge.run_values import rejection
 
 Kind: TypeAlias = Literal[
@@ -80,9 +81,14 @@ def _of_course(decided: Decided) -> Iterator[Ask]:
     if lifted.astray:
         yield Ask("course", "course", f"course: {'; '.join(lifted.astray[:5])}")
     graph = graph_of_plan(decided)
+    if lifted.requests:
+        yield from _unread_input(decided, graph)
     if lifted.requests > 1:
-        later = list(_later(decided, graph))
-        yield from later or _unread(decided, graph)
+        unread = unread_parts(lifted, graph)
+        open_ = {other for place in (*range(len(lifted.kept)), None) for other in _proposed(decided, place)}
+        later = list(_later(decided, graph, unread, open_))
+        yield from later
+        yield from _unread(decided, graph, later, unread, open_)
     apart = dict(enumerate(lifted.kept_order)) if lifted.requests > 1 else None
     for order in unbound_orders(graph, apart):
         yield Ask("order", "order", f"order: {order}")
@@ -105,7 +111,7 @@ def graph_of_plan(decided: Decided) -> Graph:
     return checked.graph
 
 
-def _later(decided: Decided, graph: Graph) -> Iterator[Ask]:
+def _later(decided: Decided, graph: Graph, unread: dict[int, list[Source]], open_: set[int]) -> Iterator[Ask]:
     kept = decided.lifted.kept
     steps = {call.index: reads_of(call) for call in graph.calls}
     for place, one in enumerate(kept):
@@ -119,8 +125,8 @@ def _later(decided: Decided, graph: Graph) -> Iterator[Ask]:
         if not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
             yield Ask("later", f"later.{place}", f"{said}, and reads none")
             continue
-        open_ = {other for where in (*range(len(kept)), None) for other in _proposed(decided, where)}
-        parts = [part for part in unread_parts(decided.lifted, graph, one.chosen) if part.place not in open_]
+        seen = (other for other in unread if other not in open_ and kept[other].step < one.chosen)
+        parts = [part for other in seen for part in unread[other]]
         if parts:
             yield Ask("later", f"later.{place}", f"{said} of which nothing reads {named(parts)}")
 
@@ -136,22 +142,42 @@ def _proposed(decided: Decided, place: int | None) -> set[int]:
     }
 
 
-def _unread(decided: Decided, graph: Graph) -> Iterator[Ask]:
-    """Results that a mind saw and nothing reads: what came after may have been chosen because of them."""
-    read = {index for call in graph.calls for index in reads_of(call)}
-    read.update(index for place in (*range(len(decided.lifted.kept)), None) for index in _proposed(decided, place))
+def _unread(
+    decided: Decided, graph: Graph, later: list[Ask], unread: dict[int, list[Source]], open_: set[int]
+) -> Iterator[Ask]:
+    """What a mind saw and nothing reads: what came after, the output at least, may have been chosen because of it."""
+    kept = decided.lifted.kept
+    read = {index for call in graph.calls for index in reads_of(call)} | open_
     for reads in graph.output_reads.values():
         for item in reads:
             read.update(index for alternative in item.bound for operand in alternative for index in operand or ())
-    last = decided.lifted.requests - 1
-    for place, one in enumerate(decided.lifted.kept):
-        seen = one.reads_only and one.step < last and one.progress.standing is Standing.DONE
-        if seen and place not in read:
-            yield Ask(
-                "unread",
-                f"unread.{place}",
-                f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads it",
-            )
+    # What was seen before a call that is asked about is told there.
+    told = max(
+        (kept[place].chosen for place in range(len(kept)) if any(f"later.{place}" == one.path for one in later)),
+        default=0,
+    )
+    for place, one in enumerate(kept):
+        if not told <= one.step < decided.lifted.requests - 1 or one.progress.standing is not Standing.DONE:
+            continue
+        said = f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads"
+        if place not in read:
+            yield Ask("unread", f"unread.{place}", f"{said} it")
+        elif place not in open_ and unread[place]:
+            yield Ask("unread", f"unread.{place}", f"{said} {named(unread[place])}")
+
+
+def _unread_input(decided: Decided, graph: Graph) -> Iterator[Ask]:
+    """What a mind was given and nothing reads: what it did may have been chosen because of it."""
+    open_ = {
+        origin.source
+        for leaf in decided.lifted.leaves
+        if stands(decided, leaf) is None and not decided.choices.accepts(leaf.path)
+        for origin in leaf.origins
+    }
+    for part in unread_input(decided.lifted, graph):
+        if not any(Source(None, part.path[:depth]) in open_ for depth in range(len(part.path) + 1)):
+            path = ".".join(("unread", "input", *names_of(None, part.path)[1:]))
+            yield Ask("unread", path, f"{path}: the input was seen, and nothing reads this part of it")
 
 
 # -- telling -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.choices import MIND, Choices, unknown_path
 from ideabridge.bridge.replay.consistency import inconsistency
-from ideabridge.bridge.replay.leaves import Leaf
+from ideabridge.bridge.replay.leaves import Leaf, names_of
 from ideabridge.bridge.replay.lift import Lifted
 from ideabridge.bridge.replay.replay import read_published
 from ideabridge.bridge.replay.witness import Witness
@@ -102,7 +102,7 @@ def _where(lifted: Lifted, path: str) -> tuple[int | None, Path]:
     for leaf in lifted.leaves:
         if leaf.path.startswith("instances."):
             continue
-        names = ["output" if leaf.place is None else f"calls.{leaf.place}", *leaf.keys]
+        names = names_of(leaf.place, leaf.keys)
         for depth in range(len(names)):
             if ".".join(names[: depth + 1]) == path and (depth or leaf.place is None):
                 return leaf.place, leaf.keys[:depth]

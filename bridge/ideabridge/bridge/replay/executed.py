@@ -59,7 +59,7 @@ class LeftOut:
         name: of its tool.
         why: `it failed`, `it was denied`.
         retried: it was proposed again, and that stands in the plan.
-        matters: nobody tried again, and it was part of a plan, or had effects.
+        matters: nobody tried the same again, and it was part of a plan, or ran and failed.
     """
 
     index: int
@@ -111,9 +111,9 @@ def _parameters(raw: JSONObject) -> JSONObject:
 
 def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
     denied = one.error is not None and one.error.get("kind") == "denied"
-    tool = one.call.tool
-    effects = tool is not None and tool.annotations.read_only is not True and any(item.started for item in one.items)
-    matters = not retried and (run.machine.mode == "plan" or (effects and not denied))
+    # A call that ran and failed told something: what came after may have been done because of it.
+    ran = any(item.started for item in one.items)
+    matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
     return LeftOut(one.call.index, one.call.name, "it was denied" if denied else "it failed", retried, matters)
 
 

@@ -88,10 +88,19 @@ def leaves_of(
         for key, value in state.items():
             # What stands in a state is read as it is: a dagger there makes no reference.
             found += [
-                Leaf(f"instances.{name}.{key}{''.join(f'.{one}' for one in keys)}", None, keys, item)
+                Leaf(".".join(("instances", *map(_name, (name, key, *keys)))), None, keys, item)
                 for keys, item in _plain(value, ())
             ]
     return found
+
+
+def names_of(place: int | None, keys: Path) -> list[str]:
+    """The parts of a leaf's path, to be joined by dots: a key that holds one stands in quotes."""
+    return ["output" if place is None else f"calls.{place}", *map(_name, keys)]
+
+
+def _name(key: str) -> str:
+    return encode_text(key) if not key or "." in key or key.startswith('"') else key
 
 
 def _plain(value: JSON, keys: Path) -> Iterator[tuple[Path, JSON]]:
@@ -106,7 +115,7 @@ def _plain(value: JSON, keys: Path) -> Iterator[tuple[Path, JSON]]:
 
 
 def _leaves(value: JSON, place: int | None, keys: Path, schema: JSON, whole: Whole) -> Iterator[Leaf]:
-    path = ".".join(["output" if place is None else f"calls.{place}", *keys])
+    path = ".".join(names_of(place, keys))
     if isinstance(value, str) and is_reference(value):
         yield Leaf(path, place, keys, None, value)
         return

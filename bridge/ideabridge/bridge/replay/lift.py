@@ -16,7 +16,7 @@ from ideabridge.bridge.replay.arrange import in_data_order, kept_apart, placed
 from ideabridge.bridge.replay.executed import Executed, LeftOut, executed_calls
 from ideabridge.bridge.replay.function import Function, read_function
 from ideabridge.bridge.replay.leaves import Leaf, leaves_of, short
-from ideabridge.bridge.replay.origins import Origin, data_key, origins_of, picked
+from ideabridge.bridge.replay.origins import Origin, data_key, form_of, origins_of, picked
 from ideabridge.bridge.replay.shape import aligned, runs_like
 from ideabridge.bridge.replay.values import same, tells
 from ideabridge.bridge.replay.wiring import graph_of, waits_of
@@ -27,6 +27,12 @@ from ideabridge.tools.tool import Tool
 
 MOST_CALLS: Final = 2_000
 """Calls of a run of several Requests that are lifted."""
+
+_OFFERED: Final = 12
+"""Origins offered for one value."""
+
+_MOST_PLACES: Final = 5_000
+"""Places at which a value may stand in a run, and still be taken from one of them by itself."""
 
 
 @dataclass(slots=True)
@@ -173,14 +179,14 @@ def _explain(lifted: Lifted, leaf: Leaf) -> None:
     found = _origins(lifted, leaf.place, leaf.keys, leaf.value)
     values = [(other, other.leaf(leaf.place, leaf.keys)) for other in lifted.others]
     known = [(other, value) for other, value in values if not isinstance(value, Missing)]
-    leaf.origins = [one for one in found if all(_agrees(one, other, value) for other, value in known)]
+    agreeing = [one for one in found if all(_agrees(one, other, value) for other, value in known)]
+    leaf.origins = agreeing[:_OFFERED]
     differing = [(other, value) for other, value in known if not same(value, leaf.value)]
     if not differing:
         return
-    certain = [one for one in leaf.origins if one.certain]
-    if len(certain) == 1 and len(known) == len(values):
-        leaf.taken, leaf.agreed = certain[0], 1 + len(known)
-    elif not leaf.origins:
+    if len(agreeing) == 1 and len(known) == len(values) and _only(lifted, leaf, agreeing[0], known):
+        leaf.taken, leaf.agreed = agreeing[0], 1 + len(known)
+    elif not agreeing:
         other, value = differing[0]
         leaf.varies = f"{short(value)} in run {other.run_id}"
 
@@ -188,6 +194,25 @@ def _explain(lifted: Lifted, leaf: Leaf) -> None:
 def _agrees(origin: Origin, other: Witness, value: JSON) -> bool:
     there = origin.value(other)
     return not isinstance(there, Missing) and same(there, value)
+
+
+def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[Witness, JSON]]) -> bool:
+    """Whether nothing else can explain a leaf in every run: no element of a list, and nothing under a key that is data.
+    Such a one is nowhere offered unless a condition selects it, yet the mind may have chosen it.
+    """
+    mine, step = lifted.witness, _step(lifted, leaf.place)
+    runs = [mine, *(other for other, _ in known)]
+    if not origin.certain or not all(one.looked_through for one in runs) or data_key(mine, origin.source, runs):
+        return False
+    before = {None, *(place for place, one in enumerate(mine.calls) if one.step < step)}
+    forms: set[Source] | None = None
+    for one, value in [(mine, leaf.value), *known]:
+        sources = [source for source in one.where(value) if source.place in before]
+        if len(sources) > _MOST_PLACES:
+            return False
+        found = {form_of(one, source, runs) for source in sources}
+        forms = found if forms is None else forms & found
+    return not (forms or set()) - {origin.source}
 
 
 def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
@@ -205,18 +230,15 @@ def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
             continue
         if _by_position(witness, source):
             leaf.selects = f"{operand.text} is a position in a list that was seen before"
-        elif data_key(witness, source):
+        elif data_key(witness, source, lifted.others):
             leaf.selects = f"{operand.text} has a key that may be data that was seen before"
         for other in lifted.others if leaf.selects else ():
             there, read = other.leaf(leaf.place, leaf.keys), other.value(source)
             if not isinstance(there, Missing) and (isinstance(read, Missing) or not same(there, read)):
                 leaf.varies = f"another place in run {other.run_id}"
     if leaf.selects and lifted.pick is not None and not isinstance(value, Missing):
-        leaf.origins = [
-            one
-            for one in origins_of(value, witness, step, picks=True)
-            if one.pick is not None and all(_still(leaf, one, other) for other in lifted.others)
-        ]
+        found = [one for one in origins_of(value, witness, step, picks=True) if one.pick is not None]
+        leaf.origins = [one for one in found if all(_still(leaf, one, other) for other in lifted.others)][:_OFFERED]
 
 
 def _still(leaf: Leaf, origin: Origin, other: Witness) -> bool:

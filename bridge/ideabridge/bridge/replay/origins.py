@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from ideabridge.bridge.context.document import MISSING, Missing, parsed_text, read
-from ideabridge.bridge.context.reference import Path
+from ideabridge.bridge.context.document import MISSING, Missing, parsed_text
 from ideabridge.bridge.replay.picks import explanations, lists_of, projections
 from ideabridge.bridge.replay.values import same, tells
 from ideabridge.bridge.replay.witness import Source, Witness
@@ -16,8 +17,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.query import search
 
-_MOST: Final = 12
-"""Origins offered for one value."""
+MOST: Final = 200
+"""Origins of one value that are looked at; of a value that stands in so many places none is taken by itself."""
+
+_ELEMENTS: Final = 20
+"""Elements of lists, equal to one value, for which conditions are looked for."""
 
 _NAME = re.compile(r"[a-z_$][A-Za-z0-9_$-]*")
 
@@ -57,7 +61,8 @@ def picked(value: JSON | Missing, pick: str | None) -> JSON | Missing:
     """What `pick` gives of a value; MISSING where it fails or selects nothing."""
     if isinstance(value, Missing) or pick is None:
         return value
-    data = parsed_text(value) if isinstance(value, str) and value[:1] in ("[", "{") else value
+    # As the tool `pick` does, and with what reading it left in memory.
+    data = parsed_text(value) if isinstance(value, str) else value
     try:
         found = search(pick, value if isinstance(data, Missing) else data, what="pick")
     except IdeabridgeError:
@@ -76,23 +81,30 @@ def origins_of(value: JSON, witness: Witness, step: int, *, picks: bool) -> list
     """
     if not tells(value):
         return []
-    places: list[int | None] = [None]
-    if step:
-        places += [place for place, one in enumerate(witness.calls) if one.step < step]
     plain: list[Origin] = []
     by_condition: list[Origin] = []
-    for place in places:
-        for path in witness.index(place).paths(value):
-            at = _first_list(witness, place, path)
-            if at is None:
-                plain += _origin(witness, Source(place, path), None)
-            elif picks:
-                by_condition += _by_condition(witness, Source(place, path), at)
-        if picks:
-            plain += _printed(value, witness, place)
-            if isinstance(value, list):
-                by_condition += _projected(value, witness, place)
-    return [*plain, *by_condition][:_MOST]
+    elements = 0
+    for source in seen_before(witness, step, witness.where(value)):
+        at = _first_list(witness, source)
+        if at is None:
+            plain += _origin(witness, source, None)
+        elif picks and elements < _ELEMENTS:
+            elements += 1
+            by_condition += _by_condition(witness, source, at)
+        if len(plain) >= MOST:
+            break
+    if picks:
+        plain += _printed(value, witness, step)
+        if isinstance(value, list):
+            for place in (None, *range(len(witness.calls))):
+                if place is None or witness.calls[place].step < step:
+                    by_condition += _projected(value, witness, place)
+    return [*plain, *by_condition][:MOST]
+
+
+def seen_before(witness: Witness, step: int, sources: Iterable[Source]) -> Iterator[Source]:
+    """The sources that were there before a Request."""
+    return (one for one in sources if one.place is None or witness.calls[one.place].step < step)
 
 
 def _origin(witness: Witness, source: Source, pick: str | None, *, certain: bool = True) -> list[Origin]:
@@ -102,13 +114,29 @@ def _origin(witness: Witness, source: Source, pick: str | None, *, certain: bool
     return [Origin(source, reference, pick, certain and not data_key(witness, source))]
 
 
-def _first_list(witness: Witness, place: int | None, path: Path) -> int | None:
+def _first_list(witness: Witness, source: Source) -> int | None:
     """How deep in a path the first list stands of which one element is meant."""
-    for depth in range(len(path)):
-        found = witness.value(Source(place, path[:depth]))
-        if isinstance(parsed_text(found) if isinstance(found, str) else found, list):
+    for depth, key in enumerate(source.path):
+        if key.isdecimal() and isinstance(_holder(witness, source, depth), list):
             return depth
     return None
+
+
+def _holder(witness: Witness, source: Source, depth: int) -> JSON | Missing:
+    """What a key of a path is looked up in."""
+    found = witness.value(Source(source.place, source.path[:depth]))
+    return parsed_text(found) if isinstance(found, str) else found
+
+
+def form_of(witness: Witness, source: Source, others: Sequence[Witness] = ()) -> Source:
+    """A source with `*` for the places in lists, and for the keys that look like data."""
+    path = list(source.path)
+    for depth, key in enumerate(source.path):
+        if key.isdecimal() and isinstance(_holder(witness, source, depth), list):
+            path[depth] = "*"
+    for depth in _data_depths(witness, source, others):
+        path[depth] = "*"
+    return Source(source.place, tuple(path))
 
 
 def _by_condition(witness: Witness, source: Source, depth: int) -> list[Origin]:
@@ -125,13 +153,13 @@ def _projected(value: list[JSON], witness: Witness, place: int | None) -> list[O
     document = witness.document(place)
     found: list[Origin] = []
     for path, listed in lists_of(None if isinstance(document, Missing) else document):
-        if _first_list(witness, place, path) is None:
+        if _first_list(witness, Source(place, path)) is None:
             for pick in projections(listed, value):
                 found += _origin(witness, Source(place, path), pick, certain=False)
     return found
 
 
-def _printed(value: JSON, witness: Witness, place: int | None) -> list[Origin]:
+def _printed(value: JSON, witness: Witness, step: int) -> list[Origin]:
     """The same printed otherwise: 5 and "5"."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return []
@@ -144,9 +172,8 @@ def _printed(value: JSON, witness: Witness, place: int | None) -> list[Origin]:
         wanted = list(dict.fromkeys([json.dumps(value), json.dumps(int(value)) if whole else f"{value}.0"]))
     found: list[Origin] = []
     for one in wanted:
-        for path in witness.index(place).paths(one):
-            source = Source(place, path)
-            if _first_list(witness, place, path) is None:
+        for source in islice(seen_before(witness, step, witness.where(one)), MOST):
+            if _first_list(witness, source) is None:
                 given = picked(witness.value(source), pick)
                 found += _origin(witness, source, pick) if not isinstance(given, Missing) and same(given, value) else []
     return found
@@ -160,25 +187,35 @@ def _number(text: str) -> int | float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def data_key(witness: Witness, source: Source) -> bool:
+def data_key(witness: Witness, source: Source, others: Sequence[Witness] = ()) -> bool:
     """Whether a path leads through a key that looks like data and not like the name of a field.
 
     What a schema declares is a field. Else a key that is no name as programmers write them, that some value of the run
-    is equal to, or that stands in an object of nothing but numbers, or of objects of one form, may be data.
+    is equal to, or that stands in an object of nothing but numbers, of objects of one form, or of other keys in another
+    run, may be data.
     """
-    document = witness.document(source.place)
+    return next(_data_depths(witness, source, others), None) is not None
+
+
+def _data_depths(witness: Witness, source: Source, others: Sequence[Witness]) -> Iterator[int]:
     schema = _schema(witness, source.place)
     for depth, key in enumerate(source.path):
         declared = schema.get("properties") if isinstance(schema, dict) else None
         schema = declared.get(key) if isinstance(declared, dict) else None
         if schema is not None or (source.place is None and not depth):
             continue
-        parent = None if isinstance(document, Missing) else read(document, source.path[:depth])
-        if isinstance(parent, str):
-            parent = parsed_text(parent)
-        if isinstance(parent, dict) and (_like_a_map(parent) or not _NAME.fullmatch(key) or _seen(witness, key)):
-            return True
-    return False
+        parent = _holder(witness, source, depth)
+        if isinstance(parent, dict) and (
+            _like_a_map(parent)
+            or not _NAME.fullmatch(key)
+            or witness.where(key)
+            or any(_other_keys(parent, _holder(other, source, depth)) for other in others)
+        ):
+            yield depth
+
+
+def _other_keys(mine: JSONObject, there: JSON | Missing) -> bool:
+    return isinstance(there, dict) and there.keys() != mine.keys()
 
 
 def _schema(witness: Witness, place: int | None) -> JSONObject | None:
@@ -196,7 +233,3 @@ def _like_a_map(value: JSONObject) -> bool:
         return True
     first = members[0]
     return isinstance(first, dict) and all(isinstance(one, dict) and one.keys() == first.keys() for one in members)
-
-
-def _seen(witness: Witness, key: str) -> bool:
-    return any(witness.index(place).paths(key) for place in (None, *range(len(witness.calls))))

@@ -39,6 +39,9 @@ def aligned(mine: Witness, store: Store, run_id: str, caller: str) -> Witness:
         UnknownRunError, UnknownIdeaError: there is none for this caller.
     """
     function = read_function(store, run_id, caller)
+    if mine.function.run.machine.mode == "solve" and function.run.machine.mode != "solve":
+        # A plan that was run again, by its name perhaps, agrees with itself.
+        raise PublicationError(f"run {function.run.id} is the replay of a plan, not of a mind; it tells nothing")
     kept, _ = executed_calls(function.run)
     where = f"run {function.run.id}"
     if function.run.machine.opening.instances:
@@ -121,7 +124,6 @@ def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], 
     """
     record = store.run(mine.run_id)
     if record is None or record.kind != "solve":
-        # A plan that was run again, by its name perhaps, agrees with itself: that tells nothing.
         return [], []
     tools = {one.name for one in mine.calls}
     found: list[Witness] = []

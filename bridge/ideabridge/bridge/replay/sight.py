@@ -3,40 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
-from typing import Final
 
 from ideabridge.bridge.context.document import Missing, parsed_text
 from ideabridge.bridge.context.reference import Path, Reference
 from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.replay.leaves import names_of
 from ideabridge.bridge.replay.lift import Lifted
 from ideabridge.bridge.replay.values import same
 from ideabridge.bridge.replay.witness import Source
 from ideabridge.tools.encoding import JSON
 
-_PARTS: Final = 200
-"""How many parts of one result are looked at."""
 
-
-def unread_parts(lifted: Lifted, graph: Graph, step: int) -> list[Source]:
-    """The parts of results, seen before a Request, that nothing in the plan reads, and that were the same in every run.
+def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[Source]]:
+    """By place, the parts of what calls gave that nothing in the plan reads, and that were the same in every run.
 
     A part is a member of an object that is none itself. What another run had otherwise, while it went the same way,
     decided nothing.
     """
-    witness = lifted.witness
-    read = [source for operand in _operands(graph) if (source := witness.source_in_plan(operand)) is not None]
-    found: list[Source] = []
-    for place, one in enumerate(witness.calls):
-        value = witness.document(place)
-        if one.step >= step or not one.reads_only or isinstance(value, Missing):
-            continue
-        taken = [source.path for source in read if source.place == place]
-        for path in islice(_members(value, ()), _PARTS):
-            part = Source(place, path)
-            if not any(path[: len(other)] == other for other in taken) and not _differs(lifted, part):
-                found.append(part)
-    return found
+    read = _reads(lifted, graph)
+    return {
+        place: [part for part in _unread(place, value, read) if not _differs(lifted, part)]
+        for place in range(len(lifted.witness.calls))
+        if not isinstance(value := lifted.witness.document(place), Missing)
+    }
+
+
+def unread_input(lifted: Lifted, graph: Graph) -> list[Source]:
+    """The parts of the input that nothing in the plan reads: those of the run, and what the tool takes besides."""
+    read = _reads(lifted, graph)
+    given = lifted.function.input or {}
+    declared = lifted.function.input_schema.get("properties")
+    more = [key for key in declared if key not in given] if isinstance(declared, dict) else []
+    found = [*_unread(None, given, read), *(Source(None, (key,)) for key in more)] if given or more else []
+    return [part for part in found if part.path and not _covered(part, read)]
+
+
+def _reads(lifted: Lifted, graph: Graph) -> set[Source]:
+    found = (lifted.witness.source_in_plan(operand) for operand in _operands(graph))
+    return {source for source in found if source is not None}
+
+
+def _unread(place: int | None, value: JSON, read: set[Source]) -> Iterator[Source]:
+    return (part for path in _members(value, ()) if not _covered(part := Source(place, path), read))
+
+
+def _covered(part: Source, read: set[Source]) -> bool:
+    return any(Source(part.place, part.path[:depth]) in read for depth in range(len(part.path) + 1))
 
 
 def _operands(graph: Graph) -> Iterator[Reference]:
@@ -63,6 +75,6 @@ def _differs(lifted: Lifted, part: Source) -> bool:
 
 
 def named(parts: Iterable[Source]) -> str:
-    """`calls.0 level, size` of the first few."""
-    texts = [f"calls.{part.place}{''.join(f'.{key}' for key in part.path)}" for part in parts]
+    """`calls.0.level, calls.0.size` of the first few."""
+    texts = [".".join(names_of(part.place, part.path)) for part in parts]
     return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ideabridge.bridge.context.document import Missing, parsed_text
@@ -48,7 +48,7 @@ def digest(value: JSON) -> str:
     return _hash("d", (f"{len(key)}:{key}{digest(value[key])}" for key in sorted(value)))
 
 
-def _hash(kind: str, parts: Iterator[str]) -> str:
+def _hash(kind: str, parts: Iterable[str]) -> str:
     hashed = hashlib.blake2b(digest_size=16)
     for part in parts:
         raw = part.encode("utf-8", "surrogatepass")
@@ -74,15 +74,41 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
             yield from _walk(item, (*path, str(number)))
 
 
-class Index:
-    """Where in a document each value stands."""
+def standing(document: JSON, found: dict[str, list[Path]]) -> bool:
+    """Note where in a document each value stands that tells where it came from, by its digest.
 
-    def __init__(self, document: JSON) -> None:
-        self._paths: dict[str, list[Path]] = {}
-        for path, value in walk(document):
-            if tells(value):
-                self._paths.setdefault(digest(value), []).append(path)
+    Returns:
+        Whether all of it was looked at.
+    """
+    return _note(document, (), found, 0)[1] <= _NODES
 
-    def paths(self, value: JSON) -> list[Path]:
-        """The paths at which an equal value stands."""
-        return self._paths.get(digest(value), [])
+
+def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> tuple[str, int]:
+    """(its digest, the values noted so far): digests are made from the bottom up, each once."""
+    count += 1
+    if len(path) >= _DEPTH:
+        own = digest(value)
+    elif isinstance(value, dict):
+        parts: list[str] = []
+        for key in sorted(value):
+            part, count = _note(value[key], (*path, key), found, count)
+            parts.append(f"{len(key)}:{key}{part}")
+        own = _hash("d", parts)
+    elif isinstance(value, list):
+        parts = []
+        for number, item in enumerate(value):
+            part, count = _note(item, (*path, str(number)), found, count)
+            parts.append(part)
+        own = _hash("l", parts)
+    else:
+        own = digest(value)
+        inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else None
+        if isinstance(inner, dict):
+            for key, item in inner.items():
+                count = _note(item, (*path, key), found, count)[1]
+        elif isinstance(inner, list):
+            for number, item in enumerate(inner):
+                count = _note(item, (*path, str(number)), found, count)[1]
+    if count <= _NODES and tells(value):
+        found.setdefault(own, []).append(path)
+    return own, count

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ideabridge.bridge.context.document import MISSING, Missing, read
+from ideabridge.bridge.context.document import MISSING, Missing, parsed_text, read
 from ideabridge.bridge.context.reference import (
     Expression,
     Hole,
@@ -19,7 +19,7 @@ from ideabridge.bridge.context.reference import (
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.replay.executed import Executed
 from ideabridge.bridge.replay.function import Function
-from ideabridge.bridge.replay.values import Index, same
+from ideabridge.bridge.replay.values import digest, same, standing
 from ideabridge.tools.encoding import JSON
 
 
@@ -42,7 +42,7 @@ class Witness:
     def __init__(self, function: Function, calls: Sequence[Executed]) -> None:
         self.function = function
         self.calls = calls
-        self._indices: dict[int | None, Index] = {}
+        self._opened: dict[int | None, JSON | Missing] = {}
 
     @property
     def run_id(self) -> str:
@@ -64,14 +64,33 @@ class Witness:
     def value(self, source: Source) -> JSON | Missing:
         """What stands there."""
         document = self.document(source.place)
+        if isinstance(document, str) and source.path:
+            if source.place not in self._opened:
+                self._opened[source.place] = parsed_text(document)
+            document = self._opened[source.place]
         return document if isinstance(document, Missing) else read(document, source.path)
 
-    def index(self, place: int | None) -> Index:
-        """Where in the input, or in what a call gave, each value stands."""
-        if place not in self._indices:
+    def where(self, value: JSON) -> list[Source]:
+        """Everywhere that an equal value stands: in the input first, then in what the calls gave."""
+        return self._standing[0].get(digest(value), [])
+
+    @property
+    def looked_through(self) -> bool:
+        """Whether `where` knows all there is."""
+        return self._standing[1]
+
+    @cached_property
+    def _standing(self) -> tuple[dict[str, list[Source]], bool]:
+        found: dict[str, list[Source]] = {}
+        whole = True
+        for place in (None, *range(len(self.calls))):
             document = self.document(place)
-            self._indices[place] = Index(None if isinstance(document, Missing) else document)
-        return self._indices[place]
+            paths: dict[str, list[Path]] = {}
+            if not isinstance(document, Missing):
+                whole = standing(document, paths) and whole
+            for key, there in paths.items():
+                found.setdefault(key, []).extend(Source(place, path) for path in there)
+        return found, whole
 
     def leaf(self, place: int | None, keys: Path) -> JSON | Missing:
         """What stood in a parameter of the call in a place (None: in the output) once references were resolved."""
