@@ -17,9 +17,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 
@@ -208,7 +209,16 @@ def catalogue(folder: Path, count: int) -> list[Row]:
             maker.schema,
             {"calls": [], "output": maker.text(10)},
         )
-        meta = IdeaMeta(run=f"run_{number}", step=1, title=maker.text(5), description=maker.text(12), tools=("tool_1",))
+        meta = IdeaMeta(
+            run=f"run_{number}",
+            step=1,
+            title=maker.text(5),
+            description=maker.text(12),
+            tools=("tool_1",),
+            outcome="failed" if number % 200 == 0 else "done",
+            mind="turns" if number < count // 2 else "model",
+            tags=("odd",) if number % 900 == 0 else (),
+        )
         idea_id = store.save_idea(idea, meta)
         store.create_run(f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint="")
         if number < with_names:
@@ -229,9 +239,12 @@ def catalogue(folder: Path, count: int) -> list[Row]:
 def listing(store: Store, count: int) -> Row:
     """The slowest of all lists, each at the median of 9 readings."""
     run = f"run_{count // 2}"
+    one = store.ideas(1, run=run).items[0]
+    middle = f"{count // 2}@{one.meta.time}"
     lists: list[Callable[[], object]] = [
         lambda: store.ideas(50),
-        lambda: store.ideas(50, str(count // 2)),
+        lambda: store.ideas(50, middle),
+        *(lambda chosen=chosen: store.ideas(50, chosen=chosen) for chosen in filters()),
         lambda: store.ideas(50, run=run),
         lambda: store.publications(50, "name_5"),
         lambda: store.publications(50, "name_5", caller="c1"),
@@ -244,6 +257,15 @@ def listing(store: Store, count: int) -> Row:
     worst = max(percentile([timed(work) for _ in range(9)], 0.5) for work in lists)
     what = f"a page of 50 of any list, the slowest list, {count:,} ideas (ms)"
     return Row(what, worst * 1e3, None, None, None, "under 5 ms", worst < 0.005)
+
+
+def filters() -> list[IdeaFilter]:
+    """Each filter of what an idea says itself, rare and common, and every pair of them."""
+    parts = [{"outcome": "failed"}, {"outcome": "done"}, {"outcome": "never"}, {"mind": "turns"}, {"mind": "model"}]
+    parts += [{"since": "1h"}, {"since": "2999-01-01"}, {"until": "2999-01-01"}, {"until": "2000-01-01"}]
+    parts += [{"tag": "odd"}, {"tag": "never"}]
+    pairs = [{**one, **other} for one, other in combinations(parts, 2) if one.keys() != other.keys()]
+    return [IdeaFilter(**one) for one in (*parts, *pairs)]
 
 
 def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:

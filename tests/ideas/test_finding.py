@@ -1,10 +1,12 @@
 """Finding ideas by what they call, when, how they ended and who answered; and what was done over and over."""
 
+import random
 from datetime import UTC, datetime
+from itertools import combinations
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, table
 from ideabridge.bridge.ideas.errors import FilterError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.shapes import LAG, shape_of
@@ -157,3 +159,60 @@ def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
     for wrong in ("", "a b", "a,b", "x" * 65):
         with pytest.raises(FilterError, match="expected 1 to 64 characters"):
             filled.tag_idea(monday, [wrong])
+
+
+@pytest.mark.parametrize(("few", "walk", "many"), [(1000, 1000, 50_000), (3, 4, 10), (0, 1, 1000), (5, 40, 1000)])
+def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
+    store: Store, monkeypatch: pytest.MonkeyPatch, few: int, walk: int, many: int
+) -> None:
+    for name, value in (("FEW", few), ("WALK", walk), ("MANY", many)):
+        monkeypatch.setattr(table, name, value)
+    made: list[tuple[IdeaMeta, set[tuple[str, str]]]] = []
+    source = random.Random(7)
+    for number in range(60):
+        calls = {(source.choice(["send", "look"]), source.choice(["", "mail"])) for _ in range(number % 3)}
+        meta = IdeaMeta(
+            run=f"r{number // 3}" if number % 4 else None,
+            step=number if number % 4 else None,
+            title=str(number),
+            # Not in the order of saving, and some at one time.
+            time=f"2026-01-{1 + source.randrange(12):02d}T08:00:00.000+00:00",
+            outcome=source.choice(["done", "failed", ""]),
+            mind=source.choice(["turns", ""]),
+            tags=("odd",) if number % 2 else (),
+        )
+        saved(store, str(number), *(call(tool, **({"_module": at} if at else {})) for tool, at in calls), meta=meta)
+        made.append((meta, calls))
+    by_run: dict[str | None, set[tuple[str, str]]] = {}
+    for meta, calls in made:
+        by_run.setdefault(meta.run, set()).update(calls)
+
+    def passes(one: tuple[IdeaMeta, set[tuple[str, str]]], chosen: dict[str, str]) -> bool:
+        meta, calls = one
+        calls = calls if meta.run is None else by_run[meta.run]
+        checks = {
+            "tool": any(tool == chosen.get("tool") for tool, _ in calls),
+            "module": any(at == chosen.get("module") for _, at in calls),
+            "since": meta.time >= chosen.get("since", ""),
+            "until": meta.time < chosen.get("until", "") + "T00:00:00.000+00:00",
+            "outcome": meta.outcome == chosen.get("outcome"),
+            "mind": meta.mind == chosen.get("mind"),
+            "tag": chosen.get("tag") in meta.tags,
+        }
+        return all(checks[name] for name in chosen)
+
+    parts = {"tool": "send", "module": "mail", "since": "2026-01-04", "until": "2026-01-10", "outcome": "failed"}
+    parts |= {"mind": "turns", "tag": "odd"}
+    for names in (names for count in range(len(parts) + 1) for names in combinations(parts, count)):
+        chosen = {name: parts[name] for name in names}
+        places = [(meta.time, place) for place, (meta, calls) in enumerate(made) if passes((meta, calls), chosen)]
+        wanted = [made[place][0].title for _, place in sorted(places, reverse=True)]
+        seen: list[str] = []
+        after: str | None = None
+        while True:
+            page = store.ideas(4, after, chosen=IdeaFilter(**chosen))
+            seen += [one.meta.title for one in page.items]
+            after = page.next
+            if after is None:
+                break
+        assert seen == wanted, chosen

@@ -19,7 +19,8 @@ class Estimate:
     """What the first of some families free, once they go in this order.
 
     A message is freed with the last idea that has it, so every idea of the store is looked at. What rows take in the
-    file beside their texts (pages, indexes, the words for the search) is taken to be spread evenly.
+    file beside their texts (pages, indexes, the words for the search) is taken to be spread evenly, but for the first
+    page of each table and index.
 
     Args:
         database: inside a snapshot of it.
@@ -37,6 +38,10 @@ class Estimate:
         self._ideas = [0] * (len(going) + 1)
         self._runs = [0] * (len(going) + 1)
         self._unreached = 0
+        # The first page of each table and index stays, however little is left.
+        self._fixed = database.number("SELECT count(*) FROM sqlite_master WHERE rootpage > 0") * database.number(
+            "PRAGMA page_size"
+        )
         if going:
             self._weigh_runs()
             self._weigh_ideas()
@@ -44,7 +49,7 @@ class Estimate:
     def of_first(self, count: int, used: int) -> tuple[int, int, int]:
         """(runs, ideas, bytes) that the first `count` families take with them, of `used` bytes in the file."""
         total = max(sum(self._bytes) + self._unreached, 1)
-        freed = (sum(self._bytes[:count]) + self._unreached) * used // total
+        freed = (sum(self._bytes[:count]) + self._unreached) * max(used - self._fixed, 0) // total
         return sum(self._runs[:count]), sum(self._ideas[:count]), freed
 
     def needed(self, used: int, under: int) -> int:
@@ -52,7 +57,7 @@ class Estimate:
         total = max(sum(self._bytes) + self._unreached, 1)
         freed = self._unreached
         for rank in range(self._stays):
-            if used - freed * used // total <= under:
+            if used - freed * max(used - self._fixed, 0) // total <= under:
                 return rank
             freed += self._bytes[rank]
         return self._stays

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ideabridge.bridge.ideas.errors import FilterError
 
@@ -39,32 +39,72 @@ class IdeaFilter:
         """Whether every idea passes."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
-    def where(self, now: datetime | None = None) -> tuple[str, list[Any]]:
-        """Conditions on a row of `ideas`, each followed by `AND `, and their values.
+    def columns(self, now: datetime | None = None) -> Condition:
+        """What a row of `ideas` says itself; the indexes `ideas_by_...` answer each of these, and all together.
 
         Raises:
             FilterError: a time that is none.
         """
         clauses: list[str] = []
         values: list[Any] = []
-        for column, wanted in (("tool", self.tool), ("module", self.module)):
-            if wanted is not None:
-                called = f"SELECT idea FROM idea_calls WHERE {column} = ?"  # noqa: S608 - a name of ours
-                steps = f"SELECT steps.run FROM ideas AS steps WHERE steps.number IN ({called})"  # noqa: S608
-                clauses.append(f"(ideas.number IN ({called}) OR ideas.run IN ({steps}))")
-                values += [wanted, wanted]
         for key, text, sign in (("since", self.since, ">="), ("until", self.until, "<")):
             if text is not None:
-                clauses.append(f"json_extract(ideas.meta, '$.time') {sign} ?")
+                clauses.append(f"ideas.time {sign} ?")
                 values.append(read_time(text, key, now))
-        for key, wanted in (("outcome", self.outcome), ("mind", self.mind)):
+        for column, wanted in (("outcome", self.outcome), ("mind", self.mind)):
             if wanted is not None:
-                clauses.append(f"coalesce(json_extract(ideas.meta, '$.{key}'), '') = ?")
+                clauses.append(f"ideas.{column} = ?")
                 values.append(wanted)
-        if self.tag is not None:
-            clauses.append("ideas.number IN (SELECT idea FROM idea_tags WHERE tag = ?)")
-            values.append(self.tag)
-        return "".join(f"{clause} AND " for clause in clauses), values
+        return Condition("".join(f"{clause} AND " for clause in clauses), values)
+
+    @property
+    def kept_apart(self) -> list[Apart]:
+        """What other tables say of an idea, for each condition."""
+        called = (("tool", self.tool), ("module", self.module))
+        found = [Apart("idea_calls", column, wanted, True) for column, wanted in called if wanted is not None]
+        return found if self.tag is None else [*found, Apart("idea_tags", "tag", self.tag, False)]
+
+
+class Condition(NamedTuple):
+    """Conditions on a row of `ideas` in SQL, each followed by `AND `, and their values."""
+
+    sql: str
+    values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """One condition that another table answers; `of_run`: it holds for every step of a run that has such a step."""
+
+    table: str
+    column: str
+    wanted: str
+    of_run: bool
+
+    def few(self) -> str:
+        """The rows of `ideas` it holds for, all at once; one value."""
+        found = f"SELECT idea FROM {self.table} WHERE {self.column} = ?1"  # noqa: S608 - names of ours
+        if not self.of_run:
+            return found
+        return (
+            f"{found} UNION SELECT steps.number FROM ({found}) AS made CROSS JOIN ideas ON ideas.number = made.idea "  # noqa: S608
+            "CROSS JOIN ideas AS steps ON steps.run = ideas.run"
+        )
+
+    def holds(self) -> str:
+        """Whether it holds for a row of `ideas` at hand; takes `values`."""
+        own = f"SELECT 1 FROM {self.table} AS part WHERE part.idea = ideas.number AND +part.{self.column} = ?"  # noqa: S608
+        if not self.of_run:
+            return f"EXISTS ({own})"
+        steps = (
+            f"SELECT 1 FROM ideas AS steps CROSS JOIN {self.table} AS part ON part.idea = steps.number "  # noqa: S608
+            f"WHERE steps.run = ideas.run AND +part.{self.column} = ?"
+        )
+        return f"(EXISTS ({own}) OR EXISTS ({steps}))"
+
+    def values(self) -> list[str]:
+        """What `holds` takes."""
+        return [self.wanted] * (2 if self.of_run else 1)
 
 
 def read_time(text: str, what: str, now: datetime | None = None) -> str:

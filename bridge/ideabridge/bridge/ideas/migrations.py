@@ -207,5 +207,24 @@ def _third(connection: sqlite3.Connection) -> None:
     connection.execute("CREATE INDEX occurrences_by_idea ON occurrences(idea)")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third)
+_FOURTH: Final = (
+    # What lists are filtered and ordered by, read from the metadata once: when it is written into an index.
+    *(
+        f"ALTER TABLE ideas ADD COLUMN {column} TEXT "
+        f"GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.{column}'), '')) VIRTUAL"
+        for column in ("time", "outcome", "mind")
+    ),
+    "CREATE INDEX ideas_by_time ON ideas(time)",
+    "CREATE INDEX ideas_by_outcome ON ideas(outcome, time)",
+    "CREATE INDEX ideas_by_mind ON ideas(mind, time)",
+    "CREATE INDEX ideas_by_outcome_and_mind ON ideas(outcome, mind, time)",
+)
+
+
+def _fourth(connection: sqlite3.Connection) -> None:
+    for statement in _FOURTH:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -9,13 +9,22 @@ from typing import Any, Final, NamedTuple, cast
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
-from ideabridge.bridge.ideas.filters import IdeaFilter
+from ideabridge.bridge.ideas.filters import Apart, Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
+
+FEW: Final = 1000
+"""A tool, server or tag of at most so many calls is looked up first, before what the ideas say themselves."""
+
+WALK: Final = 1000
+"""So many of the newest ideas are looked at first where every such condition holds for more."""
+
+MANY: Final = 50_000
+"""Counting what may have to be looked at stops here."""
 
 SHORTEST_PREFIX: Final = 6
 """How many hex digits of an id name an idea at least."""
@@ -26,6 +35,9 @@ _NAMES: Final = (
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
 _RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, ideas.meta, {_NAMES} FROM ideas"  # noqa: S608
+
+_AMONG: Final = "json_each(?) AS part CROSS JOIN ideas ON ideas.number = part.value"
+"""The ideas in rows given as a JSON array."""
 
 
 class Saved(NamedTuple):
@@ -58,6 +70,20 @@ def read_cursor(after: str | None) -> int:
     if not (after.isascii() and after.isdigit() and len(after) < 19):
         raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
     return int(after)
+
+
+def _read_place(after: str) -> tuple[str, int]:
+    """(time, row) a cursor of a list by time stands for: the page holds what comes before it.
+
+    Raises:
+        CursorError: it is no cursor of such a list.
+    """
+    number, _, time = after.partition("@")
+    return time, read_cursor(number)
+
+
+def _listed(numbers: list[int]) -> str:
+    return f"[{','.join(map(str, numbers))}]"
 
 
 def read_record(row: tuple[Any, ...]) -> IdeaRecord:
@@ -209,30 +235,69 @@ class IdeaTable:
     def page(
         self, limit: int, after: str | None, run: str | None, chosen: IdeaFilter | None = None
     ) -> Page[IdeaRecord]:
-        """Ideas, newest first."""
-        where, values = ("", []) if chosen is None else chosen.where()
+        """Ideas, newest first: by the time they were saved, and of one time the last saved first."""
+        chosen = chosen or IdeaFilter()
+        sql, values = chosen.columns()
         if run is not None:
-            where, values = f"{where}ideas.run = ? AND ", [*values, run]
-        rows = self._database.execute(
-            f"{_RECORD} WHERE {where}ideas.number < ? ORDER BY ideas.number DESC LIMIT ?",
-            (*values, read_cursor(after), check_limit(limit) + 1),
+            sql, values = f"{sql}ideas.run = ? AND ", [*values, run]
+        if after is not None:
+            sql, values = f"{sql}(ideas.time, ideas.number) < (?, ?) AND ", [*values, *_read_place(after)]
+        rows = self._places(Condition(sql, values), chosen.kept_apart, check_limit(limit) + 1)
+        following = f"{rows[limit - 1][0]}@{rows[limit - 1][1]}" if len(rows) > limit else None
+        return Page(self.records([number for number, _ in rows[:limit]]), following)
+
+    def _places(self, own: Condition, apart: list[Apart], limit: int) -> list[tuple[int, str]]:
+        """(row, time) of the newest ideas that pass, whichever way is the shortest."""
+        if not apart:
+            return self._newest("ideas", own, (), limit)
+        few = min(apart, key=lambda one: self._count(one, FEW + 1))
+        if self._count(few, FEW + 1) > FEW:
+            # Each condition holds for many: the newest ideas probably have a page of those for which all do.
+            end = self._newest("ideas", own, (), 1, WALK)
+            near = own
+            if end:
+                number, time = end[0]
+                near = Condition(f"{own.sql}(ideas.time, ideas.number) > (?, ?) AND ", [*own.values, time, number])
+            found = self._newest("ideas", near, apart, limit)
+            if len(found) >= limit or not end:
+                return found
+            few = min(apart, key=lambda one: self._count(one, -1))
+            sql = f"SELECT count(*) FROM (SELECT 1 FROM ideas WHERE {own.sql}1 LIMIT ?)"  # noqa: S608
+            if self._database.number(sql, (*own.values, MANY)) < min(2 * self._count(few, -1), MANY):
+                return self._newest("ideas", own, apart, limit)
+        among = [row[0] for row in self._database.execute(few.few(), (few.wanted,))]
+        among_them = Condition(own.sql, [_listed(among), *own.values])
+        return self._newest(_AMONG, among_them, [one for one in apart if one is not few], limit)
+
+    def _newest(
+        self, source: str, own: Condition, apart: Iterable[Apart], limit: int, skip: int = 0
+    ) -> list[tuple[int, str]]:
+        """(row, time) of the newest ideas of a source that pass, after the first `skip`."""
+        sql = own.sql + "".join(f"{one.holds()} AND " for one in apart)
+        return self._database.execute(
+            f"SELECT ideas.number, ideas.time FROM {source} WHERE {sql}1 "  # noqa: S608
+            "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ? OFFSET ?",
+            (*own.values, *(value for one in apart for value in one.values()), limit, skip),
         ).fetchall()
-        return Page([read_record(row) for row in rows[:limit]], str(rows[limit - 1][0]) if len(rows) > limit else None)
+
+    def _count(self, one: Apart, most: int) -> int:
+        """For how many calls or tags it holds; counting stops at `most`, if that is not negative."""
+        return self._database.number(
+            f"SELECT count(*) FROM (SELECT 1 FROM {one.table} WHERE {one.column} = ? LIMIT ?)",  # noqa: S608
+            (one.wanted, most),
+        )
 
     def chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Which of these rows pass a filter."""
-        where, values = chosen.where()
-        rows = self._database.execute(
-            f"SELECT ideas.number FROM ideas WHERE {where}ideas.number IN (SELECT value FROM json_each(?))",  # noqa: S608
-            (*values, f"[{','.join(map(str, numbers))}]"),
-        )
-        return {row[0] for row in rows}
+        sql, values = chosen.columns()
+        own = Condition(sql, [_listed(numbers), *values])
+        return {number for number, _ in self._newest(_AMONG, own, chosen.kept_apart, len(numbers))}
 
     def records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Lines for rows, in the order given."""
         rows = self._database.execute(
             f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record ON record.number = part.value "  # noqa: S608
             "ORDER BY part.key",
-            (f"[{','.join(map(str, numbers))}]",),
+            (_listed(numbers),),
         ).fetchall()
         return [read_record(row) for row in rows]
