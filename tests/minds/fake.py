@@ -7,16 +7,19 @@ import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any, TypeAlias
 
 import anyio
+import anyio.lowlevel
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-Step: TypeAlias = str | Callable[[], Awaitable[None]]
+Step: TypeAlias = str | bytes | Callable[[], Awaitable[None]]
+"""Text of the answer, what is sent as it is, or what happens between."""
 
 
 class DroppedError(Exception):
@@ -36,6 +39,7 @@ class Say:
         thought: what it thinks before.
         error: an error that comes in the stream, after the pieces.
         usage: it tells what the answer took, at its end.
+        forever: what is sent over and over, after the pieces.
     """
 
     pieces: tuple[Step, ...]
@@ -45,6 +49,7 @@ class Say:
     thought: str | None = None
     error: str | None = None
     usage: bool = True
+    forever: bytes | None = None
 
 
 def say(*pieces: Step, **how: Any) -> Say:
@@ -128,6 +133,11 @@ def _chunk(model: str, delta: dict[str, Any] | None, finish: str | None = None, 
     return f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n".encode()
 
 
+def said(text: str, model: str, written: int = 0) -> bytes:
+    """A chunk of the answer's text."""
+    return _chunk(model, {"role": "assistant", "content": text}, written=written)
+
+
 def _cut(data: bytes, size: int) -> Iterator[bytes]:
     if not size:
         yield data
@@ -144,21 +154,20 @@ async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]
     if behaviour.thought is not None:
         chunks.append(_chunk(model, {"role": "assistant", "reasoning_content": behaviour.thought}))
     for number, piece in enumerate(behaviour.pieces, 1):
-        if isinstance(piece, str):
-            written = number if counts else 0
-            chunks.append(_chunk(model, {"role": "assistant", "content": piece}, written=written))
-        else:
-            chunks.append(piece)
+        written = number if counts else 0
+        chunks.append(said(piece, model, written) if isinstance(piece, str) else piece)
     if behaviour.refusal is not None:
         chunks.append(_chunk(model, {"refusal": behaviour.refusal}))
     if behaviour.error is not None:
         error = {"error": {"message": behaviour.error, "type": "server_error", "code": None}}
         chunks.append(f"data: {json.dumps(error)}\n\n".encode())
     told = [_chunk(model, None)] if behaviour.usage else []
-    chunks += [_chunk(model, {}, behaviour.finish), *told, b"data: [DONE]\n\n"]
-    for chunk in chunks:
+    end = [_chunk(model, {}, behaviour.finish), *told, b"data: [DONE]\n\n"]
+    for chunk in chain(chunks, end if behaviour.forever is None else repeat(behaviour.forever)):
         if isinstance(chunk, bytes):
             for part in _cut(chunk, behaviour.cut):
+                # Endless ones must let others run, and end with the server.
+                await anyio.lowlevel.checkpoint()
                 yield part
         else:
             await chunk()

@@ -105,6 +105,11 @@ class Answer:
             self._end(str(error))
         return self._pieces
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the object has closed."""
+        return self._place is _Place.DONE
+
     def close(self) -> list[Piece]:
         """The answer has ended; give what that completes."""
         if self._ended:

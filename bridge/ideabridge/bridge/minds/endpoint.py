@@ -6,7 +6,7 @@ This module imports pydantic-ai, which takes a second or two: it is imported whe
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -35,15 +35,13 @@ from ideabridge.bridge.minds.faults import translate
 from ideabridge.bridge.minds.forms import Form
 from ideabridge.bridge.minds.grammar import grammar_schema
 from ideabridge.bridge.minds.provider import build_model
-from ideabridge.bridge.minds.usage import Usage
+from ideabridge.bridge.minds.usage import Usage, bounded_name
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject
 
 _NAME: Final = "solution"
 _SHOWN_BY: Final = frozenset({"openai", "azure", "anthropic", "google", "google-gla", "google-vertex", "google-cloud"})
 """Systems that show a schema they enforce to the model; others only constrain what it writes."""
-_RETRYING: Final = frozenset({"openai", "azure", "anthropic", "groq", "openai-compatible"})
-"""Systems whose SDK sends a request again by itself: that is done here, where it is known what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,10 @@ class Endpoint:
     def __init__(self, configuration: ModelConfiguration, secrets: Secrets) -> None:
         self._model, self._is_elsewhere = build_model(configuration, secrets)
         self._output = configuration.output
+        client: Any = getattr(self._model, "client", None)
+        if hasattr(client, "max_retries"):
+            # These SDKs send a request again by themselves: that is done here, where it is known what came of it.
+            client.max_retries = 0
 
     @property
     def name(self) -> str:
@@ -100,18 +102,16 @@ class Endpoint:
             ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: what came instead.
         """
         parameters, more = _asked(form, schema, strict=None if self._model.system == "anthropic" else False)
-        given: dict[str, Any] = {**settings, **more}
-        if self._model.system in _RETRYING:
-            given["max_retries"] = 0
         opening = model_request_stream(
             self._model,
             _messages(turns),
-            model_settings=cast("ModelSettings", given),
+            model_settings=cast("ModelSettings", {**settings, **more}),
             model_request_parameters=parameters,
         )
-        with _translated():
-            async with opening as response:
-                yield Stream(response, priced_by_address=self._is_elsewhere)
+        async with AsyncExitStack() as stack:
+            with _translated():
+                response = await stack.enter_async_context(opening)
+            yield Stream(response, priced_by_address=self._is_elsewhere)
 
     async def open(self) -> None:
         """Take hold of its connections; `close` lets them go."""
@@ -137,14 +137,13 @@ class Stream:
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
-        """The next piece of the answer's text; None at its end. What the model thinks is left out."""
+        """The next piece of the answer's text, "" where something else came (a thought, say); None at its end."""
         with _translated():
-            async for event in self._events:
-                text = _text(event)
-                if text:
-                    return text
-        self._has_ended = True
-        return None
+            event = await anext(self._events, None)
+        if event is None:
+            self._has_ended = True
+            return None
+        return _text(event)
 
     def stopped(self) -> str | None:
         """Why the model stopped before it was done, in words; None: it was done, or did not say."""
@@ -165,8 +164,9 @@ class Stream:
         answer = self._response.get()
         usage = answer.usage
         partial = not self._has_ended or not usage.has_values()
+        name = None if answer.model_name is None else bounded_name(answer.model_name)
         cost = cost_of(answer, by_address=self._priced_by_address)
-        return Usage(usage.input_tokens, usage.output_tokens, cost, answer.model_name, partial)
+        return Usage(usage.input_tokens, usage.output_tokens, cost, name, partial)
 
 
 def _text(event: ModelResponseStreamEvent) -> str:
@@ -239,11 +239,8 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Let errors of the endpoint come out as ours, with the original as their cause."""
+    """Let errors of the endpoint, and of the libraries that read what it sends, come out as ours."""
     try:
         yield
     except Exception as error:
-        ours = translate(error)
-        if ours is None:
-            raise
-        raise ours from error
+        raise translate(error) from error

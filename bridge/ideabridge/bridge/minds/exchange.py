@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -12,6 +12,7 @@ import anyio
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.errors import (
     MalformedAnswerError,
+    ModelRefusalError,
     ModelStoppedError,
     ModelTimeoutError,
     ModelUnavailableError,
@@ -22,12 +23,15 @@ from ideabridge.bridge.minds.instructions import EXAMPLES, correction, instructi
 from ideabridge.bridge.minds.reply import Reply
 from ideabridge.bridge.minds.usage import Usage, total
 from ideabridge.tools.encoding import JSONObject, content_hash
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.minds.endpoint import Endpoint, Stream, Turn
 
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
+_AFTERWARDS: Final = 5.0
+"""Seconds in which a provider may tell what an answer took, once the Solution has closed."""
 _FAILED: Final = 500
 """What servers answer that fall over a schema, and also ones that fell over something else."""
 
@@ -90,12 +94,22 @@ class Exchange:
                         stream = await stack.enter_async_context(opening)
                     self._stream = stream
                     stack.callback(self._count, stream)
-                    while not reply.is_spoilt and (piece := await self._next(stream)) is not None:
+                    while not (reply.is_spoilt or reply.is_whole):
+                        piece = await self._next(stream)
+                        if piece is None:
+                            break
                         passed = reply.take(piece)
                         if passed:
                             self._keep_form()
                             yield passed
+                    if reply.is_whole:
+                        await self._drain(stream)
                     stopped = stream.stopped()
+            except ModelRefusalError as error:
+                if reply.has_begun:
+                    # The run goes on with what came: only where nothing did is it over.
+                    raise ModelStoppedError(str(error)) from error
+                raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
                 if reply.has_begun:
                     raise
@@ -130,6 +144,12 @@ class Exchange:
     async def _next(self, stream: Stream) -> str | None:
         with self._limit():
             return await stream.next()
+
+    async def _drain(self, stream: Stream) -> None:
+        """Read what follows a whole Solution, a moment long: it tells what the answer took. Its faults are none."""
+        with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
+            while await stream.next() is not None:
+                pass
 
     def _count(self, stream: Stream) -> None:
         self.spent, self._stream = self._with(stream), None

@@ -36,24 +36,26 @@ _SILENT: Final = "ended without content"
 
 _OF_SCHEMA: Final = re.compile(
     r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
-    r"|structured[ _-]?output|output_(format|config)|nesting|too complex|strict",
+    r"|structured[ _-]?output|output_(format|config)|nesting|too complex|\bstrict\b",
     re.IGNORECASE,
 )
 
 
-def translate(error: Exception) -> IdeabridgeError | None:
-    """The error of ours for one that pydantic-ai, or a library below it, raised; None: it is none of theirs."""
+def translate(error: Exception) -> IdeabridgeError:
+    """The error of ours for one that pydantic-ai, or a library below it, raised."""
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
         # llama-cpp-python streams no error: it says 200, then nothing.
         return SchemaRefusalError(
             "the model endpoint ended its answer without a word of it: the Request may be too long for the model's"
-            " context, or the server failed; its log may say which",
+            " context, base_url may lead to something else, or the server failed; its log may say which",
             certain=False,
         )
     if not isinstance(error, ModelAPIError):
-        return None
+        # The libraries trust what they read: a chunk that is no object is an AttributeError to them.
+        said = _bounded(f"{type(error).__name__}: {error}")
+        return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
     said = _said(error)
     status = error.status_code if isinstance(error, ModelHTTPError) else None
     where = f"the model endpoint answered {status}" if status is not None else "the model endpoint failed"
@@ -70,7 +72,12 @@ def translate(error: Exception) -> IdeabridgeError | None:
     passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)
     if passing or (status is not None and (status >= 500 or status in (408, 409, 425, 429))):
         return ModelUnavailableError(f"{where}: {said}", status=status, retry_after=error.retry_after)
-    if status is None and error.in_stream:
+    sent_elsewhere = getattr(error.__cause__, "status_code", None)
+    if status is None and isinstance(sent_elsewhere, int):
+        return ModelRefusalError(
+            f"the model endpoint answered {sent_elsewhere}: it sends elsewhere, and is not followed; is base_url right?"
+        )
+    if status is None:
         return ModelUnavailableError(f"{where}: {said}")
     if status in (400, 413, 415, 422):
         return SchemaRefusalError(f"{where}: {said}", certain=False)
@@ -99,5 +106,6 @@ def _said(error: ModelAPIError) -> str:
 
 
 def _bounded(text: str) -> str:
-    flat = " ".join(text.split())
+    # Nothing a terminal would obey, nor half a surrogate pair.
+    flat = " ".join("".join(one if one.isprintable() else " " for one in text[: 4 * _LONGEST]).split())
     return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."

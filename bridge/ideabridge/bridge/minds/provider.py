@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
@@ -13,6 +13,8 @@ from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, url_pr
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, find_key, key_names
 from ideabridge.bridge.modules.secrets import Secrets
+
+_NO_KEY: Final = "no-key"
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
@@ -59,6 +61,9 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
 
 
 def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
+    if url is not None and key is None:
+        # Without one the provider takes its own from the environment, and would send it there.
+        key = _NO_KEY
     given = {name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None}
     made: type[Any] = infer_provider_class(kind)
     try:

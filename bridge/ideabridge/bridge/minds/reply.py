@@ -10,7 +10,7 @@ from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, Piece
 _LONGEST: Final = 20_000
 """Characters of a spoilt answer that are shown to the model again."""
 
-_THOUGHT: Final = re.compile(r"\s*<(think|thinking)>", re.IGNORECASE)
+_THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _OPENINGS: Final = ("<think>", "<thinking>")
 _LONGEST_TAG: Final = len("</thinking>")
 
@@ -38,9 +38,15 @@ class Reply:
         return self.broken is not None and not self.has_begun
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the Solution has closed: what follows it says nothing."""
+        return self._answer.is_whole
+
+    @property
     def text(self) -> str:
         """What is held back, from its beginning."""
-        return "".join(self._held)[:_LONGEST]
+        # Half a surrogate pair could not be sent.
+        return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
         """Take the next piece; give what may go out now."""
@@ -63,10 +69,12 @@ class Reply:
     def _without_thought(self, text: str) -> str:
         """The text after a thought that a server passed on in tags; nothing while it may still be one, or goes on."""
         if self._closing is None:
+            # Servers may send any amount of white space before the answer.
+            text = text.lstrip()
             found = _THOUGHT.match(text)
             if found is not None:
                 self._closing = re.compile(f"</{found.group(1)}>", re.IGNORECASE)
-            elif any(opening.startswith(text.lstrip().lower()) for opening in _OPENINGS):
+            elif any(opening.startswith(text.lower()) for opening in _OPENINGS):
                 self._before = text
                 return ""
             else:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.tools.encoding import JSONObject
+
+_LONGEST_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Usage:
         if self.partial:
             told["partial"] = True
         return told
+
+
+def bounded_name(name: str) -> str:
+    """The name of a model as others tell it, fit to be stored: of printable letters, 200 at most."""
+    return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
 
 def total(first: Usage, second: Usage) -> Usage:
