@@ -93,3 +93,28 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(project: Path, capsys:
     (project / "ideabridge.json").write_text('{"modules": {}}')
     assert main(["doctor"]) == 1
     assert "unknown key" in capsys.readouterr().out
+
+
+def test_the_doctor_tells_which_model_answers_and_what_it_lacks(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def mind(configuration: dict[str, Any]) -> dict[str, Any]:
+        (project / "ideabridge.json").write_text(json.dumps(configuration))
+        main(["doctor", "--json"])
+        findings: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["findings"]
+        return next(one for one in findings if one["topic"] == "mind")
+
+    told = mind({"model": "openai:gpt-5-mini"})
+    assert told["state"] == "wrong"
+    assert "no key: set OPENAI_API_KEY in the environment" in told["text"]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
+    told = mind({"model": "openai:gpt-5-mini", "limits": {"cost": 1.0}})
+    assert told["text"] == "model openai:gpt-5-mini: it is configured here (it was not asked now)"
+    assert "hint" not in told
+    own = {"name": "openai:gpt-4o", "base_url": "http://127.0.0.1:8080/v1"}
+    told = mind({"model": own, "limits": {"cost": 1.0}})
+    assert "gpt-4o at http://127.0.0.1:8080/v1" in told["text"]
+    assert "limits.cost bounds nothing" in told["hint"]

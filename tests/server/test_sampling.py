@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import pytest
 from mcp import Client, MCPError, types
+from mcp.client import InputRequiredRoundsExceededError
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.bridge import Bridge
@@ -184,15 +185,28 @@ def refusal_of(result: types.CallToolResult | types.InputRequiredResult) -> str:
     return text(result)
 
 
-async def test_duplicate_late_tampered_and_replayed_retries(tmp_path: Path) -> None:
+@asynccontextmanager
+async def served(transport: str, configuration: Path, **keys: Any) -> AsyncGenerator[Client]:
+    """A client of a server process of its own."""
+    if transport == "stdio":
+        async with over_stdio(configuration, "auto", **keys) as client:
+            yield client
+    else:
+        with http_process(configuration) as url:
+            async with over_http(url, "auto", **keys) as client:
+                yield client
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_duplicate_late_tampered_and_replayed_retries(transport: str, tmp_path: Path) -> None:
     configuration = configured(tmp_path)
     keys = Model().keys
-    async with over_stdio(configuration, "auto", **keys) as client:
+    async with served(transport, configuration, **keys) as client:
         first = state_of(await retried(client, ADD))
         # Malformed: it is asked again; the same answer again is a duplicate, and counts once.
         again = state_of(await retried(client, ADD, first, MALFORMED))
         assert "came before" in refusal_of(await retried(client, ADD, first, MALFORMED))
-    async with over_stdio(configuration, "auto", **keys) as client:
+    async with served(transport, configuration, **keys) as client:
         # The server was restarted between.
         second = state_of(await retried(client, ADD, again, IDLE))
         # The same answer to the settled turn is answered the same; another one is refused.
@@ -318,6 +332,24 @@ async def test_after_eight_rounds_the_caller_is_asked_before_its_client_gives_up
         again = await call(client, "submit_solution", run=told["run"], turn=8, solution=IDLE)
         assert again["output"] == 3
     assert len(model.asked) == 9
+
+
+async def test_a_client_that_gives_up_after_fewer_rounds_finds_the_run_waiting(url: str) -> None:
+    # How many rounds a client takes it does not tell: ten is what SDKs do.
+    model = Model(IDLE, IDLE, IDLE, SUM)
+    async with over_http(url, "auto", input_required_max_rounds=2, **model.keys) as client:
+        with pytest.raises(InputRequiredRoundsExceededError):
+            await client.call_tool("solve", ADD)
+        assert len(model.asked) == 2
+        [latest, *_] = (await call(client, "check_run"))["runs"]
+        assert latest["status"] == "needs_solution"
+        assert "the client gave the call up" in latest["note"]
+        told = await call(client, "check_run", run=latest["run"])
+        assert told["turn"] == 2
+        # The step it was not asked for is handed in; the rounds of that call are counted anew.
+        done = await call(client, "submit_solution", run=latest["run"], turn=2, solution=IDLE)
+        assert done["output"] == 3
+    assert len(model.asked) == 4
 
 
 async def test_the_model_is_asked_about_what_a_form_let_run(url: str, era: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ class OwnHandlers:
         return await self._answered(run, arguments, asked)
 
     async def _answered(self, run: Run, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        with self._running.cancelling(run):
+        with self._running.cancelling(run, asked):
             await self._running.wait(run, _seconds(arguments), asked)
         told = self._running.answer_of(run, asked)
         if "save_as" in arguments:
@@ -130,7 +130,7 @@ class OwnHandlers:
             planning=str(arguments.get("planning", "eager")),
             caller=asked.caller,
         )
-        with self._running.cancelling(run):
+        with self._running.cancelling(run, asked):
             await self._running.wait(run, _seconds(arguments), asked)
         told = self._running.answer_of(run, asked)
         if told.get("isError"):

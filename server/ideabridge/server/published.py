@@ -69,7 +69,7 @@ class PublishedTool:
         return await self._run(replay.run, asked)
 
     async def _run(self, run: Run, asked: Asked) -> ToolAnswer:
-        with self._running.cancelling(run):
+        with self._running.cancelling(run, asked):
             status = await self._running.wait(run, _WAIT_S, asked)
         machine = run.machine
         if status == "done":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import anyio
@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run
@@ -29,6 +30,7 @@ from ideabridge.server.elicitation import (
 )
 from ideabridge.server.rounds import STATE_SECONDS, InputRequired, Round, has_back_channel, has_rounds, read_state
 from ideabridge.server.sampler import Sampler
+from ideabridge.server.stopping import Stops
 from ideabridge.server.waiting import wait
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
@@ -49,6 +51,7 @@ class Running:
         self._bridge = bridge
         self._group = group
         self.sampler = Sampler(bridge)
+        self.stops = Stops()
         self.closing = False
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
@@ -126,17 +129,24 @@ class Running:
         return RequestStateBoundary(security, default_audience=audience)
 
     @contextmanager
-    def cancelling(self, run: Run) -> Generator[None]:
-        """While the request that started the run waits: a client that cancels the request cancels the run.
+    def cancelling(self, run: Run, asked: Asked) -> Generator[None]:
+        """While the request that started the run waits: a person who stops the request cancels the run.
 
-        A host that goes away is no such client: the run can be taken up again from its journal.
+        A host that gives the request up because it took too long, or goes away, does not: the run goes on, and
+        `check_run` finds it.
         """
         try:
             yield
         except anyio.get_cancelled_exc_class():
             if not self.closing:
-                run.cancel("the client cancelled the request that started it")
+                self._group.start_soon(self._cancel_where_meant, run, asked)
             raise
+
+    async def _cancel_where_meant(self, run: Run, asked: Asked) -> None:
+        if await self.stops.is_meant(asked.context):
+            with suppress(InterruptedRunError):
+                # Another process has gone on with it meanwhile.
+                run.cancel("the client cancelled the request that started it")
 
     # -- answers -----------------------------------------------------------------------------------------------
 

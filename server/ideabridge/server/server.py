@@ -28,6 +28,7 @@ from ideabridge.server.prompts import IdeaPrompts
 from ideabridge.server.resources import IdeaResources
 from ideabridge.server.rounds import InputRequired
 from ideabridge.server.running import Running
+from ideabridge.server.stopping import METHOD as CANCELLED
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 
@@ -114,8 +115,11 @@ class Front:
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: what goes wrong outside tool calls is told without internals, which the SDK does not see to in
-        the handshake era; and arguments that are no object get an error that says so.
+        the handshake era; and arguments that are no object get an error that says so. Why clients give requests up is
+        noted.
         """
+        if ctx.method == CANCELLED:
+            self.running.stops.note(ctx)
         if ctx.method == "tools/call" and ctx.params is not None:
             arguments = ctx.params.get("arguments")
             if arguments is not None and not isinstance(arguments, dict):

@@ -72,6 +72,18 @@ class ModelMind:
         if endpoint is not None:
             await endpoint.close()
 
+    def check(self) -> tuple[str, bool]:
+        """(which model answers, and where; whether the address is the user's own), without asking it anything.
+
+        Raises:
+            ModelSetupError: a package or a key is missing, or there is no such provider.
+        """
+        from ideabridge.bridge.minds.provider import build_model
+
+        model, is_elsewhere = build_model(self.configuration, self._secrets)
+        place = f" at {self._secrets.mask(model.base_url)}" if is_elsewhere and model.base_url else ""
+        return f"{self.configuration.name}{place}", is_elsewhere
+
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         """The model's answer, in pieces; see `Exchange`.
 

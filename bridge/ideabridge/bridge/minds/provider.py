@@ -46,7 +46,14 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
         if url is not None and kind in OPENAI:
             return _compatible(kind, name, url, key), True
         return infer_model(configuration.name, lambda named: _provider(named, url, key)), url is not None
-    except (UserError, ImportError, ValueError) as error:
+    except UserError as error:
+        if url is None and not any(os.environ.get(one) for one in names) and names[0] in str(error):
+            raise ModelSetupError(
+                f"model {configuration.name!r}: no key: set {names[0]} in the environment, or `keyring set {_KEYRING}"
+                f" {names[0]}` where keyring is installed"
+            ) from error
+        raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
+    except (ImportError, ValueError) as error:
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
 
 

@@ -141,19 +141,26 @@ async def _modules(found: _Findings, configuration: Configuration) -> None:
 
 
 def _mind(found: _Findings, configuration: Configuration) -> None:
+    """Who answers, and why. A model is not asked anything, but its package and its key are looked for."""
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
+    from ideabridge.bridge.minds.model import ModelMind
 
     try:
         mind = Bridge(configuration.model_copy(update={"tools": ()})).mind
+        told, is_elsewhere = mind.check() if isinstance(mind, ModelMind) else (None, False)
     except IdeabridgeError as error:
         found.add("mind", str(error), wrong=True)
         return
     asked, alone = choose(AUTO, mind, samples=True), choose(AUTO, mind)
-    if asked == alone:
-        found.add("mind", f"{alone.name}: {alone.why}")
-    else:
+    if asked != alone:
         found.add("mind", f"{asked.name} in clients that declare it, else {alone.name}: no model is configured here")
+        return
+    hint = None
+    if is_elsewhere and configuration.limits.cost is not None:
+        hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
+    named = alone.name if told is None else f"{alone.name} {told}"
+    found.add("mind", f"{named}: {alone.why}{'' if told is None else ' (it was not asked now)'}", hint=hint)
 
 
 def _hosts(found: _Findings, project: Path) -> None:
