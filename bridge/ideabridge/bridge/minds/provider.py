@@ -49,7 +49,7 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
     except UserError as error:
         if url is None and not any(os.environ.get(one) for one in names) and names[0] in str(error):
             raise ModelSetupError(
-                f"model {configuration.name!r}: no key: set {names[0]} in the environment, or `keyring set {_KEYRING}"
+                f"model {configuration.name!r}: no key: set {names[0]} in the environment, or `keyring set ideabridge"
                 f" {names[0]}` where keyring is installed"
             ) from error
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
