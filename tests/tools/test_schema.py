@@ -281,6 +281,37 @@ def test_references_are_written_out_and_recursion_is_cut() -> None:
     assert not validator.is_valid({"root": {"value": -1}})
 
 
+@pytest.mark.parametrize(
+    ("part", "admitted", "refused"),
+    [
+        # What an anchor names is local, and known.
+        ({"$ref": "#count"}, [3], ["x"]),
+        ({"$ref": "#count", "minimum": 5}, [7], [3, "x"]),
+        # What is elsewhere, or decided by who refers, may be anything.
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, [{"type": "string"}, "whatever"], []),
+        ({"$ref": "#nobody", "type": "string"}, ["x"], [3]),
+        ({"$dynamicRef": "#count"}, [3, "x"], []),
+        ({"not": {"$ref": "other"}}, [3, "x"], []),
+        ({"$ref": "other", "unevaluatedProperties": False}, [{"a": 1}], []),
+        ({"$id": "other", "$defs": {"Count": {"type": "string"}}, "items": {"$ref": "#/$defs/Count"}}, [["x"]], []),
+        # A property may have any name, and data hold what looks like a reference.
+        ({"properties": {"$ref": {"type": "integer"}}}, [{"$ref": 1}], [{"$ref": "x"}]),
+        ({"const": {"$ref": "#count"}}, [{"$ref": "#count"}], [3]),
+    ],
+)
+def test_no_reference_is_left_and_what_was_admitted_is(
+    part: JSONObject, admitted: list[JSON], refused: list[JSON]
+) -> None:
+    definitions: JSONObject = {"Count": {"$anchor": "count", "type": "integer"}}
+    inlined = inline_refs({"$id": "https://example.org/whole", "properties": {"x": part}, "$defs": definitions})
+    assert inlined.keys() == {"properties"}
+    validator = Validator(inlined, what="W")
+    for value in admitted:
+        validator.check({"x": value})
+    for value in refused:
+        assert not validator.is_valid({"x": value})
+
+
 def test_a_schema_without_references_is_left_alone() -> None:
     assert inline_refs(CALL) is CALL
 
