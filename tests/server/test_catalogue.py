@@ -34,7 +34,21 @@ async def fronted(toolbox: Toolbox | None = None, **keys: Any) -> AsyncGenerator
         group.cancel_scope.cancel()
 
 
-def publish(front: Front, name: str, owner: str | None = None, output: JSONObject | None = None) -> None:
+X: JSONObject = {
+    "type": "object",
+    "properties": {"x": {"$ref": "#/$defs/x"}},
+    "$defs": {"x": {"type": "integer"}},
+}
+
+
+def publish(
+    front: Front,
+    name: str,
+    owner: str | None = None,
+    output: JSONObject | None = None,
+    parameters: JSONObject = X,
+    given: JSONObject | None = None,
+) -> None:
     store = front.catalogue.bridge.store
     idea = store.save_idea(Idea(["x"], {}, {"calls": [], "output": 1}), IdeaMeta())
     store.publish(
@@ -42,14 +56,10 @@ def publish(front: Front, name: str, owner: str | None = None, output: JSONObjec
         idea,
         description="Gives one.",
         answer="recorded",
-        input_schema={
-            "type": "object",
-            "properties": {"x": {"$ref": "#/$defs/x"}},
-            "$defs": {"x": {"type": "integer"}},
-        },
+        input_schema=parameters,
         output_schema=output,
         annotations={"readOnlyHint": True},
-        recorded={"input": {}, "output": 1},
+        recorded={"input": given or {}, "output": 1},
         owner=owner,
     )
 

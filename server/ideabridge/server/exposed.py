@@ -11,10 +11,11 @@ from typing import Any, Final, Protocol, cast
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.server.answers import ToolAnswer, value_answer
 from ideabridge.server.callers import Asked
+from ideabridge.server.told_schema import object_input, object_output
 from ideabridge.tools.activity import ActivityFunction
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
-from ideabridge.tools.schema import Validator, inline_refs
+from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 _ERROR_CHARACTERS: Final = 4096
@@ -32,30 +33,6 @@ class ServedTool(Protocol):
     async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         """Answer a call; raises an `IdeabridgeError` for what a caller shall be told."""
         ...
-
-
-def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
-    """(output schema as the protocol wants it, whether values are wrapped as `{"result": value}`)."""
-    if schema is None:
-        return None, False
-    plain = inline_refs(schema)
-    if plain.get("type") == "object":
-        return plain, False
-    wrapped: JSONObject = {
-        "type": "object",
-        "properties": {"result": plain},
-        "required": ["result"],
-        "additionalProperties": False,
-    }
-    return wrapped, True
-
-
-def object_input(schema: JSONObject | None) -> JSONObject:
-    """An input schema as hosts take it: an object, without local `$ref`s."""
-    plain = inline_refs(schema or {})
-    if plain.get("type") == "object":
-        return plain
-    return {**plain, "type": "object"} if "type" not in plain else {"type": "object", "allOf": [plain]}
 
 
 def definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from ideabridge.bridge.replay.replay import recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
 from ideabridge.server.callers import Asked
-from ideabridge.server.exposed import object_input, object_output
 from ideabridge.server.running import Running
 from ideabridge.server.sampling import samples
+from ideabridge.server.told_schema import object_input, object_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations
