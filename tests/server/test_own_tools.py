@@ -246,3 +246,25 @@ async def test_cancelling_the_request_cancels_the_run(tmp_path: Path, mode: str,
             ended = await call(client, "check_run", run=latest["runs"][0]["run"], wait_s=10)
             assert ended["status"] == "cancelled"
             gate.open()
+
+
+async def test_a_tool_that_nobody_described_tells_what_it_calls_and_gives(client: Client) -> None:
+    name = f"untold_{client.protocol_version.replace('-', '_')}"
+    run = (await call(client, "run_plan", **SUM))["run"]
+    await call(client, "publish_idea", idea=run, name=name)
+    assert str((await all_tools(client))[name].description).startswith("Calls add and gives total. ")
+    await call(client, "publish_idea", idea=run, name=name, answer="recorded")
+    description = (await all_tools(client))[name].description
+    assert str(description).endswith('That input: {"a":1,"b":2}')
+    found = await call(client, "search_tools", words=name)
+    assert found["tools"][0]["description"] == description
+    assert found["tools"][0]["annotations"]["readOnlyHint"] is True
+
+
+async def test_an_idea_that_a_plan_calls_like_a_tool_is_named_as_the_module_it_is(client: Client) -> None:
+    name = f"named_{client.protocol_version.replace('-', '_')}"
+    await call(client, "run_plan", **SUM, save_as=name)
+    told = await refused(client, "run_plan", calls=[{"_tool": name, "a": 1, "b": 2}])
+    assert told == f'calls[0]: {name} is a published idea: add "_module": "idea:{name}"'
+    run = await call(client, "run_plan", calls=[{"_tool": name, "_module": f"idea:{name}", "a": 1, "b": 2}])
+    assert run["errors"] == []

@@ -9,6 +9,7 @@ from typing import Final
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import Message, read_context
+from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan
@@ -61,6 +62,7 @@ class Offer:
 
         Raises:
             SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
+            PlanError: a call means an idea and does not say so.
         """
         plan.check_input()
         catalogue = self.of_plan(plan, caller)
@@ -68,8 +70,18 @@ class Offer:
         if any(catalogue.look_up(call) is None for call in calls):
             await self.settled()
             catalogue = self.of_plan(plan, caller)
+            self._expect_named_ideas(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls)) if known else catalogue
+
+    def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
+        """A host lists an idea as a tool by its name alone; in a plan it is a module."""
+        for place, call in enumerate(plan.calls):
+            if not isinstance(call, dict) or "_module" in call or catalogue.look_up(call) is not None:
+                continue
+            module = f"{IDEA}{call.get('_tool')}"
+            if self._idea(module, caller) is not None:
+                raise PlanError(f'calls[{place}]: {call.get("_tool")} is a published idea: add "_module": "{module}"')
 
     def of_plan(self, plan: Plan, caller: str) -> Catalogue:
         """Every tool there is now, those of the rooms a plan names, and those it defines itself."""

@@ -12,7 +12,7 @@ from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.records import IdeaHit, Publication, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.callers import Asked
-from ideabridge.server.published import is_visible
+from ideabridge.server.published import described, is_visible
 from ideabridge.server.tool_search import ToolSearch
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -76,7 +76,7 @@ class Finding:
         away = self._away()
         if away:
             result["unavailable"] = away
-        lines = [f"{count} tools fit; {len(tools)} shown" if count else "no tool fits; try other words"]
+        lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
         lines += [encode_text(tool) for tool in tools]
         if away:
             lines.append(f"servers that are not up: {encode_text(away)}")
@@ -88,10 +88,14 @@ class Finding:
         told: JSONObject = {
             "name": publication.name,
             "module": f"{IDEA}{publication.name}",
-            "description": publication.description,
+            "description": described(publication),
             "parameters": publication.input_schema or {"type": "object", "properties": {}},
         }
-        return {**told, "output": publication.output_schema} if publication.output_schema is not None else told
+        if publication.output_schema is not None:
+            told["output"] = publication.output_schema
+        if publication.annotations:
+            told["annotations"] = publication.annotations
+        return told
 
     def _away(self) -> list[JSON]:
         """The servers whose tools cannot be told now, and why."""

@@ -15,7 +15,7 @@ _OBJECT: Final[JSONObject] = {"type": "object"}
 
 
 def _wait(default: str = "45") -> JSONObject:
-    return {"type": "number", "minimum": 0, "maximum": 600, "description": f"Seconds to wait; {default} if absent."}
+    return {"type": "number", "minimum": 0, "maximum": 600, "description": f"Seconds to wait; else {default}."}
 
 
 def _closed(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObject:
@@ -54,8 +54,8 @@ def _tool(
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Find tools by words over all connected servers and published ideas. Gives names, modules and parameter"
-        " schemas: what the calls of run_plan need.",
+        "Start here: find tools by words over all connected servers and published ideas. Gives names, modules and"
+        " parameter schemas: what the calls of run_plan need.",
         _closed(
             {
                 "words": {"type": "string", "description": "What the tool should do; empty: list all."},
@@ -69,15 +69,15 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run many tool calls as one plan. A call starts as soon as what it reads exists, independent ones at once;"
+        "Run one or many tool calls as a plan. A call starts as soon as what it reads exists, independent ones at once;"
         ' results stay here, not in your context. A call: {"_tool": NAME, parameters..., "_outputPath": "log"}.'
         ' Any parameter may be a reference: "†state.log", "†state.log.0.id", "†results.0" (first call\'s result),'
         ' "†input.x", "†state.a || †state.b" (first that exists). "_each": "†state.items" runs a call per item,'
-        ' "†item". "_module": NAME where several servers share a tool name. Large values come back as references:'
-        " check_run gives them. Read-only calls run; others wait for decide_approval.",
+        ' "†item". "_module": as search_tools gives it, for ideas and names that servers share. Large values come back'
+        " as references: check_run gives them. Read-only calls run; others wait for decide_approval.",
         _closed(
             {
-                "calls": {"type": "array", "items": _OBJECT, "description": "The calls."},
+                "calls": {"type": "array", "items": _OBJECT},
                 "input": {"type": "object", "description": "What †input reads."},
                 "instances": {"type": "object", "description": "Initial state by instance; calls run for each."},
                 "output": {"description": "The wanted result: any JSON with references. Absent: the state."},
@@ -116,7 +116,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             },
             ["task"],
         ),
-        _hints(read_only=False, open_world=True),
+        # By a model, or by sampling, calls run within the call of this tool.
+        _hints(read_only=False, destructive=True, open_world=True),
         _RUN_ANSWER,
     ),
     _tool(
@@ -151,7 +152,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "description": "References to give whole: †state.log, †results.0, †output.",
                 },
                 "cancel": {"type": "boolean", "description": "End it; what was done stays."},
-                "wait_s": _wait("45, or 0 with paths or cancel,"),
+                "wait_s": _wait("45, or 0 with paths or cancel"),
             },
             [],
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.records import Publication
@@ -13,11 +13,13 @@ from ideabridge.server.callers import Asked
 from ideabridge.server.running import Running
 from ideabridge.server.sampling import samples
 from ideabridge.server.told_schema import object_input, object_output
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations
 
 _WAIT_S = 45.0
+_INPUT: Final = 300
+"""Characters of the one input of a recorded answer that its description holds."""
 
 
 class PublishedTool:
@@ -34,7 +36,7 @@ class PublishedTool:
             self._output = Validator(publication.output_schema, what=f"the output of {name}")
         self.definition: dict[str, Any] = {
             "name": name,
-            "description": publication.description,
+            "description": described(publication),
             "inputSchema": object_input(publication.input_schema),
         }
         if output is not None:
@@ -93,6 +95,15 @@ class PublishedTool:
         if self._output is not None and not self._output.is_valid(value):
             self._output.check(value)
         return value_answer(value, wrapped=self._wrapped)
+
+
+def described(publication: Publication) -> str:
+    """What models are told of it: where it answers for one input alone, for which."""
+    given = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    if publication.answer != "recorded" or given is None:
+        return publication.description
+    text = encode_text(given)
+    return f"{publication.description} That input: {text[:_INPUT]}{'…' if len(text) > _INPUT else ''}"
 
 
 def is_visible(publication: Publication, caller: str) -> bool:

@@ -17,6 +17,7 @@ from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
 from ideabridge.bridge.replay.lift import lift_function
 from ideabridge.bridge.replay.report import counts_of
+from ideabridge.bridge.replay.telling import told_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 
@@ -76,7 +77,7 @@ def publish(
         elif answer == "plan":
             raise PublicationError(f"it cannot be replayed as a plan: {found}")
     meta = function.stored.meta
-    text = (description or meta.description or meta.title or f"Runs {', '.join(meta.tools) or name}").rstrip()
+    text = (description or meta.description or told_of(function, name)).rstrip()
     return store.publish(
         name,
         function.stored.id,
