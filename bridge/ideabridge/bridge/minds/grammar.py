@@ -17,9 +17,9 @@ _SIMPLE: Final = frozenset({"number", "integer", "boolean", "null"})
 _SOURCE: Final = "#/$defs/"
 
 _LETTER: Final = r'([^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F][0-9a-fA-F][0-9a-fA-F][0-9a-fA-F])'
-_FIRST: Final = _LETTER.replace("([^", "([^†‡", 1)
+_FIRST: Final = _LETTER.replace("([^", r"([^\u2000-\u206f", 1)
 _KIND: Final = "(results|state|input|data|item)"
-_PATH: Final = r"""([.][^"\\\x00-\x20.|&,:;(){}\[\]†]+|\[(\\"LETTER*\\"|[0-9]+)\])*""".replace(
+_PATH: Final = r"""([.][^\x00-,./:-@\[-^`{-\xa0\u2000-\u206f]+|\[(\\"LETTER*\\"|[0-9]+)\])*""".replace(
     "LETTER", r"""[^"\\\x00-\x1f\]]"""
 )
 _TEXT: Final = "text"
@@ -28,8 +28,8 @@ _TEXT: Final = "text"
 def grammar_schema(schema: JSONObject) -> JSONObject:
     """The schema to send to a server that is, or may be, llama.cpp.
 
-    A text that begins with one dagger is a reference here, and none begins with two bars on it: small models write
-    prose where a reference is asked for, and ‡ for †.
+    A text that begins with one dagger is a reference here: small models write prose where a reference is asked for,
+    and signs like ‡, or one that nobody sees, for †.
 
     Args:
         schema: adapted.

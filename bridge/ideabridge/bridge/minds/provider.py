@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
@@ -15,6 +16,8 @@ from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, find_key, key_names
 from ideabridge.bridge.modules.secrets import Secrets
 
 _NO_KEY: Final = "no-key"
+_NEWER: Final = ("openai.com", "azure.com")
+"""Hosts of which some models take `max_completion_tokens` alone."""
 
 
 def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Model, bool]:
@@ -60,11 +63,18 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
 def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     """A server that speaks OpenAI's protocol: chat completions, unless the newer one is asked for by name."""
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
-    model = OpenAIResponsesModel if kind == "openai-responses" else OpenAIChatModel
-    return model(name, provider=provider)
+    if kind == "openai-responses":
+        return OpenAIResponsesModel(name, provider=provider)
+    # The newer name of `max_tokens`, which OpenAI's own reasoning models demand, other servers pass over without a
+    # word: a model that repeats itself would write until the time-out.
+    newer = (urlsplit(url).hostname or "").endswith(_NEWER)
+    return OpenAIChatModel(
+        name, provider=provider, profile=OpenAIModelProfile(openai_chat_supports_max_completion_tokens=newer)
+    )
 
 
 def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
