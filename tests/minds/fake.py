@@ -71,6 +71,11 @@ class Hang:
 
 
 @dataclass
+class Nothing:
+    """Answers 200, and streams nothing: what llama-cpp-python does where it cannot answer."""
+
+
+@dataclass
 class Refuse:
     """Refuses any of these kinds of `response_format`; else does as told."""
 
@@ -79,7 +84,7 @@ class Refuse:
     otherwise: Say
 
 
-Behaviour: TypeAlias = Say | Fail | Hang | Refuse
+Behaviour: TypeAlias = Say | Fail | Hang | Nothing | Refuse
 
 
 class FakeEndpoint:
@@ -104,6 +109,8 @@ class FakeEndpoint:
         if isinstance(behaviour, Hang):
             await anyio.sleep_forever()
             raise AssertionError
+        if isinstance(behaviour, Nothing):
+            return Response(media_type="text/event-stream")
         return StreamingResponse(_stream(behaviour, body), media_type="text/event-stream")
 
     @staticmethod

@@ -18,12 +18,13 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, Run
 from ideabridge.bridge.context.handlers import Draft, Handlers
 from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 
-from .fake import Behaviour, Fail, FakeEndpoint, Hang, Refuse, Say, drop, endpoint, say
+from .fake import Behaviour, Fail, FakeEndpoint, Hang, Nothing, Refuse, Say, drop, endpoint, say
 
 pytestmark = pytest.mark.anyio
 
@@ -243,6 +244,22 @@ async def test_a_model_that_ignores_the_schema_is_read_leniently() -> None:
         assert len(fake.bodies) == 1
 
 
+async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() -> None:
+    ignored = {"_tool": "shout", "text": ["a"], "_outputPath": "a"}, {"_tool": "yell", "text": "a"}
+    dropping = say(solution(*ignored, output={"not": "a text"})), DONE
+    async with asked(*dropping) as (bridge, fake, _):
+        run = await solved(bridge)
+        # The server took the schema, and answered as if there were none; nothing of that ran.
+        assert fake.formats == ["json_schema"] * 2
+        assert [(one.call.name, one.value) for one in run.calls() if one.standing is Standing.DONE] == [("shout", "A")]
+        assert fake.texts(1).splitlines()[-3:] == [
+            'This failed: call 0 {"_tool": "shout", "text": ["a"], "_outputPath": "a"}:'
+            ' parameters of shout: text: found ["a"], expected text',
+            """This failed: call 1 {"_tool": "yell", "text": "a"}: unknown tool 'yell'.""",
+            'This failed: the output: found {"not": "a text"}, expected text',
+        ]
+
+
 # -- repairs ---------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +320,20 @@ async def test_an_endpoint_that_is_not_there_is_told() -> None:
             assert "the model endpoint cannot be reached" in await failed(other)
         assert fake.bodies == []
         assert bridge.mind is not None
+
+
+async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_in_the_end() -> None:
+    async with asked(Nothing(), DONE) as (bridge, fake, sleeps):
+        await solved(bridge)
+        assert (fake.formats, sleeps.seconds) == (["json_schema", "json_object+schema"], [])
+        # Where a form has worked, it was not the form.
+        fake.behaviours = [Nothing()]
+        told = await failed(bridge)
+        assert "ended its answer without a word of it: the Request may be too long for the model's context" in told
+        assert fake.formats[2:] == ["json_object+schema"] * 2
+    async with asked(Nothing()) as (bridge, fake, sleeps):
+        assert "without a word of it" in await failed(bridge)
+        assert fake.formats == ["json_schema", "json_object+schema", "json_object", "none"] * 2
 
 
 async def test_an_error_may_come_in_the_stream() -> None:

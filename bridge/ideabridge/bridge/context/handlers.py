@@ -46,6 +46,10 @@ def _json(value: JSON) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1)
 
 
+def _line(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _title(text: str, message: Message) -> str:
     instance = f" of instance {message.instance}" if message.instance else ""
     return f"{text}{instance}{f' ({message.description})' if message.description else ''}:"
@@ -108,8 +112,17 @@ def _standing_line(entry: JSONObject) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """An error: the call and what went wrong."""
-    draft.say(message.role, f"{_title('This failed', message)}\n{_json(shorten_literal(message.value))}")
+    """An error: the call, with its place in the run, and what went wrong."""
+    shown = shorten_literal(message.value)
+    entry = shown if isinstance(shown, dict) else {}
+    call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
+    said = error.get("message") if isinstance(error, dict) else None
+    if entry.keys() - {"call", "place", "error"} or not isinstance(error, dict) or not isinstance(said, str):
+        draft.say(message.role, f"{_title('This failed', message)}\n{_line(shown)}")
+        return
+    more: JSONObject = {key: value for key, value in error.items() if key not in ("kind", "message")}
+    which = "" if call is None else f" call {_line(call)}:" if place is None else f" call {place} {_line(call)}:"
+    draft.say(message.role, f"{_title('This failed', message)}{which} {said}{f' {_line(more)}' if more else ''}")
 
 
 def handle_correction(message: Message, draft: Draft) -> None:

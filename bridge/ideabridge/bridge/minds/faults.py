@@ -100,8 +100,10 @@ def _said(error: ModelAPIError) -> str:
         # "Connection error." alone helps nobody; what lies below says which.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
-        if isinstance(error, ModelConnectionError) and cause is not None and str(cause) not in text:
-            text = f"{text} {cause}"
+        if isinstance(error, ModelConnectionError) and cause is not None:
+            # A connection that was reset has no words of its own.
+            below = str(cause) or type(cause).__name__
+            text = text if below in text else f"{text} {below}"
     return _bounded(text)
 
 

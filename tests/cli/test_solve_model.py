@@ -1,0 +1,73 @@
+"""`ideabridge solve --model`, stopped while the model is slow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from tests.minds.fake import endpoint, say
+from tests.server.test_ending import STUBBORN, is_there
+
+from .conftest import EXECUTABLE, Run
+
+pytestmark = pytest.mark.anyio
+
+COUNT = '{"calls": [{"_tool": "count", "items": [1, 2], "_outputPath": "n"}, '
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands(
+    project: Path, ideabridge: Run, number: signal.Signals
+) -> None:
+    told = project / "pid"
+    os.mkfifo(told)
+    asked, gone = anyio.Event(), anyio.Event()
+
+    async def linger() -> None:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            gone.set()
+
+    async with endpoint(say(COUNT, linger)) as fake:
+        configuration: dict[str, Any] = {
+            "store": "store.sqlite",
+            "model": {"name": "openai:tiny-1", "base_url": fake.base_url},
+            "mcpServers": {"stubborn": {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}},
+        }
+        (project / "ideabridge.json").write_text(json.dumps(configuration), encoding="utf-8")
+        command = [str(EXECUTABLE), "solve", "Count them.", "-t", "count", "-t", "stubborn_*"]
+        async with await anyio.open_process(command, stdin=subprocess.DEVNULL) as process:
+            with anyio.fail_after(60):
+                child = int(await anyio.to_thread.run_sync(told.read_text))
+                assert process.stderr is not None
+                said = b""
+                # The call of the answer's beginning is done; the rest of it does not come.
+                while b"count done" not in said:
+                    said += await process.stderr.receive()
+                await asked.wait()
+                process.send_signal(number)
+                said += b"".join([piece async for piece in process.stderr])
+                assert await process.wait() == 130
+                await gone.wait()
+    assert not is_there(child)
+    text = said.decode()
+    assert "cancelled (stopped at the terminal)" in text
+    assert "Traceback" not in text
+    run = text[text.index("run_") :].split(":")[0]
+    shown = ideabridge("runs", "show", run).stdout
+    assert "the run ends: cancelled: stopped at the terminal" in shown
+    # What a person ended stays ended, and that is told.
+    again = ideabridge("resume", run)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert f"run {run} has ended (cancelled); there is nothing to resume" in again.stderr
