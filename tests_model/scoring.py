@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge import Bridge, Run
+from ideabridge.bridge.loop.progress import Standing
 from ideabridge.tools.encoding import JSON, encode_text
+from tests_model.references import References, calls_of, count_references
 from tests_model.tasks import OFFERED, Task
 
 REQUESTS: Final = 3
@@ -22,6 +24,9 @@ class Score:
     Attributes:
         faults: for each answer, whether anything of it was wrong: it could not be read, a call or the output was
             refused or failed, or it held neither.
+        picked: the tools of the first answer's calls, in order.
+        references: how the answers gave what tools or the input had to give.
+        written: characters of the Solutions; llama-cpp-python counts no tokens of what it streams.
         seconds: from the start to the end of the run.
     """
 
@@ -29,6 +34,9 @@ class Score:
     status: str
     output: JSON
     faults: tuple[bool, ...]
+    picked: tuple[str, ...]
+    references: References
+    written: int
     seconds: float
 
     @property
@@ -44,6 +52,16 @@ class Score:
         """Also where a later answer was valid: one that was told what was wrong with an earlier one."""
         return not all(self.faults)
 
+    @property
+    def began_right(self) -> bool:
+        """Whether the first call is of the right tool."""
+        return self.picked[:1] == self.task.tools[:1]
+
+    @property
+    def called_right(self) -> bool:
+        """Whether the right tools were called, in order, and no others."""
+        return self.picked == self.task.tools
+
 
 async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> Score:
     """Have the bridge's mind solve a task."""
@@ -54,7 +72,17 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
     status = await run.wait()
     seconds = time.monotonic() - began
     answer = run.answer()
-    return Score(task, str(status), answer.get("output"), _faults(run, bridge), seconds)
+    solutions = [bridge.store.idea(record.id).idea.solution for record in bridge.store.step_ideas(run.id)]
+    return Score(
+        task,
+        str(status),
+        answer.get("output"),
+        _faults(run, bridge),
+        tuple(str(call.get("_tool")) for call in calls_of(solutions[0])) if solutions else (),
+        count_references(solutions, task.input, [one.value for one in run.calls() if one.standing is Standing.DONE]),
+        sum(len(encode_text(one)) for one in solutions),
+        seconds,
+    )
 
 
 def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
@@ -68,31 +96,46 @@ def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
 
 def table(scores: Sequence[Score]) -> str:
     """The table of all tasks, and what they come to."""
-    lines = [f"{'task':<68} {'calls':>5} {'solved':>6} {'first':>5} {'later':>5} {'req':>3} {'s':>5}  output"]
+    head = f"{'task':<68} {'calls':>5} {'solved':>6} {'first':>5} {'later':>5} {'tool':>4} {'tools':>5}"
+    lines = [f"{head} {'refs':>5} {'req':>3} {'chars':>5} {'s':>5}  output"]
     for one in scores:
         marks = " ".join(
             f"{'yes' if mark else 'no':>{width}}"
-            for mark, width in ((one.solved, 6), (one.valid_first, 5), (one.valid_after_repair, 5))
+            for mark, width in (
+                (one.solved, 6),
+                (one.valid_first, 5),
+                (one.valid_after_repair, 5),
+                (one.began_right, 4),
+                (one.called_right, 5),
+            )
         )
         shown = encode_text(one.output)[:40] if one.status == "done" else f"({one.status})"
+        used = f"{one.references.written}/{one.references.possible}"
         lines.append(
-            f"{one.task.text[:68]:<68} {one.task.calls:>5} {marks} {len(one.faults):>3} {one.seconds:>5.1f}  {shown}"
+            f"{one.task.text[:68]:<68} {one.task.calls:>5} {marks} {used:>5} {len(one.faults):>3} {one.written:>5}"
+            f" {one.seconds:>5.1f}  {shown}"
         )
     lines.append(summary(scores))
     return "\n".join(lines)
 
 
 def summary(scores: Sequence[Score]) -> str:
-    """Solved, valid at the first try and later, and how fast."""
+    """Solved, valid at the first try and later, tools picked, references written, and how fast."""
     by_calls = ", ".join(
         f"{sum(one.solved for one in scores if one.task.calls == calls)} of"
         f" {sum(one.task.calls == calls for one in scores)} of {calls} call{'s' * (calls > 1)}"
         for calls in sorted({one.task.calls for one in scores})
     )
     seconds = sum(one.seconds for one in scores)
+    copied, guessed = sum(one.references.copied for one in scores), sum(one.references.guessed for one in scores)
     return (
         f"solved {sum(one.solved for one in scores)} of {len(scores)} ({by_calls});"
         f" valid at the first try {sum(one.valid_first for one in scores)},"
         f" after repair {sum(one.valid_after_repair for one in scores)};"
+        f" began with the right tool {sum(one.began_right for one in scores)},"
+        f" called the right tools and no others {sum(one.called_right for one in scores)};"
+        f" wrote a reference {sum(one.references.written for one in scores)} times of"
+        f" {sum(one.references.possible for one in scores)} where one was possible"
+        f" (copied {copied}, guessed {guessed});"
         f" {sum(len(one.faults) for one in scores)} Requests in {seconds:.0f} s"
     )

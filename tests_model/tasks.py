@@ -77,35 +77,51 @@ class Task:
     """A task, and its only right output.
 
     Attributes:
-        calls: how many calls it takes.
+        tools: those of the calls it takes, in order.
     """
 
     text: str
-    calls: int
+    tools: tuple[str, ...]
     expected: JSON
     output: JSONObject = field(default_factory=lambda: _TEXT)
     input: JSONObject | None = None
 
+    @property
+    def calls(self) -> int:
+        """How many calls it takes."""
+        return len(self.tools)
+
 
 TASKS: Final = (
-    Task("Add 17 and 25.", 1, 42, _NUMBER),
-    Task("What is 120 plus 7?", 1, 127, _NUMBER),
-    Task("Add the numbers first and second of the input.", 1, 1234, _NUMBER, {"first": 1200, "second": 34}),
-    Task("Count the words of the text 'the quick brown fox'.", 1, 4, _NUMBER),
-    Task("How many words are in the text of the input?", 1, 6, _NUMBER, {"text": "plans run by flow of data"}),
-    Task("What is the weather in Oslo?", 1, "snow"),
-    Task("Tell me the weather in Lima.", 1, "fog"),
-    Task("What is the phone number of Ada?", 1, "555-0134"),
-    Task("Find the phone number of Linus.", 1, "555-0178"),
-    Task("In which city does Grace live?", 1, "Lima"),
-    Task("Write 'hello' in capital letters.", 1, "HELLO"),
-    Task("Write the text 'stressed' backwards.", 1, "desserts"),
-    Task("Join the items of the input with '-'.", 1, "a-b-c", input={"items": ["a", "b", "c"]}),
-    Task("Add 5 and 6, then add 10 to the result.", 2, 21, _NUMBER),
-    Task("Count the words of 'one two three', then add 100 to that.", 2, 103, _NUMBER),
-    Task("Get the weather in Rome, then write it in capital letters.", 2, "DRIZZLE"),
-    Task("Find the phone number of Grace, then write it backwards.", 2, "2910-555"),
-    Task("Find the city where Ada lives, then tell the weather in that city.", 2, "dust"),
-    Task("Write the text 'abc' backwards, then write that in capital letters.", 2, "CBA"),
-    Task("Tell the weather in Oslo and the weather in Rome.", 2, {"oslo": "snow", "rome": "drizzle"}, _CITIES),
+    Task("Add 17 and 25.", ("add",), 42, _NUMBER),
+    Task("What is 120 plus 7?", ("add",), 127, _NUMBER),
+    Task("Add the numbers first and second of the input.", ("add",), 1234, _NUMBER, {"first": 1200, "second": 34}),
+    Task("Count the words of the text 'the quick brown fox'.", ("count_words",), 4, _NUMBER),
+    Task(
+        "How many words are in the text of the input?",
+        ("count_words",),
+        6,
+        _NUMBER,
+        {"text": "plans run by flow of data"},
+    ),
+    Task("What is the weather in Oslo?", ("weather",), "snow"),
+    Task("Tell me the weather in Lima.", ("weather",), "fog"),
+    Task("What is the phone number of Ada?", ("phone",), "555-0134"),
+    Task("Find the phone number of Linus.", ("phone",), "555-0178"),
+    Task("In which city does Grace live?", ("home",), "Lima"),
+    Task("Write 'hello' in capital letters.", ("upper",), "HELLO"),
+    Task("Write the text 'stressed' backwards.", ("reverse",), "desserts"),
+    Task("Join the items of the input with '-'.", ("join",), "a-b-c", input={"items": ["a", "b", "c"]}),
+    Task("Add 5 and 6, then add 10 to the result.", ("add", "add"), 21, _NUMBER),
+    Task("Count the words of 'one two three', then add 100 to that.", ("count_words", "add"), 103, _NUMBER),
+    Task("Get the weather in Rome, then write it in capital letters.", ("weather", "upper"), "DRIZZLE"),
+    Task("Find the phone number of Grace, then write it backwards.", ("phone", "reverse"), "2910-555"),
+    Task("Find the city where Ada lives, then tell the weather in that city.", ("home", "weather"), "dust"),
+    Task("Write the text 'abc' backwards, then write that in capital letters.", ("reverse", "upper"), "CBA"),
+    Task(
+        "Tell the weather in Oslo and the weather in Rome.",
+        ("weather", "weather"),
+        {"oslo": "snow", "rome": "drizzle"},
+        _CITIES,
+    ),
 )

@@ -245,7 +245,7 @@ async def test_a_model_that_ignores_the_schema_is_read_leniently() -> None:
 
 
 async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() -> None:
-    ignored = {"_tool": "shout", "text": ["a"], "_outputPath": "a"}, {"_tool": "yell", "text": "a"}
+    ignored: list[JSON] = [{"_tool": "shout", "text": ["a"], "_outputPath": "a"}, {"_tool": "yell", "text": "a"}]
     dropping = say(solution(*ignored, output={"not": "a text"})), DONE
     async with asked(*dropping) as (bridge, fake, _):
         run = await solved(bridge)
@@ -329,7 +329,7 @@ async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_i
         await solved(bridge)
         assert (fake.formats, sleeps.seconds) == (["json_schema", "json_object+schema"], [])
         # Where a form has worked, it was not the form.
-        fake.behaviours = [Nothing()]
+        fake.behaviours[:] = [Nothing()]
         told = await failed(bridge)
         assert "ended its answer without a word of it: the Request may be too long for the model's context" in told
         assert fake.formats[2:] == ["json_object+schema"] * 2
