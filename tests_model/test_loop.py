@@ -17,6 +17,7 @@ from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.tools.encoding import JSONObject
 from tests_model.conftest import serving
+from tests_model.references import calls_of
 from tests_model.tasks import OFFERED, toolbox
 
 pytestmark = pytest.mark.anyio
@@ -51,8 +52,9 @@ async def test_a_run_ends_whatever_the_model_writes(url: str, output: str) -> No
             status = await run.wait()
     assert status in ("done", "limit", "stalled"), run.answer()
     if output == "auto":
-        # Held to the schema, it picks the right tool, and gives it the right numbers; what it adds to that is its own.
-        assert ("add", 127) in [(progress.call.name, progress.value) for progress in run.calls()]
+        # Held to the schema, it begins with the right tool and the right numbers; what it adds to that is its own.
+        first = run.calls()[0]
+        assert (first.call.raw, first.value) == ({"_tool": "add", "a": 120, "b": 7}, 127)
 
 
 async def test_an_error_of_a_call_is_told_and_the_model_asked_again(url: str) -> None:
@@ -62,7 +64,11 @@ async def test_an_error_of_a_call_is_told_and_the_model_asked_again(url: str) ->
         asked = [event async for event in run if isinstance(event, RequestMade)]
         ideas = [bridge.store.idea(record.id) for record in bridge.store.step_ideas(run.id)]
     assert len(asked) == len(ideas) == 2
-    assert any(isinstance(one, dict) and one.get("type") == "error" for one in ideas[1].idea.context)
+    failed = calls_of(ideas[0].idea.solution)[0]
+    assert failed["_tool"] == "phone"
+    told = [one["error"] for one in ideas[1].idea.context if isinstance(one, dict) and one.get("type") == "error"]
+    message = f"KeyError: {failed['name']!r}"
+    assert told[0] == {"call": failed, "place": 0, "error": {"kind": "runtime", "message": message}}
 
 
 async def test_a_pattern_that_would_kill_the_server_never_reaches_it(url: str) -> None:

@@ -77,7 +77,7 @@ def call(**parameters: JSON) -> JSONObject:
         {"calls": [call()], "output": "†results.0"},
         {"calls": [call(data={"any": [1, None, "x"]}, most="†input.n")], "output": None},
         {"calls": [call(data=1), call(data=None), call(data=True)], "output": "†state.a[0] || †input.x"},
-        {"calls": [call(word="†† a dagger", _outputPath="a || b", _each="†state.list")], "output": "†results.0[1].x"},
+        {"calls": [call(word="a ††dagger", _outputPath="a || b", _each="†state.list")], "output": "†results.0[1].x"},
         {"calls": [call(word='"käse" 🧀 \\ \n')], "output": "†state"},
     ],
 )
@@ -91,10 +91,17 @@ def test_the_grammar_admits_what_the_schema_does(solution: JSON) -> None:
     assert Validator(grammar_schema(schema), what="it").is_valid(escaped)
 
 
-@pytest.mark.parametrize("output", ["‡state.x", "†results.0: a number", "†*1", "†result.0"])
+@pytest.mark.parametrize("output", ["‡state.x", "†results.0: a number", "†*1", "†result.0", "††x", "\u200bx", "“x"])
 def test_the_grammar_keeps_prose_out_of_references(output: str) -> None:
     schema = grammar_schema(composed())
     assert not Validator(schema, what="it").is_valid({"calls": [], "output": output})
+
+
+def test_what_the_grammar_keeps_from_the_beginning_of_a_text_can_be_written_escaped() -> None:
+    schema = grammar_schema(composed())
+    for output in (r"\u2020\u2020 a dagger", r"\u201cquoted\u201d", '\\"quoted\\"'):
+        # As it stands in JSON: that is what the pattern speaks of.
+        assert Validator(schema, what="it").is_valid({"calls": [], "output": output})
 
 
 def test_the_grammar_holds_nothing_that_the_converter_drops_or_narrows() -> None:

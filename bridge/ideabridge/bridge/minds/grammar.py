@@ -2,8 +2,9 @@
 
 What its converter cannot read, llama-cpp-python drops without a word, and holds the model to no schema at all. What
 it reads otherwise than JSON Schema comes out narrower: `{}` admits objects only, and an object is closed unless it
-says what else it holds. Both are written out here. The result is wider than the schema, or the same, but in one
-place: a text does not begin with `‡`, nor with a single `†` unless it is a reference.
+says what else it holds. Both are written out here. The result is wider than the schema, or the same, but for how
+texts are written: one begins neither with `†`, unless it is a reference, nor with another sign of Unicode's block
+U+2000, unless that is escaped as JSON escapes; and a reference names a key that is no plain word as `["odd.key"]`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def grammar_schema(schema: JSONObject) -> JSONObject:
     # Names of definitions share one space with those of the converter's own rules.
     named = {_renamed(name): _converted(one) for name, one in found.items()}
     named[_renamed("reference")] = {"type": "string", "pattern": f"^{reference}$"}
-    named[_TEXT] = {"type": "string", "pattern": f"^(({_FIRST}{_LETTER}*)?|††{_LETTER}*|{reference})$"}
+    named[_TEXT] = {"type": "string", "pattern": f"^(({_FIRST}{_LETTER}*)?|{reference})$"}
     result = _converted({name: part for name, part in schema.items() if name != "$defs"})
     result["$defs"] = dict[str, JSON](named)
     return result
