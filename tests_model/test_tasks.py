@@ -22,6 +22,10 @@ VALID = 10
 """Of 20, at the first try: schema and grammar leave little room for a fault."""
 
 
+BEGAN_RIGHT = 15
+"""Of 20: the first call is of the right tool."""
+
+
 async def test_a_small_model_solves_small_tasks(url: str) -> None:
     bridge = Bridge(toolbox=toolbox())
     settings: dict[str, bool | int | float | str] = {"temperature": 0, "seed": 1, "max_tokens": 160}
@@ -31,6 +35,11 @@ async def test_a_small_model_solves_small_tasks(url: str) -> None:
     print(f"\n{table(scores)}\n{await _speed(url)}")
     assert sum(one.solved for one in scores) >= SOLVED, summary(scores)
     assert sum(one.valid_first for one in scores) >= VALID, summary(scores)
+    assert sum(one.began_right for one in scores) >= BEGAN_RIGHT, summary(scores)
+    # Values that are at hand are referred to more often than copied or guessed.
+    written = sum(one.references.written for one in scores)
+    possible = sum(one.references.possible for one in scores)
+    assert 2 * written > possible > 0, summary(scores)
 
 
 async def _speed(url: str) -> str:
