@@ -17,7 +17,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.query import search
 
-MOST: Final = 200
+MOST: Final = 50
 """Origins of one value that are looked at; of a value that stands in so many places none is taken by itself."""
 
 _ELEMENTS: Final = 20
