@@ -86,6 +86,9 @@ def standing(document: JSON, found: dict[str, list[Path]]) -> bool:
 def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> tuple[str, int]:
     """(its digest, the values noted so far): digests are made from the bottom up, each once."""
     count += 1
+    if count > _NODES:
+        # Nothing that holds this is noted either.
+        return "", count
     if len(path) >= _DEPTH:
         own = digest(value)
     elif isinstance(value, dict):
