@@ -82,6 +82,22 @@ def test_a_tampered_file_is_refused_and_the_others_are_taken(here: Path, capsys:
     assert "it was changed after export" in capsys.readouterr().err
 
 
+def test_a_name_in_use_is_told_and_links_in_a_folder_are_not_followed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ideas", "export", "twice", "--folder", "shared"]) == 0
+    (here / "shared" / "link.json").symlink_to(here / "ideabridge.json")
+    there = [*other(here), "--tools", "tools.py"]
+    capsys.readouterr()
+    assert main(["ideas", "import", "shared", "--publish", *there]) == 0
+    assert "published here already" not in capsys.readouterr().err
+    assert main(["ideas", "import", "shared", "--publish", *there]) == 0
+    assert "twice was published here already: version 1" in capsys.readouterr().err
+    assert main(["ideas", "import", "shared", "--publish", "--json", *there]) == 0
+    [one] = told(capsys)["ideas"]
+    assert (one["name"], one["version"], one["before"]) == ("twice", 3, 2)
+
+
 def test_a_configured_secret_does_not_leave(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

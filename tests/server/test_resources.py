@@ -1,13 +1,17 @@
 """Ideas as resources and prompts."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
-from .serving import call
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from tests.ideas.values import publish
+
+from .serving import call, configured, over_stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -68,6 +72,23 @@ async def test_names_and_versions_are_completed(client: Client) -> None:
     assert (await client.complete(reference, {"name": "name", "value": "zz"})).completion.values == []
     versions = await client.complete(reference, {"name": "version", "value": ""}, context_arguments={"name": name})
     assert versions.completion.values == ["1"]
+
+
+async def test_versions_after_a_pinned_one_are_completed_and_read(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        idea = store.save_idea(Idea([], {"type": "object"}, {"calls": [], "output": 1}), IdeaMeta())
+        for _ in range(3):
+            publish(store, "pinned", idea)
+        store.stand_for("pinned", 1, pinned=True)
+    async with over_stdio(configured(tmp_path), "auto") as client:
+        reference = types.ResourceTemplateReference(uri="idea://{name}/{version}")
+        argument = {"name": "version", "value": ""}
+        found = await client.complete(reference, argument, context_arguments={"name": "pinned"})
+        assert found.completion.values == ["3", "2", "1"]
+        for version in found.completion.values:
+            content = (await client.read_resource(f"idea://pinned/{version}")).contents[0]
+            assert isinstance(content, types.TextResourceContents)
+            assert json.loads(content.text)["publication"]["version"] == int(version)
 
 
 async def test_ideas_with_words_are_prompts(client: Client) -> None:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
 
+from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.portable import read_document
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.replay.adopt import Adopted, check_circle, honest_annotations, known_calls, offered_plan
 from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.lift import lift
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
-from ideabridge.bridge.replay.verify import Verdict, hindrance, verdict_of
+from ideabridge.bridge.replay.verify import Verdict, reason_not_to_run, verdict_of
 from ideabridge.bridge.replay.verify import drift as drift_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 
 class Publishing(Keeping):
@@ -35,6 +40,49 @@ class Publishing(Keeping):
         samples: bool = False,
     ) -> Run:
         """Start a plan."""
+
+    @abstractmethod
+    async def dry_run(self, plan: Plan, *, caller: str = LOCAL) -> JSONObject:
+        """What a plan would do."""
+
+    async def import_idea(self, document: JSON, *, publish: bool = False, caller: str = LOCAL) -> Adopted:
+        """Save an exported idea, and `publish` it as the next version of the name in it.
+
+        What the document says of its effects is not believed: the annotations are those of the tools here. A plan whose
+        tools are all here is checked against their schemas.
+
+        Raises:
+            IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
+            PublicationError: its plan would call itself, or cannot run with the tools here.
+            SecretGivenError: its name or description holds a secret of the configuration.
+        """
+        read = read_document(document)
+        if not publish:
+            return Adopted(self.store.import_idea(document))
+        told = read.publication_members()
+        Screen(self.secrets).check({"name": told["name"], "description": told["description"]})
+        here = offered = await self.offer.settled()
+        plan = offered_plan(read)
+        if plan is not None:
+            here = self.offer.of_plan(replace(plan, tools=()), caller)
+            offered = self.offer.of_plan(plan, caller)
+            check_circle(self.store, told["name"], plan.calls)
+            if known_calls(plan, offered):
+                try:
+                    await self.dry_run(plan, caller=caller)
+                except IdeabridgeError as error:
+                    raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
+        try:
+            before = self.store.publication(told["name"])
+        except IdeabridgeError:
+            before = None
+        idea_id = self.store.import_idea(
+            document,
+            with_publication=True,
+            owner=None if caller == LOCAL else caller,
+            annotations=honest_annotations(plan, here, offered),
+        )
+        return Adopted(idea_id, self.store.versions(told["name"])[0], before)
 
     def publish(
         self,
@@ -124,7 +172,7 @@ class Publishing(Keeping):
         Returns:
             (why it is not run, what is different now); (None, None): it gives the same.
         """
-        why = hindrance(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
+        why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
         run = await self.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")

@@ -158,13 +158,14 @@ class IdeaResources:
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
         try:
-            latest = self._bridge.store.publication(name)
+            live = self._bridge.store.publication(name)
         except UnknownPublicationError:
             return []
-        if not is_visible(latest, caller):
+        if not is_visible(live, caller):
             return []
-        versions = (str(number) for number in range(latest.version, 0, -1))
-        return [version for version in versions if version.startswith(start)]
+        # A pinned name stands for an earlier one than its latest.
+        versions = self._bridge.store.versions(name)
+        return [str(one.version) for one in versions if is_visible(one, caller) and str(one.version).startswith(start)]
 
 
 def _before(start: str) -> str | None:

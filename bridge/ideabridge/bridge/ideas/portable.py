@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any, Final, cast
 
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, TamperedIdeaError
@@ -10,6 +11,8 @@ from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.needs import Need, needs_of
 from ideabridge.bridge.ideas.records import ANSWERS, Publication, StoredIdea
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.schema import check_schema
 
 FORMAT: Final = 1
 """The value of the member `ideabridge` of a document."""
@@ -143,6 +146,8 @@ def read_document(raw: JSON) -> Document:
                 f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
             )
     meta = _members(document.get("meta", {}), META_KINDS, "meta")
+    if meta.get("time"):
+        meta["time"] = _moment(str(meta["time"]))
     return Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication"), idea.id))
 
 
@@ -155,11 +160,28 @@ def _publication(raw: JSON, idea_id: str) -> JSONObject | None:
             raise IdeaDocumentError(f"publication.{key}: missing")
     if publication["answer"] not in ANSWERS:
         raise IdeaDocumentError(f"publication.answer: expected one of {', '.join(ANSWERS)}")
+    for key in ("input_schema", "output_schema"):
+        schema = publication.get(key)
+        if isinstance(schema, dict):
+            try:
+                check_schema(schema, what=f"publication.{key}")
+            except IdeabridgeError as error:
+                raise IdeaDocumentError(str(error)) from None
     if publication.get("digest", _digest(idea_id, publication)) != _digest(idea_id, publication):
         raise TamperedIdeaError(
             "publication.digest: the publication is not the one it was computed of: it was changed after export"
         )
     return publication
+
+
+def _moment(text: str) -> str:
+    """A time as the store writes it: lists are ordered by it."""
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise IdeaDocumentError(f"meta.time: expected a time as 2026-11-21T10:00:00Z, found {_found(text)}") from None
+    return moment.isoformat(timespec="milliseconds")
 
 
 def _members(raw: JSON, kinds: dict[str, str], where: str) -> JSONObject:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.idea_store import IdeaStore
@@ -22,6 +22,21 @@ from ideabridge.bridge.ideas.upkeep import back_up, vacuum
 from ideabridge.bridge.ideas.versions import Side, breaking, changes
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import is_safe_name
+
+CAUTIOUS: Final[JSONObject] = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": False,
+    "openWorldHint": True,
+}
+"""What is said of a tool nothing is known of."""
+
+_READS: Final[JSONObject] = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
 
 
 class Store(IdeaStore):
@@ -137,15 +152,25 @@ class Store(IdeaStore):
         check_leaks(document, known)
         return document
 
-    def import_idea(self, document: JSON, *, with_publication: bool = False, owner: str | None = None) -> str:
+    def import_idea(
+        self,
+        document: JSON,
+        *,
+        with_publication: bool = False,
+        owner: str | None = None,
+        annotations: JSONObject | None = None,
+    ) -> str:
         """Save an exported idea; returns its id.
 
-        The run it names is kept only where this store has no run of that id: a document cannot join a run.
+        The run it names is kept only where this store has no run of that id: a document cannot join a run. A time that
+        is still to come is not kept.
 
         Args:
             document: what `export_idea` gave.
             with_publication: publish it too, as the next version of the name in this store.
             owner: whom it is published to; None: everyone.
+            annotations: what the tools here say of its plan. Those of the document are never taken: without, a recorded
+                answer reads, and anything else may do anything.
 
         Raises:
             IdeaDocumentError: the shape is wrong, or there is no publication to import.
@@ -157,10 +182,13 @@ class Store(IdeaStore):
         with self._database.transaction():
             if meta.run is not None and self._journal.run(meta.run) is not None:
                 meta = dataclasses.replace(meta, run=None, step=None)
+            if meta.time > now_text():
+                meta = dataclasses.replace(meta, time="")
             idea_id = self.save_idea(read.idea, meta)
             if with_publication:
                 told = read.publication_members()
                 told["owner"] = owner
+                told["annotations"] = dict(_READS if told["answer"] == "recorded" else annotations or CAUTIOUS)
                 self.publish(told.pop("name"), idea_id, **told)
         return idea_id
 

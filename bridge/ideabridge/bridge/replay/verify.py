@@ -117,7 +117,7 @@ def _changes(then: Tool, now: Tool) -> list[str]:
     return found
 
 
-def hindrance(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
+def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
     """Why a plan is not run only to compare what it gives; None: it may be."""
     for place, call in enumerate(calls):
         tool = tools.look_up(call) if isinstance(call, dict) else None

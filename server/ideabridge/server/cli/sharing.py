@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.ideas.needs import Need
     from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.replay.adopt import Adopted
 
 
 @contextmanager
@@ -153,7 +154,8 @@ def _files(words: list[str]) -> list[str]:
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
-            inside = sorted(str(file) for file in path.glob("*.json") if file.is_file())
+            # A folder from elsewhere cannot point at other files of this machine.
+            inside = sorted(str(file) for file in path.glob("*.json") if file.is_file() and not file.is_symlink())
             if not inside:
                 raise UsageError(f"FILE: {word} holds no .json files")
             found += inside
@@ -163,35 +165,62 @@ def _files(words: list[str]) -> list[str]:
 
 
 async def _import(options: Options, files: list[str], publish: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.ideas.portable import read_document
+    from ideabridge.bridge.sharing import missing
     from ideabridge.server.cli.console import print_json, report, say
     from ideabridge.tools.errors import IdeabridgeError
 
-    saved: list[tuple[str, str, list[Need]]] = []
+    saved: list[tuple[str, Adopted]] = []
+    needed: list[Need] = []
     refused: list[JSON] = []
-    with opened(options) as store:
+    async with AsyncExitStack() as stack:
+        store = stack.enter_context(opened(options))
+        bridge = Bridge(options.configuration(), store=store)
+        if publish:
+            # The tools here say what a plan may do, so the modules are started.
+            await stack.enter_async_context(bridge)
+            await bridge.modules.settled(SETTLE_SECONDS)
         for file in files:
             try:
                 document = read_json(file, "FILE")
                 needs = read_document(document).needs
-                saved.append((file, store.import_idea(document, with_publication=publish), needs))
+                saved.append((file, await bridge.import_idea(document, publish=publish)))
+                needed += needs
             except IdeabridgeError as error:
                 if len(files) == 1:
                     raise
                 refused.append({"file": file, "error": str(error)})
                 report(f"{file}: {error}")
-        lacking = await _missing(options, store, [need for _, _, needs in saved for need in needs])
+        lacking = missing(bridge, needed) if publish else await _missing(options, store, needed)
     if options.json:
-        ideas: list[JSON] = [{"file": file, "idea": idea_id} for file, idea_id, _ in saved]
-        one: JSONObject = {"idea": saved[0][1]} if len(saved) == 1 else {}
+        ideas: list[JSON] = [{"file": file, **_adopted(one)} for file, one in saved]
+        one: JSONObject = {"idea": saved[0][1].idea_id} if len(saved) == 1 else {}
         print_json({**one, "ideas": ideas, "published": publish, "refused": refused, "missing": list[JSON](lacking)})
     else:
-        for file, idea_id, _ in saved:
+        for file, adopted in saved:
             where = f"{file}: " if len(files) > 1 else ""
-            say(f"{where}idea {idea_id[:12]} is saved{' and published' if publish else ''}", "green")
+            told, before = adopted.publication, adopted.before
+            named = f" and published as {told.name}, version {told.version}" if told is not None else ""
+            say(f"{where}idea {adopted.idea_id[:12]} is saved{named}", "green")
+            if told is not None and before is not None:
+                stays = "which the name is pinned to" if not told.live else f"idea {before.idea_id[:12]}"
+                say(
+                    f"{where}{told.name} was published here already: version {before.version}, {stays}"
+                    f" (`ideas diff {told.name}@{before.version} {told.name}@{told.version}`)",
+                    "yellow",
+                )
         for line in lacking:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
+
+
+def _adopted(one: Adopted) -> JSONObject:
+    told: JSONObject = {"idea": one.idea_id}
+    if one.publication is not None:
+        told |= {"name": one.publication.name, "version": one.publication.version}
+        told["before"] = None if one.before is None else one.before.version
+    return told
 
 
 async def _missing(options: Options, store: Store, needs: list[Need]) -> list[str]:
