@@ -226,5 +226,33 @@ def _fourth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth)
+_FIFTH: Final = (
+    "DROP VIEW idea_messages",
+    # Level by level instead of by recursion: a reader who asks for one idea, or for the first rows, must not wait for
+    # all of them. A list has at most 128 entries, and four levels of lists hold millions of messages.
+    """
+    CREATE VIEW idea_messages AS
+    SELECT ideas.number AS idea_number,
+           CASE WHEN instr(ideas.context, '-') = 0 THEN one.key + 1
+           ELSE ((one.key * 129 + coalesce(two.key, 0)) * 129 + coalesce(three.key, 0)) * 129
+                + coalesce(four.key, 0) + 1 END AS place,
+           contents.body AS message
+    FROM ideas JOIN json_each(ideas.context) AS one
+    LEFT JOIN contents AS list_two ON one.value < 0 AND list_two.number = -one.value
+    LEFT JOIN json_each(list_two.body) AS two ON one.value < 0
+    LEFT JOIN contents AS list_three ON two.value < 0 AND list_three.number = -two.value
+    LEFT JOIN json_each(list_three.body) AS three ON two.value < 0
+    LEFT JOIN contents AS list_four ON three.value < 0 AND list_four.number = -three.value
+    LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
+    JOIN contents ON contents.number = coalesce(four.value, three.value, two.value, one.value)
+    """,
+)
+
+
+def _fifth(connection: sqlite3.Connection) -> None:
+    for statement in _FIFTH:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""
