@@ -13,6 +13,7 @@ import pytest
 from ideabridge.bridge.ideas import IdeaMeta, Store
 from ideabridge.bridge.ideas.errors import StoreAccessError
 from ideabridge.server.main import main
+from tests.ideas.test_processes import check, child
 from tests.ideas.values import idea_of, publish
 
 
@@ -52,6 +53,41 @@ def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> N
         if after is None:
             break
     assert copied <= everything
+
+
+WRITER = """
+store = Store.open(sys.argv[1])
+print("writes", flush=True)
+saved = 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    store.save_idea(idea_of(f"while {saved}"), IdeaMeta(title="while"))
+    saved += 1
+print(saved, flush=True)
+"""
+
+
+@pytest.mark.parametrize("work", ["back_up", "vacuum", "prune"])
+def test_another_process_writes_all_the_while(store: Store, tmp_path: Path, work: str) -> None:
+    # More than SQLite copies in one step, did it not do it at once: every write would begin the copy again.
+    for number in range(40):
+        store.save_idea(idea_of(f"{number} {'x' * 500_000}"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+    other = child(Path(store.path), f"import select\n{WRITER}")
+    assert other.stdout is not None
+    assert other.stdout.readline() == "writes\n"
+    if work == "back_up":
+        assert store.back_up(tmp_path / "copy") > 20_000_000
+        check(tmp_path / "copy")
+    elif work == "vacuum":
+        store.vacuum()
+    else:
+        assert store.prune(store.prunable(before="2021-01-01")).ideas >= 39
+        store.vacuum()
+    saved = int(other.communicate("enough\n")[0])
+    assert other.returncode == 0
+    assert store.search_ideas(f"while {saved - 1}", 1)
+    titles = [one.meta.title for one in store.ideas(1000).items]
+    assert titles.count("while") == min(saved, 1000)
+    check(Path(store.path))
 
 
 def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:

@@ -246,6 +246,13 @@ _FIFTH: Final = (
     LEFT JOIN json_each(list_four.body) AS four ON three.value < 0
     JOIN contents ON contents.number = coalesce(four.value, three.value, two.value, one.value)
     """,
+    # The events of one run are one range of rows.
+    "DROP VIEW journal",
+    (
+        "CREATE VIEW journal AS SELECT runs.id AS run, events.id & 4294967295 AS sequence, "
+        "events.body AS event, strftime('%Y-%m-%dT%H:%M:%fZ', events.at, 'unixepoch') AS time "
+        "FROM runs JOIN events ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295"
+    ),
 )
 
 

@@ -12,7 +12,7 @@ from ideabridge.bridge.ideas.errors import StoreAccessError, StoreFormatError
 
 def back_up(database: Database, target: Path) -> int:
     """Copy the store into a new file while it is in use; returns its bytes. The copy is what had been committed when it
-    was finished, checked, and its owner's alone.
+    began, checked, and its owner's alone.
 
     Raises:
         StoreAccessError: there is such a file already, or it cannot be written.

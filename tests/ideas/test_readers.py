@@ -1,0 +1,75 @@
+"""The store read, and written beside, by programs that know nothing of ours: the command line of sqlite-utils."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.tools.encoding import JSON
+from tests.ideas.test_processes import check
+from tests.ideas.test_pruning import end, newest, old_run
+from tests.ideas.values import idea_of, publish, said
+
+
+def utils(*words: str) -> list[dict[str, JSON]]:
+    """What sqlite-utils prints."""
+    done = subprocess.run([sys.executable, "-m", "sqlite_utils", *words], capture_output=True, check=True, text=True)
+    rows: list[dict[str, JSON]] = json.loads(done.stdout) if done.stdout.startswith("[") else []
+    return rows
+
+
+def test_lists_messages_and_words_are_read_by_sql_alone(store: Store) -> None:
+    long: list[JSON] = [said(f"part {number}") for number in range(500)]
+    store.create_run("run", kind="solve", caller="me", title="t", fingerprint="")
+    first = store.save_idea(Idea(long, {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(run="run", step=1, title="Sums"))
+    store.save_idea(idea_of("other words"), IdeaMeta(title="Other", tags=("kept",)))
+    publish(store, "sums", first, description="adds")
+    end(store, "run")
+    assert len(store.search_ideas("sums")) == 1
+    counts = {str(row["table"]): row["count"] for row in utils("tables", store.path, "--counts")}
+    assert (counts["ideas"], counts["runs"], counts["events"]) == (2, 1, 3)
+    listed = utils("rows", store.path, "idea_list", "--order", "number", "-c", "id", "-c", "title")
+    assert listed[0] == {"id": first, "title": "Sums"}
+    where = ["--where", "idea_number = 1", "--order", "place"]
+    messages = utils("rows", store.path, "idea_messages", *where)
+    assert [json.loads(str(row["message"])) for row in messages] == long
+    assert [row["event"] for row in utils("rows", store.path, "journal", "--where", "sequence = 2")] == [
+        '{"n":1,"run":"run"}'
+    ]
+    assert [row["status"] for row in utils("rows", store.path, "run_list")] == ["done"]
+    assert utils("rows", store.path, "call_list") == [{"idea": first, "tool": "add", "module": ""}]
+    assert [row["tag"] for row in utils("rows", store.path, "tag_list")] == ["kept"]
+    assert [row["live"] for row in utils("rows", store.path, "publication_list")] == [1]
+    words = (
+        "SELECT idea_list.title FROM idea_words JOIN idea_list ON idea_list.number = idea_words.rowid "
+        "WHERE idea_words MATCH 'word' ORDER BY rank"
+    )
+    assert utils("query", store.path, words) == [{"title": "Other"}]
+
+
+def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(store: Store) -> None:
+    store.save_idea(idea_of("before"), IdeaMeta(title="before"))
+    # Search tables with triggers on ours, a view and an index of their own.
+    utils("enable-fts", store.path, "contents", "body", "--create-triggers")
+    utils("enable-fts", store.path, "runs", "title", "--create-triggers")
+    utils("create-view", store.path, "mine", "SELECT title FROM idea_list WHERE outcome = 'done'")
+    utils("create-index", store.path, "runs", "title")
+    ideas = [Idea([said(f"message {n} {part}") for part in range(70)], {"n": n}, {"n": n}) for n in range(20)]
+    for number, idea in enumerate(ideas):
+        old_run(store, f"run{number}", idea)
+    newest(store)
+    for idea in ideas:
+        assert store.idea(idea.id).idea == idea
+    found = utils("search", store.path, "contents", "before", "-c", "body")
+    assert [json.loads(str(row["body"])) for row in found] == [said("before")]
+    assert len(utils("search", store.path, "runs", "run7")) == 1
+    store.prune(store.prunable(before="2021-01-01"))
+    assert utils("search", store.path, "runs", "run7") == []
+    assert utils("search", store.path, "contents", "message") == []
+    assert [hit.meta.title for hit in store.search_ideas("before")] == ["before"]
+    assert utils("rows", store.path, "mine") == []
+    with Store.open(store.path) as again:
+        again.save_idea(ideas[3], IdeaMeta())
+        assert again.idea(ideas[3].id).idea == ideas[3]
+    check(Path(store.path))
