@@ -46,6 +46,20 @@ def test_a_run_whose_solutions_end_waits_and_is_resumed(ideabridge: Run) -> None
     assert (done.returncode, done.stdout) == (0, "2\n")
 
 
+def test_an_output_is_told_also_where_it_cannot_be_recorded(ideabridge: Run, project: Path) -> None:
+    nowhere = ideabridge(*ARGUMENTS, "--record", "nowhere/recording.json", typed=FIRST + SECOND)
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert "--record: nowhere is no folder" in nowhere.stderr
+    (project / "taken.json").mkdir()
+    done = ideabridge(*ARGUMENTS, "--record", "taken.json", typed=FIRST + SECOND)
+    assert (done.returncode, done.stdout) == (1, "2\n")
+    assert "--record: taken.json cannot be written: Is a directory" in done.stderr
+    told: dict[str, Any] = json.loads(
+        ideabridge(*ARGUMENTS, "--record", "taken.json", "--json", typed=FIRST + SECOND).stdout
+    )
+    assert (told["output"], told["recorded"]) == (2, None)
+
+
 def test_what_was_recorded_is_replayed_and_a_miss_shows_the_difference(ideabridge: Run) -> None:
     done = ideabridge(*ARGUMENTS, "--record", "recording.json", typed=FIRST + SECOND)
     assert done.returncode == 0

@@ -14,6 +14,7 @@ from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import read_option
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -79,6 +80,8 @@ def solve(
 
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay answers by itself; it goes with neither --mind nor --model")
+    if record is not None and not record.expanduser().absolute().parent.is_dir():
+        raise UsageError(f"--record: {record.parent} is no folder")
     wanted = _Task(
         task,
         read_input(input),
@@ -95,7 +98,8 @@ def solve(
 async def _solve(options: Options, task: _Task, model: ModelConfiguration | None) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.recorded import recording
-    from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.console import report, say
+    from ideabridge.server.cli.exits import ExitCode
     from ideabridge.server.cli.follow import follow, tell
 
     configuration = options.configuration()
@@ -116,9 +120,17 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
                 say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
             outcome = await follow(run, quiet=options.json, by_turns=True)
             extra: JSONObject = {}
+            fault: str | None = None
             if task.record is not None:
-                extra["recorded"] = _record(bridge, run.id, task.record)
+                try:
+                    extra["recorded"] = _record(bridge, run.id, task.record)
+                except IdeabridgeError as error:
+                    # What the run gave was paid for: it is told all the same.
+                    extra["recorded"], fault = None, str(error)
             code = tell(outcome, json=options.json, extra=extra)
+            if fault is not None:
+                report(f"--record: {fault}")
+                return code or ExitCode.FAILED
             if task.record is not None and not options.json:
                 say(f"recorded in {task.record}: ideabridge solve ... --replay {task.record}", "green")
             return code
@@ -133,5 +145,5 @@ def _record(bridge: Bridge, run_id: str, path: Path) -> str:
     try:
         path.expanduser().write_text(json.dumps(documents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"--record: {path} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     return str(path)
