@@ -104,6 +104,15 @@ async def test_the_clients_model_solves_a_task_over_two_modules_and_a_tool(
     assert minds_of(configuration, done["run"]) == [("sampling", "scripted-1"), ("sampling", "scripted-1")]
 
 
+async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(era: str, tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    named = answer_of(SUM).model_copy(update={"model": "\x1b" + "m" * 100_000})
+    async with over_stdio(configuration, era, **Model(named).keys) as client:
+        done = await call(client, "solve", **ADD)
+        assert done["output"] == 3
+    assert minds_of(configuration, done["run"]) == [("sampling", "m" * 200)]
+
+
 async def test_by_turns_the_same_task_has_the_same_output(era: str, tmp_path: Path) -> None:
     configuration, task = prepare(tmp_path)
     async with over_stdio(configuration, era) as client:

@@ -20,6 +20,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.errors import RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.minds.choice import SAMPLING
+from ideabridge.bridge.minds.usage import bounded_name
 from ideabridge.bridge.room_view import open_requests
 from ideabridge.bridge.run import Run
 from ideabridge.server.callers import Asked
@@ -276,7 +277,7 @@ class Sampler:
             run.reject(turn, remembered(result), str(error))
             return
         try:
-            run.submit(turn, solution, mind=SAMPLING, model=result.model)
+            run.submit(turn, solution, mind=SAMPLING, model=bounded_name(result.model))
         except RejectedSolutionError:
             # It stands in the journal with its errors, which the model is shown when it is asked again.
             return
