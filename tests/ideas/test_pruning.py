@@ -194,6 +194,21 @@ def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -
         store.acquire("first", "late", 10, time.time())
 
 
+def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
+    newest(store)
+    for run in ("gone", "other"):
+        old_run(store, run, idea_of(run))
+    age(store.path, "other", 20)
+    for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key"):
+        store.set_setting(key, b"{}")
+    store.prune(store.prunable(before="2020-01-10"))
+    assert kept(store) == {"newest", "other"}
+    left = [
+        key for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key") if store.settings(key)
+    ]
+    assert left == ["sampled.other", "request_state_key"]
+
+
 def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) -> None:
     store.save_idea(idea_of("old"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00"))
     store.save_idea(idea_of("elsewhere"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00", run="far"))

@@ -174,6 +174,10 @@ class Pruning:
             self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
         if gone:
             self._database.count(UNINDEXED, len(gone))
+        # What is kept of a run beside it is named KIND.RUN.
+        execute(
+            "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value FROM json_each(?))", (runs,)
+        )
         cursor = execute("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", (runs,))
         return cursor.rowcount, len(gone)
 
