@@ -120,7 +120,7 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         assert first.idea == second.idea
         with pytest.raises(PublicationError, match="is failed, not done"):
             here.publish(first.id, "later", caller="ann")
-        published = here.publish(second.id, "later", caller="ben")
+        published = here.publish(second.id, "later", answer="plan", caller="ben")
         assert published.answer == "plan"
         assert published.recorded == {"input": {"text": "a"}, "output": "a at last"}
 
@@ -176,7 +176,8 @@ async def test_what_a_plan_does_not_carry_is_named(message: JSON, read: str, say
         run = await solved(here, [message], calls, "†results.0", {"type": "number"})
         with pytest.raises(PublicationError, match=says):
             here.publish(run.id, "share", answer="plan")
-        assert here.publish(run.id, "share").answer == "recorded"
+        published = here.publish(run.id, "share")
+        assert (published.answer, published.plan) == ("auto", None)
 
 
 async def test_a_plan_over_instances_keeps_its_places_and_states() -> None:
@@ -217,7 +218,7 @@ async def test_an_output_that_may_be_null_is_published_as_its_user_asked(output:
     schema: JSONObject = {"type": ["number", "null"]}
     async with Bridge(toolbox=Toolbox(divide, wrap)) as here:
         run = await solved(here, [], calls, output, schema)
-        published = here.publish(run.id, "half")
+        published = here.publish(run.id, "half", answer="plan")
         assert published.output_schema == schema
         assert published.recorded == {"input": {"n": 8}, "output": run.given()}
         assert await called(here, "half", {"n": 8}) == run.given()
@@ -228,7 +229,7 @@ async def test_an_output_that_is_always_null_is_no_plan() -> None:
         run = await solved(here, [], [{"_tool": "shout", "text": "a"}], {"value": None}, {"type": ["number", "null"]})
         with pytest.raises(PublicationError, match="null for every input"):
             here.publish(run.id, "nothing", answer="plan")
-        assert here.publish(run.id, "nothing").recorded == {"input": {"n": 8}, "output": None}
+        assert here.publish(run.id, "nothing", answer="recorded").recorded == {"input": {"n": 8}, "output": None}
 
 
 @pytest.mark.parametrize(
@@ -252,7 +253,7 @@ async def test_the_published_output_schema_is_its_users(schema: JSONObject) -> N
 async def test_self_consistency_is_checked_and_told() -> None:
     async with bridge() as here:
         run = await plan(here, LOUD)
-        published = here.publish(run.id, "loud", description="Loud text")
+        published = here.publish(run.id, "loud", answer="plan", description="Loud text")
         assert published.description == (
             "Loud text. Replays a saved plan with your input; no model is asked."
             " Self-consistent: the recorded results give the recorded output."
@@ -335,8 +336,8 @@ async def test_an_order_that_only_the_listing_gives_needs_acceptance() -> None:
         run = await sent(here, {"to": "†input.to", "text": "†input.to"})
         with pytest.raises(PublicationError, match=r"order: calls\.0, calls\.1 \(send, send\)"):
             here.publish(run.id, "twice")
-        assert here.publish(run.id, "twice", choices={"accept": ["order"]}).answer == "plan"
-        assert here.publish(run.id, "twice", choices={"accept": True}).answer == "plan"
+        assert here.publish(run.id, "twice", choices={"accept": ["order"]}).plan is not None
+        assert here.publish(run.id, "twice", choices={"accept": True}).plan is not None
 
 
 @pytest.mark.parametrize(
@@ -346,7 +347,7 @@ async def test_an_order_that_only_the_listing_gives_needs_acceptance() -> None:
 async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> None:
     async with bridge() as here:
         run = await sent(here, second)
-        assert here.publish(run.id, "twice").answer == "plan"
+        assert here.publish(run.id, "twice").plan is not None
         with pytest.raises(PublicationError, match="nothing constant stands at 'order'"):
             here.publish(run.id, "twice", choices={"accept": ["order"]})
 

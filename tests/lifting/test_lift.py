@@ -84,7 +84,7 @@ async def test_a_run_of_references_over_several_requests_lifts_wholly(bridge: Br
         decided = bridge.lift(run.id)
         assert asked(decided) == []
         published = bridge.publish(run.id, "owner_length")
-        assert published.answer == "plan"
+        assert published.plan is not None
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
         assert published.plan is not None
         assert published.plan["lifting"] == {

@@ -166,7 +166,7 @@ async def test_ideas_are_found_published_and_called(client: Client) -> None:
     run = (await call(client, "run_plan", **SUM))["run"]
     told = await call(client, "publish_idea", idea=run, name=name, description="Add b twice to a.")
     assert told["version"] == 1
-    assert told["answer"] == "plan"
+    assert told["answer"] == "auto"
     tool = (await all_tools(client))[name]
     assert tool.input_schema["required"] == ["a", "b"]
     assert "no model is asked" in (tool.description or "")

@@ -180,7 +180,7 @@ async def test_a_form_asks_about_a_call_in_a_room(tmp_path: Path, mode: str) -> 
 async def test_progress_tells_of_calls_in_rooms(client: Client) -> None:
     adding = {"calls": [{"_tool": "add", "a": "†input.a", "b": "†input.a", "_outputPath": "n"}], "output": "†state.n"}
     taught = await call(client, "run_plan", **adding, input={"a": 1})
-    await call(client, "publish_idea", idea=taught["run"], name="twice")
+    await call(client, "publish_idea", idea=taught["run"], name="twice", answer="plan")
     notes: list[tuple[float, float | None, str]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:

@@ -21,6 +21,7 @@ from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.idea_tools import idea_tool
+from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.keeping import LOCAL as LOCAL
 from ideabridge.bridge.limits import settings_under
@@ -38,6 +39,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.publishing import Publishing
 from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
+from ideabridge.bridge.replay.replay import Replay
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs
 from ideabridge.bridge.screen import Screen
@@ -112,7 +114,7 @@ class Bridge(Publishing):
             self.toolbox, self.modules, mask=self.secrets.mask, redact=self.secrets.redact, result_bytes=most
         )
         under = (self.handlers, self.fingerprint, Screen(self.secrets))
-        answering = (self.mind, self.approver, self._lease_seconds)
+        answering = (self.mind, self.approver, self._lease_seconds, self.configuration.recorded_max_age_s)
         self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering)
         self._group.start_soon(self._open.heartbeat)
         return self
@@ -272,6 +274,21 @@ class Bridge(Publishing):
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return self._open_runs.create(start, caller, title, answering)
+
+    async def _replay(
+        self, publication: Publication, arguments: JSONObject, mind: str | Choice, caller: str, *, samples: bool
+    ) -> Replay:
+        choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
+        ways = self._open_runs.ways
+        way = ways.way(publication, arguments, caller)
+        if way.answer == "recorded":
+            return Replay(way.answer, way.output, seen=way.seen)
+        start = await ways.start(publication, arguments, way, caller, self.settings(), choice, [])
+        answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
+        with self.store.transaction():
+            run = self._open_runs.create(start, caller, publication.name, answering if start.kind == "solve" else None)
+            ways.note(publication, arguments, run)
+        return Replay(way.answer, run=run)
 
     def session(
         self,

@@ -106,6 +106,7 @@ class Configuration(BaseModel):
     listed_ideas: int = Field(
         default=300, ge=0, le=10_000, description="Published ideas hosts are told as tools; of more, the most used."
     )
+    recorded_max_age_s: float = Field(default=300, ge=0, le=2_592_000, description="Seconds a stored answer holds.")
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
 

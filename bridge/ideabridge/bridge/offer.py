@@ -113,13 +113,26 @@ class Offer:
             defined: tools of `tool` messages; each replaces one of its name here (DESIGN 4.1).
             caller: who asks.
         """
-        own = {tool.name: tool for tool in defined}
+        own = list(defined)
         if patterns is None and not own:
             return self.catalogue
         wanted = list(patterns or ())
         tools = self.catalogue.tools if patterns is None else chosen_tools(self.catalogue.tools, wanted)
-        tools = [*(tool for tool in tools if tool.module is not None or tool.name not in own), *own.values()]
-        tools += self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
+        rooms = self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
+        return self.with_defined(tools, own, rooms)
+
+    def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
+        """The tools of these keys that there are now, rooms among them, each once."""
+        keys = list(keys)
+        known = Catalogue([*self.catalogue.tools, *self._rooms((module for module, _ in keys), caller)])
+        found = [known.look_up({"_module": module, "_tool": name}) for module, name in keys]
+        return list({tool.key: tool for tool in found if tool is not None}.values())
+
+    def with_defined(self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = ()) -> Catalogue:
+        """Tools, those a context defines, each of which replaces one of its name here (DESIGN 4.1), and more."""
+        own = {tool.name: tool for tool in defined}
+        left = [tool for tool in tools if tool.module is not None or tool.name not in own]
+        tools = [*left, *own.values(), *more]
         return Catalogue(tools, latent_keys(self._toolbox, tools))
 
 

@@ -11,13 +11,15 @@ from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.portable import read_document
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.keeping import LOCAL, Keeping
+from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.adopt import Adopted, check_circle, honest_annotations, known_calls, offered_plan
 from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.lift import lift
 from ideabridge.bridge.replay.publish import publish
-from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of, recorded_answer
+from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of
+from ideabridge.bridge.replay.solving import calls_of
 from ideabridge.bridge.replay.verify import Verdict, reason_not_to_run, verdict_of
 from ideabridge.bridge.replay.verify import drift as drift_of
 from ideabridge.bridge.run import Run
@@ -83,6 +85,11 @@ class Publishing(Keeping):
             annotations=honest_annotations(plan, here, offered),
         )
         return Adopted(idea_id, self.store.versions(told["name"])[0], before)
+    @abstractmethod
+    async def _replay(
+        self, publication: Publication, arguments: JSONObject, mind: str | Choice, caller: str, *, samples: bool
+    ) -> Replay:
+        """Answer a call that was checked: give the stored answer, or start the run that answers."""
 
     def publish(
         self,
@@ -112,6 +119,7 @@ class Publishing(Keeping):
             choices=choices,
             caller=caller,
             owner=None if caller == LOCAL else caller,
+            max_age_s=self.configuration.recorded_max_age_s,
         )
 
     def lift(self, ref: str, *, choices: JSONObject | None = None, caller: str = LOCAL) -> Decided:
@@ -134,27 +142,34 @@ class Publishing(Keeping):
         name: str,
         arguments: JSONObject,
         *,
+        mind: str | Choice = AUTO,
         caller: str = LOCAL,
         version: int | None = None,
         samples: bool = False,
     ) -> Replay:
-        """Answer a call of a published idea: with the recorded output, or by a run of its plan, started here (`samples`
-        as for `run_plan`).
+        """Answer a call of a published idea: with the recorded output, or by a run, started here, of its plan or one
+        that solves it anew. `auto` takes the first of these that it can (DESIGN 4.11).
+
+        Args:
+            name: what it is published as.
+            arguments: its input.
+            mind: who answers where it is solved anew, see `choose`.
+            caller: who calls; a run is theirs.
+            version: of the name; None: the one it stands for now.
+            samples: as for `run_plan`.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the tool's parameters.
-            PublicationError: recorded with another input.
+            PublicationError: recorded with another input, or a tool it was solved with is gone.
             PlanError: the plan cannot run (a tool is gone, say).
+            MindUnavailableError: a mind that is not there.
             UnknownIdeaError: nothing is published under that name.
         """
         publication = self.store.publication(name, version)
         if publication.owner not in (None, caller):
             raise UnknownIdeaError(f"nothing is published to you under the name {name!r}")
         check_arguments(publication, arguments)
-        if publication.answer == "recorded":
-            return Replay("recorded", recorded_answer(publication, arguments))
-        run = await self.run_plan(plan_of(publication, arguments), caller=caller, title=name, samples=samples)
-        return Replay("plan", run=run)
+        return await self._replay(publication, arguments, mind, caller, samples=samples)
 
     # -- looking after them ------------------------------------------------------------------------------------
 
@@ -207,9 +222,11 @@ class Publishing(Keeping):
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
             plan = None
-            if publication.answer == "plan":
+            if publication.plan is not None:
                 plan = plan_of(publication, given if isinstance(given, dict) else {})
-            tools = self.offer.catalogue if plan is None else self.offer.of_plan(plan, caller)
+            solved = None if publication.guide is None else Plan(calls=calls_of(publication.guide))
+            looked = plan or solved
+            tools = self.offer.catalogue if looked is None else self.offer.of_plan(looked, caller)
             verdict = verdict_of(publication, self.store, tools)
             if plan is not None and live and not verdict.faults:
                 why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)

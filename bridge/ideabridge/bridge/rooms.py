@@ -16,7 +16,7 @@ import anyio
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import Execute, ExecutionKey
+from ideabridge.bridge.loop.effect import Execute, ExecutionKey, room_name
 from ideabridge.bridge.loop.event import (
     CallFinished,
     CallProposed,
@@ -28,11 +28,12 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.offer import chosen_tools
-from ideabridge.bridge.replay.replay import check_arguments, plan_of, recorded_answer
+from ideabridge.bridge.replay.replay import check_arguments
 from ideabridge.bridge.room_context import here, import_messages, latent_context
 from ideabridge.bridge.room_view import outcome_of, over_budget
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.starts import Start, start_plan, start_solve
+from ideabridge.bridge.starts import Start, start_solve
+from ideabridge.bridge.ways import Way, Ways
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.schema import check_schema
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.ideas.records import Publication
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.minds.mind import Mind
-    from ideabridge.bridge.offer import Offer
     from ideabridge.bridge.runs import Runs
 
 _AGAIN: Final = 1.0
@@ -59,14 +59,14 @@ class Rooms:
     Args:
         runs: keeps the runs, and those of rooms.
         store: holds publications and runs.
-        offer: the tools of ideas' plans.
+        ways: how ideas answer calls.
         mind: answers in the rooms of plans, where there is one; in those of other runs, their own mind does.
     """
 
-    def __init__(self, runs: Runs, store: Store, offer: Offer, mind: Mind | None) -> None:
+    def __init__(self, runs: Runs, store: Store, ways: Ways, mind: Mind | None) -> None:
         self._runs = runs
         self._store = store
-        self._offer = offer
+        self._ways = ways
         self._mind = mind
 
     # -- opening -----------------------------------------------------------------------------------------------
@@ -110,17 +110,24 @@ class Rooms:
         depth = run.machine.settings.depth
         if depth < 1:
             raise RoomError(f"rooms are open in each other as deep as they may be: {_nesting(run, effect)}")
+        idea: tuple[Publication, Way] | None = None
         if effect.call.room == "idea":
             publication = self._publication(effect)
-            if publication.answer == "recorded":
-                return CallFinished(*effect.key, value=recorded_answer(publication, effect.parameters))
+            idea = publication, self._ways.way(publication, effect.parameters, run.caller)
+            if idea[1].answer == "recorded":
+                return CallFinished(*effect.key, value=idea[1].output)
         choice = self._choice(run)
-        start = await self._start(run, effect, choice)
+        start = await self._start(run, effect, choice, idea)
         if run.runner.lost is not None or effect.key not in run.machine.rooms:
             raise RoomError("the run it belongs to has ended")
         mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
         title = f"{effect.tool.name}, for {run.id}"
-        return self._runs.create(start, run.caller, title, mind if start.kind == "solve" else None, room=(room_id, run))
+        with self._store.transaction():
+            answering = mind if start.kind == "solve" else None
+            room = self._runs.create(start, run.caller, title, answering, room=(room_id, run))
+            if idea is not None:
+                self._ways.note(idea[0], effect.parameters, room)
+        return room
 
     def _choice(self, run: Run) -> Choice:
         """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a
@@ -133,16 +140,15 @@ class Rooms:
             return above
         return choose(AUTO, self._mind, samples=run.turns.mind == SAMPLING)
 
-    async def _start(self, run: Run, effect: Execute, choice: Choice) -> Start:
+    async def _start(self, run: Run, effect: Execute, choice: Choice, idea: tuple[Publication, Way] | None) -> Start:
         machine = run.machine
         # A plan that was accepted as a whole has its rooms in it: they ask about calls, as all calls do.
         eager = dataclasses.replace(machine.settings, planning="eager")
         settings = dataclasses.replace(eager, depth=eager.depth - 1, output_by_instance=False)
         seen = import_messages(effect.imports)
-        if effect.call.room == "idea":
-            plan = plan_of(self._publication(effect), effect.parameters)
-            plan_settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-            return start_plan(plan, await self._offer.catalogue_of(plan, run.caller), plan_settings, seen)
+        if idea is not None:
+            publication, way = idea
+            return await self._ways.start(publication, effect.parameters, way, run.caller, settings, choice, seen)
         if effect.tool.module is None:
             context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
             return start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)
@@ -268,9 +274,3 @@ async def _end(run: Run, reason: str) -> None:
         with contextlib.suppress(InterruptedRunError, StoreError):
             # The budget is counted again wherever the run goes on.
             run.end_at_limit(reason)
-
-
-def room_name(run_id: str, key: ExecutionKey) -> str:
-    """The id of a call's room."""
-    index, item = key
-    return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"

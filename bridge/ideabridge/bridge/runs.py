@@ -33,6 +33,7 @@ from ideabridge.bridge.run_view import summary_of
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
+from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
@@ -54,6 +55,7 @@ class Runs:
         screen: keeps secrets out of journals.
         approver: decides on calls that ask; None: people do, by `Run.decide`.
         lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
+        max_age_s: how old a stored answer of an idea may be, in seconds (DESIGN 4.11).
     """
 
     def __init__(
@@ -68,9 +70,9 @@ class Runs:
         mind: Mind | None = None,
         approver: Approver | None = None,
         lease_seconds: float | None = None,
+        max_age_s: float = 0.0,
     ) -> None:
-        self._mind = mind
-        self._approver = approver
+        self._mind, self._approver = mind, approver
         self._screen = screen
         self._store = store
         self.group = group
@@ -78,13 +80,13 @@ class Runs:
         self._offer = offer
         self._handlers = handlers
         self._schemas = SchemaCache()
-        self._fingerprint = fingerprint
-        self._name = own_name()
+        self._fingerprint, self._name = fingerprint, own_name()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
         # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
-        self.rooms = Rooms(self, store, offer, mind)
+        self.ways = Ways(store, offer, fingerprint, max_age_s)
+        self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
 
     def create(

@@ -64,6 +64,8 @@ def start_solve(
     settings: Settings,
     output_schema: JSONObject | None,
     choice: Choice,
+    *,
+    idea: str | None = None,
 ) -> Start:
     """The start of the agent loop on a context.
 
@@ -73,6 +75,7 @@ def start_solve(
         settings: of the run.
         output_schema: of the output; None: text.
         choice: of the mind that answers.
+        idea: id of the idea it is made from: the parent of its own first idea.
 
     Raises:
         MessageError: a message that is none.
@@ -80,6 +83,6 @@ def start_solve(
     """
     machine = Machine(catalogue)
     told = (choice.name, choice.why)
-    start = RunStarted("solve", context, *catalogue.to_json(), settings.to_json(), output_schema, *told)
+    start = RunStarted("solve", context, *catalogue.to_json(), settings.to_json(), output_schema, *told, idea)
     machine.receive(start)
     return Start(machine, "solve", (start,))

@@ -15,7 +15,7 @@ def idea_of_step(run: Run, machine: Machine, request: Request, outcome: str, fin
     """The Request that was just answered as an idea; every Request becomes one (DESIGN 4.11).
 
     Args:
-        run: the run; its `idea` is that of the step before.
+        run: the run; its `idea` is that of the step before, else the one it was made from is the parent.
         machine: its machine.
         request: the Request.
         outcome: how the step ended: `open` where another Request follows, else as the run.
@@ -30,7 +30,7 @@ def idea_of_step(run: Run, machine: Machine, request: Request, outcome: str, fin
     meta = IdeaMeta(
         run=run.id,
         step=place,
-        parent=run.idea,
+        parent=run.idea or run.turns.idea,
         mind=mind,
         model=str((machine.spending.last or {}).get("model", model)),
         usage={key: value for key, value in (machine.spending.last or {}).items() if key != "model"},

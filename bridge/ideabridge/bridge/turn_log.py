@@ -20,6 +20,7 @@ class TurnLog:
     Attributes:
         mind: the name of the mind chosen for the run; None: by turns.
         why: why that mind was chosen, in words.
+        idea: id of the idea the run was made from.
         settled: hash of the Solution that settled each turn.
         authors: (mind, model) of the Solution of each turn that was handed in.
         rejected: what was malformed of the answers to the Request at hand, oldest first.
@@ -28,6 +29,7 @@ class TurnLog:
 
     mind: str | None = None
     why: str | None = None
+    idea: str | None = None
     settled: dict[int, str] = field(default_factory=dict[int, str])
     authors: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
     rejected: list[SolutionRejected] = field(default_factory=list[SolutionRejected])
@@ -40,6 +42,7 @@ class TurnLog:
         match event:
             case RunStarted():
                 self.mind, self.why, self._planned = event.mind, event.why, event.mode == "plan"
+                self.idea = event.idea
             case RequestMade():
                 self.rejected, self._turn = [], event.step
             case SolutionRejected():

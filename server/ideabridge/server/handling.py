@@ -259,8 +259,6 @@ class OwnHandlers:
         name, ref = str(arguments["name"]), str(arguments["idea"])
         self._check_free(name)
         how = str(arguments.get("answer", "auto"))
-        if how == "solve":
-            raise PlanError("answer: 'solve' is not there yet; expected 'auto', 'plan' or 'recorded'")
         self._finding.expect_visible(ref, asked.caller)
         description = arguments.get("description")
         publication = self._bridge.publish(

@@ -212,13 +212,13 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "publish_idea",
         "Publish an idea or a run as a tool of this server: called later with new input, its plan runs again and no"
-        " model is asked.",
+        " model is asked (auto, plan), or a model solves it anew, guided by the plan (solve).",
         _closed(
             {
                 "idea": {"type": "string", "description": "Id or name of an idea, or a run's id."},
                 "name": {"type": "string", "description": "The tool's name: a-z, 0-9, _."},
                 "description": {"type": "string", "description": "What it does."},
-                "answer": {"enum": ["auto", "recorded", "plan", "solve"], "description": "How calls are answered."},
+                "answer": {"enum": ["auto", "recorded", "plan", "solve"], "description": "auto if absent."},
                 "choices": {
                     "type": "object",
                     "description": 'What a person decided: {"accept": true or [paths]}: constants that stay;'

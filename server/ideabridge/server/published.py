@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.replay.replay import recorded_answer
+from ideabridge.bridge.replay.replay import Replay, recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
 from ideabridge.server.callers import Asked
@@ -46,11 +47,11 @@ class PublishedTool:
             self.definition["annotations"] = annotations
 
     async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        """Answer with the recorded output, or run the plan.
+        """Answer with the recorded output, run the plan, or solve it anew; `_meta` says which.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the input schema.
-            PublicationError: recorded with another input.
+            PublicationError: recorded with another input, or what it was solved with is gone.
             PlanError: the plan cannot run.
         """
         if asked.resumed is not None:
@@ -66,11 +67,23 @@ class PublishedTool:
             version=publication.version,
             samples=samples(asked),
         )
-        if replay.run is None:
-            return self._value(replay.output)
-        return await self._run(replay.run, asked)
+        return self._seen(replay) if replay.run is None else await self._run(replay.run, asked)
+
+    def _seen(self, replay: Replay) -> ToolAnswer:
+        result = self._value(replay.output)
+        if replay.seen is not None:
+            age = max(0, round(time.time() - replay.seen.at))
+            told = f"the stored answer to the same input, of run {replay.seen.run}, {age} s ago"
+            result["content"].append({"type": "text", "text": told})
+            result["_meta"] = {"ideabridge/answer": replay.answer, "ideabridge/run": replay.seen.run}
+        return result
 
     async def _run(self, run: Run, asked: Asked) -> ToolAnswer:
+        result = await self._answered(run, asked)
+        result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id}
+        return result
+
+    async def _answered(self, run: Run, asked: Asked) -> ToolAnswer:
         with self._running.cancelling(run, asked):
             status = await self._running.wait(run, _WAIT_S, asked)
         machine = run.machine

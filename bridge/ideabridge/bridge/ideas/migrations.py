@@ -261,5 +261,20 @@ def _fifth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth)
+_SIXTH: Final = (
+    # Which runs answered a published function for an input: `auto` looks there before it runs anything.
+    (
+        "CREATE TABLE answers (subject BLOB NOT NULL, caller TEXT NOT NULL, at REAL NOT NULL, run TEXT NOT NULL, "
+        "PRIMARY KEY (subject, caller, at, run)) STRICT, WITHOUT ROWID"
+    ),
+    "CREATE INDEX answers_by_run ON answers(run)",
+)
+
+
+def _sixth(connection: sqlite3.Connection) -> None:
+    for statement in _SIXTH:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -158,6 +158,7 @@ class Pruning:
         runs = encode_text([*names])
         ideas = [*self._ideas_of(runs), *(idea for one in families for idea in one.loose())]
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
+        execute("DELETE FROM answers WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()

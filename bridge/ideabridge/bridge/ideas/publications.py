@@ -150,6 +150,9 @@ class Publications:
             raise PublicationContentError(f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}")
         if answer == "plan" and plan is None:
             raise PublicationContentError(f"{name!r} is to be answered by its plan, but there is none")
+        guided = isinstance(recorded, dict) and isinstance(recorded.get("solve"), dict)
+        if answer == "auto" and plan is None and not guided:
+            raise PublicationContentError(f"{name!r} has neither a plan nor what solving it anew would begin with")
 
     def _index(self, name: str, description: str | None) -> None:
         """Put a name's words into the search, or take them out (`description` None)."""

@@ -10,10 +10,10 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 Item = TypeVar("Item")
 
-Answer = Literal["recorded", "plan", "solve"]
+Answer = Literal["recorded", "plan", "solve", "auto"]
 """How a call of a published idea is answered (DESIGN 4.11)."""
 
-ANSWERS: Final = ("recorded", "plan", "solve")
+ANSWERS: Final = ("recorded", "plan", "solve", "auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,9 @@ class Publication:
         input_schema: the tool's parameters; None where the idea takes none.
         output_schema: schema of the output; None where it does not say.
         annotations: by their MCP names.
-        plan: the lifted plan, for `answer="plan"`.
-        recorded: what `answer="recorded"` answers from.
+        plan: the lifted plan, for `answer="plan"`, and `"auto"` where there is one.
+        recorded: what its run was: `input` and `output`, from which `answer="recorded"` answers; for `"solve"`, and
+            `"auto"` without a plan, `solve`: what a fresh run begins with; for `"auto"`, `max_age_s`.
         owner: the caller it is published to; None: everyone.
         time: when, ISO 8601 in UTC.
         live: whether this version is the one the name stands for now.
@@ -99,6 +100,20 @@ class Publication:
     time: str
     live: bool
     pinned: bool = False
+
+    @property
+    def guide(self) -> JSONObject | None:
+        """What a fresh run of it begins with: `{"context", "tools", "plan"?, "output_schema", "by_instance"}`; None: no
+        mind is asked for it.
+        """
+        found = self.recorded.get("solve") if isinstance(self.recorded, dict) else None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def max_age_s(self) -> float:
+        """How old a stored answer may be for `auto`, in seconds; 0: none is given."""
+        found = self.recorded.get("max_age_s") if isinstance(self.recorded, dict) else None
+        return float(found) if isinstance(found, int | float) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

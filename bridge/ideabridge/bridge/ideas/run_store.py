@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+from ideabridge.bridge.ideas.answers import Answers
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.journal import Journal
 from ideabridge.bridge.ideas.records import RunRecord
@@ -17,6 +18,7 @@ class RunStore:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._journal = Journal(database)
+        self._answers = Answers(database)
 
     # Runs
 
@@ -144,6 +146,20 @@ class RunStore:
             UnknownRunError: `after` is no run.
         """
         return self._journal.runs(caller, status, limit, after, rooms=rooms)
+
+    # Answers
+
+    def note_answer(self, subject: bytes, caller: str, at: float, run: str) -> None:
+        """Keep that a run answers a subject: a function and its input (see `Answers.note`)."""
+        with self._database.transaction():
+            self._answers.note(subject, caller, at, run)
+
+    def answers(self, subject: bytes, caller: str, since: float, limit: int = 3) -> list[tuple[str, float]]:
+        """(run, when it began, in seconds since 1970) of this caller's runs, and of those for everyone, that answer a
+        subject, began no earlier than `since` and are done; the latest first.
+        """
+        with self._database.guard:
+            return self._answers.latest(subject, caller, since, limit)
 
     # Settings
 

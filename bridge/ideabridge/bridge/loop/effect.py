@@ -112,3 +112,9 @@ class Finish:
 
 
 Effect: TypeAlias = AskMind | AskApproval | AskPlan | Execute | Cancel | Commit | Finish
+
+
+def room_name(run_id: str, key: ExecutionKey) -> str:
+    """The id of the room that answers a call of a run."""
+    index, item = key
+    return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"

@@ -49,7 +49,7 @@ def _members(kind: type[_Event]) -> tuple[tuple[str, bool], ...]:
 @dataclass(frozen=True, slots=True)
 class RunStarted(_Event):
     """A run begins. `tools` are full definitions: a journal can be folded while modules are down. `mind` names the
-    mind that was chosen, None: by turns; `why` says in words why it was.
+    mind that was chosen, None: by turns; `why` says in words why it was. `idea` is the idea it was made from.
     """
 
     name: ClassVar[str] = "run_started"
@@ -61,6 +61,7 @@ class RunStarted(_Event):
     output_schema: JSONObject | None = None
     mind: str | None = None
     why: str | None = None
+    idea: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

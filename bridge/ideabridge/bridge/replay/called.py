@@ -13,8 +13,8 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
-    """The places of the calls of a plan for which a model is asked each time: latent ones, clean rooms, and ideas whose
-    plans have such calls.
+    """The places of the calls of a plan for which a model is asked each time: latent ones, clean rooms, and ideas that
+    are solved anew or whose plans have such calls.
 
     Args:
         store: holds the publications.
@@ -33,7 +33,7 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
     for found in _called(store, [call]):
         if (found.name, found.version) not in seen:
             seen.add((found.name, found.version))
-            if any(_asks(store, catalogue, below, seen) for below in _calls_of(found)):
+            if found.guide is not None or any(_asks(store, catalogue, below, seen) for below in _calls_of(found)):
                 return True
     return False
 
@@ -79,5 +79,9 @@ def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
 
 
 def _calls_of(publication: Publication) -> list[JSON]:
+    """What it may call: the calls of its plan, and the ideas that a mind is offered where it is solved anew."""
     listed = (publication.plan or {}).get("calls")
-    return listed if isinstance(listed, list) else []
+    found: list[JSON] = list(listed) if isinstance(listed, list) else []
+    offered = (publication.guide or {}).get("tools")
+    found += [{"_module": pair[0]} for pair in (offered if isinstance(offered, list) else []) if isinstance(pair, list)]
+    return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.answers import EVERYONE
+from ideabridge.bridge.ideas.records import ANSWERS, Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan
@@ -15,13 +17,18 @@ from ideabridge.bridge.replay.called import asking_calls, cycle_through
 from ideabridge.bridge.replay.choices import Choices, read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
+from ideabridge.bridge.replay.hints import hints_of
 from ideabridge.bridge.replay.lift import lift_function
 from ideabridge.bridge.replay.report import counts_of
+from ideabridge.bridge.replay.seen import subject_of
+from ideabridge.bridge.replay.solving import calls_of, guide_of
 from ideabridge.bridge.replay.telling import told_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
+from ideabridge.tools.tool import ANONYMOUS
 
-Answer = Literal["auto", "recorded", "plan"]
+_NAMED: Final = 8
+"""Tools a description names."""
 
 _RECORDED = "Gives the answer recorded for its one input; nothing runs."
 
@@ -37,6 +44,7 @@ def publish(
     choices: JSONObject | None = None,
     caller: str,
     owner: str | None = None,
+    max_age_s: float = 0.0,
 ) -> Publication:
     """Publish an idea, or the last idea of a run, as a tool. A published name gets a new version.
 
@@ -48,48 +56,123 @@ def publish(
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
         description: what it does, for the models that may call it.
-        answer: `recorded`, `plan`, or `auto`: `plan` where that is possible, else `recorded`.
+        answer: `recorded`, `plan`, `solve`; or `auto`: at each call the stored answer where the same input was seen and
+            it still holds, else the plan where there is one, else `solve`; `recorded`, where it can neither be a plan
+            nor be solved anew.
         choices: what a person decides about a plan; see `read_choices`, and `docs/lifting.md`.
         caller: who publishes; the idea must come from a run of theirs.
         owner: the caller it is published to; None: everyone.
+        max_age_s: for `auto`: how old a stored answer may be, in seconds.
 
     Raises:
         PublicationError: it cannot be published so; the message says what is missing.
         UnknownIdeaError, UnknownRunError: there is none for this caller.
         PublicationNameError: the name cannot be a tool's.
     """
-    if answer not in ("auto", "recorded", "plan"):
-        raise PublicationError(f"answer: expected 'auto', 'recorded' or 'plan', found {answer!r}")
+    if answer not in ANSWERS:
+        raise PublicationError(f"answer: expected 'auto', 'recorded', 'plan' or 'solve', found {answer!r}")
     chosen = read_choices(choices)
     function = read_function(store, ref, caller)
-    plan: JSONObject | None = None
-    decided: Decided | None = None
-    sentences = _RECORDED
-    if answer != "recorded":
+    meta = function.stored.meta
+    text = (description or meta.description or told_of(function, name)).rstrip()
+    text = text if text.endswith(".") else f"{text}."
+    made = _Made("recorded", _RECORDED, hints_of(()))
+    if answer in ("auto", "plan"):
         found = _lifted(function, store, caller, chosen, tools, name)
         if isinstance(found, Decided):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
             demand(found)
-            decided, confirmed = found, _confirmations(found)
-            catalogue = tools(found.with_input(function.input or {}))
-            asking = asking_calls(store, catalogue, found.calls)
-            plan, sentences = _with_decisions(found, confirmed), _sentences(found, confirmed, asking)
+            made = _as_plan(found, answer, store, tools)
         elif answer == "plan":
             raise PublicationError(f"it cannot be replayed as a plan: {found}")
-    meta = function.stored.meta
-    text = (description or meta.description or told_of(function, name)).rstrip()
-    return store.publish(
+    if answer == "solve" or (answer == "auto" and made.plan is None):
+        guide = guide_of(function, _shape(function, store, caller, chosen), text, store, name)
+        if isinstance(guide, dict):
+            made = _as_guide(guide, answer, function)
+        elif answer == "solve":
+            raise PublicationError(f"it cannot be solved anew: {guide}")
+    recorded: JSONObject = {"input": function.input or {}, "output": function.run.result}
+    if made.guide is not None:
+        recorded["solve"] = made.guide
+    sentences = made.sentences
+    if made.answer == "auto":
+        recorded["max_age_s"] = max_age_s
+        if max_age_s > 0 and made.annotations.get("readOnlyHint") is True:
+            sentences += f" The same input within {_span(max_age_s)} gets the stored answer."
+    publication = store.publish(
         name,
         function.stored.id,
-        description=f"{text}{'' if text.endswith('.') else '.'} {sentences}",
-        answer="recorded" if plan is None else "plan",
+        description=f"{text} {sentences}",
+        answer=made.answer,
         input_schema=function.input_schema,
         output_schema=function.output_schema,
-        annotations=_annotations(decided, tools),
-        plan=plan,
-        recorded={"input": function.input or {}, "output": function.run.result},
+        annotations=made.annotations,
+        plan=made.plan,
+        recorded=recorded,
         owner=owner,
     )
+    began = store.event_times(function.run.id).get(1)
+    if made.answer == "auto" and began is not None:
+        store.note_answer(subject_of(publication, function.input or {}), EVERYONE, began, function.run.id)
+    return publication
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What becomes of an idea: the way it answers, what the description says of it, and what is kept for it."""
+
+    answer: Answer
+    sentences: str
+    annotations: JSONObject
+    plan: JSONObject | None = None
+    guide: JSONObject | None = None
+
+
+def _as_plan(decided: Decided, answer: str, store: Store, tools: Callable[[Plan], Catalogue]) -> _Made:
+    confirmed = _confirmations(decided)
+    catalogue = tools(decided.with_input(decided.lifted.function.input or {}))
+    asking = asking_calls(store, catalogue, decided.calls)
+    listed = [call for call in decided.calls if isinstance(call, dict)]
+    # Of a latent call only a mind is asked.
+    called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
+    return _Made(
+        "auto" if answer == "auto" else "plan",
+        _sentences(decided, confirmed, asking),
+        hints_of(called),
+        plan=_with_decisions(decided, confirmed),
+    )
+
+
+def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
+    machine = function.run.machine
+    # Clean rooms have no other tools than the run itself.
+    offered = [one for one in machine.catalogue.tools if one.key not in machine.catalogue.latent]
+    offered = [one for one in offered if one.module != ANONYMOUS]
+    hints = hints_of(offered)
+    names = [one.name for one in offered]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    reads = ", which only read" if hints["readOnlyHint"] is True else ""
+    may = f"; it may call {', '.join(names[:_NAMED])}{more}{reads}" if names else ""
+    count = len(calls_of(guide))
+    guided = f", guided by a saved plan of {count} call{'' if count == 1 else 's'}" if count else ""
+    told = f"A model is asked to solve it anew with your input{guided}{may}."
+    return _Made("auto" if answer == "auto" else "solve", told, hints, guide=guide)
+
+
+def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:
+    """Its plan as far as it can be lifted, whatever is still asked; None: it cannot be at all."""
+    try:
+        return decide(lift_function(function, store, caller, choices.runs), choices).plan()
+    except PublicationError:
+        return None
+
+
+def _span(seconds: float) -> str:
+    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= unit and seconds % unit == 0:
+            count = int(seconds // unit)
+            return f"{count} {name}{'' if count == 1 else 's'}"
+    return f"{seconds:g} seconds"
 
 
 def _lifted(
@@ -164,33 +247,3 @@ def _with_decisions(decided: Decided, confirmed: list[str]) -> JSONObject:
         "counts": counts_of(decided),
     }
     return {**decided.plan(), "lifting": lifting}
-
-
-def _annotations(decided: Decided | None, tools: Callable[[Plan], Catalogue]) -> JSONObject:
-    """What can honestly be said: a recorded answer (no plan) reads; a plan is what all its calls are."""
-    if decided is None:
-        return {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
-    catalogue = tools(decided.with_input(decided.lifted.function.input or {}))
-    read_only = idempotent = True
-    destructive = open_world = False
-    for call in decided.calls:
-        if not isinstance(call, dict):
-            continue
-        tool = catalogue.look_up(call)
-        if tool is None or tool.key in catalogue.latent:
-            # Only a mind is asked.
-            continue
-        said = tool.annotations
-        read_only = read_only and said.read_only is True
-        idempotent = idempotent and said.repeatable
-        destructive = destructive or (said.read_only is not True and said.destructive is not False)
-        # A tool here that says nothing is taken to stay here; a module that says nothing may reach anywhere.
-        open_world = open_world or (
-            said.open_world is not False if tool.module is not None else said.open_world is True
-        )
-    return {
-        "readOnlyHint": read_only,
-        "destructiveHint": destructive,
-        "idempotentHint": idempotent,
-        "openWorldHint": open_world,
-    }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.replay.seen import Seen, same_input
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import Validator
@@ -17,14 +18,16 @@ class Replay:
     """The answer to a call of a published idea.
 
     Attributes:
-        answer: `recorded` or `plan`.
-        output: the recorded output; unset for a plan.
-        run: the run of a plan, started; wait for it.
+        answer: the way that was taken: `recorded`, `plan` or `solve`.
+        output: the recorded output; unset for the others.
+        run: the run that answers, started; wait for it.
+        seen: the run whose answer is given again, where `auto` found it.
     """
 
     answer: str
     output: JSON = None
     run: Run | None = None
+    seen: Seen | None = None
 
 
 def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
@@ -37,22 +40,14 @@ def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:
     if not isinstance(recorded, dict):
         raise PublicationError(f"{publication.name} holds no recorded answer")
     known = recorded.get("input")
-    if content_hash(_sorted(known)) != content_hash(_sorted(arguments)):
+    schema = publication.input_schema
+    if content_hash(same_input(schema, known)) != content_hash(same_input(schema, arguments)):
         text = encode_text(known)
         raise PublicationError(
             f"{publication.name} answers only for the input it was recorded with:"
             f" {text if len(text) <= 300 else text[:297] + '...'}"
         )
     return recorded.get("output")
-
-
-def _sorted(value: JSON) -> JSON:
-    """The value with keys in one order: the same input may be written in any."""
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_sorted(item) for item in value]
-    return value
 
 
 def plan_of(publication: Publication, arguments: JSONObject) -> Plan:

@@ -14,6 +14,7 @@ from ideabridge.bridge.replay.decide import Decided
 from ideabridge.bridge.replay.function import read_function
 from ideabridge.bridge.replay.leaves import short
 from ideabridge.bridge.replay.lift import lift_function
+from ideabridge.bridge.replay.solving import calls_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -61,7 +62,15 @@ def verdict_of(publication: Publication, store: Store, tools: Catalogue) -> Verd
     """
     verdict = Verdict(publication.name, publication.version, publication.answer)
     plan = publication.plan
-    if publication.answer != "plan" or plan is None:
+    if plan is None and publication.guide is not None:
+        verdict.notes.append("a mind is asked each time; nothing is run")
+        verdict.faults += [
+            f"{call.get('_tool')}, with which it was solved, is gone"
+            for call in calls_of(publication.guide)
+            if isinstance(call, dict) and tools.look_up(call) is None
+        ]
+        return verdict
+    if plan is None:
         verdict.notes.append("answers from the store; nothing runs")
         return verdict
     calls = plan.get("calls")

@@ -205,8 +205,12 @@ def publish_idea(
         str | None, typer.Option("--description", "-d", help="What it does, for assistants.")
     ] = None,
     answer: Annotated[
-        Literal["auto", "recorded", "plan"],
-        typer.Option("--answer", help="recorded: the stored answer, for its own input. plan: run it with new input."),
+        Literal["auto", "recorded", "plan", "solve"],
+        typer.Option(
+            "--answer",
+            help="recorded: the stored answer, for its own input. plan: run it with new input. solve: ask a mind anew,"
+            " guided by the plan. auto: the first of these that fits each call.",
+        ),
     ] = "auto",
     accept: AcceptOption = None,
     take: TakeOption = None,
@@ -233,7 +237,7 @@ async def _publish(
     async with Bridge(options.configuration()) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
         await bridge.modules.settled(SETTLE_SECONDS)
-        if answer != "recorded" and not options.json and standing_in_terminal():
+        if answer in ("auto", "plan") and not options.json and standing_in_terminal():
             try:
                 decided = await decided_at_terminal(bridge, ref, choices)
             except PublicationError:
@@ -303,9 +307,11 @@ async def _call(options: Options, name: str, version: int | None, arguments: JSO
     async with Bridge(options.configuration()) as bridge:
         replay = await bridge.call_idea(name, arguments, version=version)
         if replay.run is not None:
-            return tell(await follow(replay.run, quiet=options.json), json=options.json)
+            outcome = await follow(replay.run, quiet=options.json, by_turns=True)
+            return tell(outcome, json=options.json, extra={"answer": replay.answer})
         if options.json:
-            print_json({"status": "done", "answer": replay.answer, "output": replay.output})
+            told: JSONObject = {"status": "done", "answer": replay.answer, "output": replay.output}
+            print_json(told if replay.seen is None else {**told, "run": replay.seen.run})
         else:
             print_value(replay.output)
         return 0

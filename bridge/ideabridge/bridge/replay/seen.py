@@ -1,0 +1,187 @@
+"""Seen: whether a published function was answered for an input before, and whether that still holds (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import room_name
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.replay.recorded import RecordedRun, read_run
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.tool import ANONYMOUS, Annotations, Tool
+
+_DEEP: Final = 40
+"""Levels down to which defaults are filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An answer that was given before.
+
+    Attributes:
+        output: what the run gave.
+        run: the run.
+        at: when it began, in seconds since 1970: nothing in it is older.
+    """
+
+    output: JSON
+    run: str
+    at: float
+
+
+def same_input(schema: JSONObject | None, arguments: JSON) -> JSON:
+    """The arguments in one writing: defaults of the schema filled in, keys in one order, 2.0 as 2. Where this is the
+    same, the input is.
+    """
+    return _ordered(arguments if schema is None else _filled(schema, arguments, schema, _DEEP))
+
+
+def subject_of(publication: Publication, arguments: JSONObject) -> bytes:
+    """What an answer belongs to, as 32 bytes: how it is worked out, by whom it may be seen, and the input.
+
+    Versions of a name that differ in their description alone share their answers.
+    """
+    plan = {key: value for key, value in (publication.plan or {}).items() if key != "lifting"}
+    return bytes.fromhex(
+        content_hash(
+            {
+                "owner": publication.owner,
+                "plan": plan,
+                "solve": publication.guide,
+                "input_schema": publication.input_schema,
+                "output_schema": publication.output_schema,
+                "input": same_input(publication.input_schema, arguments),
+            }
+        )
+    )
+
+
+def seen_before(
+    store: Store,
+    publication: Publication,
+    arguments: JSONObject,
+    tools: Callable[[Plan], Catalogue],
+    fingerprint: str,
+    *,
+    caller: str,
+    since: float,
+) -> Seen | None:
+    """The latest answer to the same input that still holds; None: there is none, and it is worked out anew.
+
+    Args:
+        store: holds the runs.
+        publication: what is called.
+        arguments: its input.
+        tools: the tools there are now, with those that calls name.
+        fingerprint: of the configuration now: an answer of another project, or of other servers, is none of here.
+        caller: whose runs count, besides the one it was published from.
+        since: none that began before, in seconds since 1970.
+    """
+    if Annotations.from_json(publication.annotations).read_only is not True:
+        return None
+    for run, at in store.answers(subject_of(publication, arguments), caller, since):
+        found = read_run(store, run)
+        if found is not None and changed_since(store, found, tools, fingerprint) is None:
+            return Seen(found.result, run, at)
+    return None
+
+
+def changed_since(store: Store, run: RecordedRun, tools: Callable[[Plan], Catalogue], fingerprint: str) -> str | None:
+    """Why what a run gave is not given again; None: it ended without errors, its calls only read, as their tools say
+    now, and the tools are what they were.
+
+    Args:
+        store: holds the rooms of the run, which are looked at too.
+        run: the run.
+        tools: the tools there are now, with those that calls name.
+        fingerprint: of the configuration now.
+    """
+    record = store.run(run.id)
+    if record is None or record.fingerprint != fingerprint:
+        return "the configuration is another than it was"
+    if run.machine.errors:
+        return "it ended with errors"
+    otherwise = run.not_as_listed()
+    if otherwise:
+        return otherwise[0]
+    machine = run.machine
+    calls: list[JSON] = [one.call.raw for one in machine.history]
+    defined = tuple(one.value for one in machine.messages if one.type == "tool" and isinstance(one.value, dict))
+    now = tools(Plan(calls=calls, tools=defined))
+    rooms = {room.id: room for room in store.rooms_of(run.id)}
+    for one in machine.history:
+        then = one.tool
+        if one.call.has_latent or then is None or then.key in machine.catalogue.latent or then.module == ANONYMOUS:
+            # A mind wrote it, or a room answered it, whose own calls are looked at below.
+            continue
+        tool = now.look_up(one.call.raw)
+        if tool is None:
+            return f"{then.name} is gone"
+        if tool.annotations.read_only is not True:
+            return f"{tool.name} does not say that it only reads"
+        # The remote name of an idea has its version.
+        if replace(tool, description="", annotations=then.annotations) != replace(then, description=""):
+            return f"{tool.name} is another than it was"
+        items = range(len(one.items)) if one.call.has_each else [None]
+        named = [room_name(run.id, (one.call.index, item)) for item in items]
+        if then.in_room and not rooms.keys() >= {*named} and _answers_by_itself(store, then):
+            # It may be as old as it may be, and would be given again for as long.
+            return f"{then.name} gave a stored answer"
+    for room in rooms.values():
+        inner = read_run(store, room.id)
+        why = "it did not end well" if inner is None else changed_since(store, inner, tools, fingerprint)
+        if why is not None:
+            return f"{room.id}: {why}"
+    return None
+
+
+def _answers_by_itself(store: Store, tool: Tool) -> bool:
+    name, _, version = (tool.remote_name or tool.name).partition("@")
+    return store.publication(name, int(version)).answer == "auto"
+
+
+def _filled(schema: JSON, value: JSON, root: JSONObject, left: int) -> JSON:
+    schema = _resolved(schema, root)
+    if not isinstance(schema, dict) or left == 0:
+        return value
+    if isinstance(value, dict):
+        properties = schema.get("properties")
+        found = dict(value)
+        for name, part in properties.items() if isinstance(properties, dict) else ():
+            target = _resolved(part, root)
+            if name not in found and isinstance(target, dict) and "default" in target:
+                found[name] = target["default"]
+            if name in found:
+                found[name] = _filled(target, found[name], root, left - 1)
+        return found
+    if isinstance(value, list) and "items" in schema:
+        return [_filled(schema["items"], item, root, left - 1) for item in value]
+    return value
+
+
+def _resolved(schema: JSON, root: JSONObject) -> JSON:
+    """What a local `$ref` stands for; what stands beside it wins."""
+    for _ in range(_DEEP):
+        reference = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(schema, dict) or not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        found: JSON = root
+        for key in reference.removeprefix("#/").split("/"):
+            found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            return schema
+        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+    return schema
+
+
+def _ordered(value: JSON) -> JSON:
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_ordered(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

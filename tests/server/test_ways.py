@@ -1,0 +1,152 @@
+"""Published ideas that a mind solves anew, called as tools: a model, sampling, turns; and `auto` (DESIGN 4.11, 5)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from ideabridge.bridge.ideas.store import Store
+from tests.minds.fake import endpoint, say
+
+from .sampled import Model, said
+from .serving import ERAS, all_tools, call, configured, http_process, over_stdio, refused, structured, text
+
+pytestmark = pytest.mark.anyio
+
+SUM: dict[str, Any] = {
+    "calls": [{"_tool": "add", "a": "†input.a", "b": 1, "_outputPath": "sum"}],
+    "input": {"a": 1},
+    "output": {"total": "†state.sum"},
+    "output_schema": {
+        "type": "object",
+        "properties": {"total": {"type": "integer"}},
+        "required": ["total"],
+        "additionalProperties": False,
+    },
+}
+SOLUTION: dict[str, Any] = {
+    "calls": [{"_tool": "add", "a": "†input.a", "b": 1, "_outputPath": "sum"}],
+    "output": {"total": "†state.sum"},
+}
+WRONG: dict[str, Any] = {"calls": [], "output": {"total": "many"}}
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def publish(client: Client, answer: str, name: str = "plus_one", **plan: Any) -> dict[str, Any]:
+    ran = await call(client, "run_plan", **{**SUM, **plan})
+    arguments = {"idea": ran["run"], "name": name, "description": "Add one to a.", "answer": answer}
+    return await call(client, "publish_idea", **arguments)
+
+
+async def test_the_configured_model_solves_a_published_idea_anew(era: str, tmp_path: Path) -> None:
+    answers = [say(json.dumps(one, ensure_ascii=False)) for one in (WRONG, SOLUTION)]
+    async with endpoint(*answers) as fake:
+        configuration = configured(tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url})
+        async with over_stdio(configuration, era) as client:
+            told = await publish(client, "solve")
+            assert told["answer"] == "solve"
+            definition = (await all_tools(client))["plus_one"]
+            assert "A model is asked to solve it anew with your input" in (definition.description or "")
+            assert definition.annotations is not None
+            assert definition.annotations.read_only_hint is True
+            result = await client.call_tool("plus_one", {"a": 41})
+            assert not result.is_error, text(result)
+            # What did not satisfy the output schema did not leave.
+            assert structured(result) == {"total": 42}
+            assert result.meta is not None
+            assert result.meta["ideabridge/answer"] == "solve"
+            assert "found" in fake.texts(1)
+        first = fake.texts(0)
+        for part in ("Add one to a.", "how it was solved before", "41"):
+            assert part in first
+        # Only what the idea was offered can be called.
+        assert "write_note" not in json.dumps(fake.bodies[0])
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        steps = store.step_ideas(result.meta["ideabridge/run"])
+        assert steps[0].meta.parent == told["idea"]
+        assert steps[0].meta.mind == "model"
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_the_clients_model_solves_a_published_idea_anew(era: str, transport: str, tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    model = Model(WRONG, SOLUTION, SOLUTION)
+
+    async def use(client: Client) -> None:
+        await publish(client, "solve")
+        result = await client.call_tool("plus_one", {"a": 4})
+        assert not result.is_error, text(result)
+        assert structured(result) == {"total": 5}
+        # So it is where a mind that samples calls it in a run of its own.
+        inner = {"_tool": "plus_one", "_module": "idea:plus_one", "a": 6, "_outputPath": "x"}
+        model.answers.insert(0, {"calls": [inner], "output": "†state.x.total"})
+        arguments: dict[str, Any] = {"task": "Add.", "tools": ["idea:plus_one"], "output_schema": {"type": "integer"}}
+        told = await call(client, "solve", **arguments)
+        assert (told["status"], told["output"]) == ("done", 7)
+
+    if transport == "stdio":
+        async with over_stdio(configuration, era, **model.keys) as client:
+            await use(client)
+    else:
+        with http_process(configuration) as url:
+            async with Client(url, mode=era, read_timeout_seconds=20, **model.keys) as client:
+                await use(client)
+    assert model.answers == []
+    assert "how it was solved before" in said(model.asked[0])
+
+
+async def test_by_turns_the_answer_is_an_error_that_holds_the_request(client: Client) -> None:
+    name = f"plus_{client.protocol_version.replace('-', '_')}"
+    await publish(client, "solve", name)
+    assert "a" in await refused(client, name, a="four")
+    result = await client.call_tool(name, {"a": 4})
+    # Its output is not there yet, and what stands in its place does not satisfy its output schema.
+    assert result.is_error
+    told = structured(result)
+    assert told["status"] == "needs_solution"
+    for part in ("submit_solution", "Add one to a.", "how it was solved before", told["run"], "turn: 0"):
+        assert part in text(result)
+    assert "found" in await refused(client, "submit_solution", run=told["run"], turn=0, solution={"calls": 1})
+    run = told["run"]
+    told = await call(client, "submit_solution", run=run, turn=0, solution=WRONG)
+    assert told["status"] == "needs_solution"
+    told = await call(client, "submit_solution", run=run, turn=1, solution=SOLUTION)
+    assert (told["status"], told["output"]) == ("done", {"total": 5})
+
+
+async def test_by_turns_the_step_of_a_plan_that_solves_anew_is_asked_for(client: Client) -> None:
+    name = f"step_{client.protocol_version.replace('-', '_')}"
+    await publish(client, "solve", name)
+    calls = [{"_tool": name, "_module": f"idea:{name}", "a": 4, "_outputPath": "x"}]
+    told = await call(client, "run_plan", calls=calls, output="†state.x.total")
+    assert told["status"] == "needs_solution"
+    [request] = told["requests"]
+    told = await call(client, "submit_solution", run=request["run"], turn=request["turn"], solution=SOLUTION)
+    assert (told["status"], told["output"]) == ("done", 5)
+
+
+async def test_auto_tells_which_way_it_took(client: Client) -> None:
+    name = f"auto_{client.protocol_version.replace('-', '_')}"
+    told = await publish(client, "auto", name, calls=[{**SUM["calls"][0], "b": "†input.a"}])
+    assert told["answer"] == "auto"
+    assert told["description"].endswith("The same input within 5 minutes gets the stored answer.")
+    # Both eras share the server, and what it has answered.
+    year = int(client.protocol_version[:4])
+    worked_out = await client.call_tool(name, {"a": year})
+    assert structured(worked_out) == {"total": 2 * year}
+    again = await client.call_tool(name, {"a": year})
+    assert structured(again) == {"total": 2 * year}
+    assert worked_out.meta is not None
+    assert again.meta is not None
+    assert worked_out.meta["ideabridge/answer"] == "plan"
+    assert again.meta["ideabridge/answer"] == "recorded"
+    assert again.meta["ideabridge/run"] == worked_out.meta["ideabridge/run"]
+    assert "the stored answer to the same input" in text(again)
