@@ -211,8 +211,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Publish an idea or a run as a tool of this server: called later with new input, its plan runs again and no"
-        " model is asked (auto, plan), or a model solves it anew, guided by the plan (solve).",
+        "Publish an idea or a run as a tool here: called later with new input, its plan runs again and no"
+        " model is asked. solve: one is asked anew.",
         _closed(
             {
                 "idea": {"type": "string", "description": "Id or name of an idea, or a run's id."},

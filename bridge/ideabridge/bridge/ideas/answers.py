@@ -9,6 +9,9 @@ from ideabridge.bridge.ideas.database import Database
 EVERYONE: Final = ""
 """The caller of what was published to everyone it is published to."""
 
+_LOOKED_AT: Final = 20
+"""Of so many of the latest runs it is asked whether they are done."""
+
 
 class Answers:
     """The table `answers`. Methods run inside a transaction or guard of the caller."""
@@ -38,13 +41,14 @@ class Answers:
             since: none that began before, in seconds since 1970.
             limit: how many at most.
         """
-        # Two short walks over the primary key, each from its end; one over both callers would have to be sorted.
+        # Two short walks over the primary key, each from its end; one over both callers would have to be sorted. Each is
+        # cut before the runs are looked at: of very many that failed, only the latest are.
         one = (
-            "SELECT * FROM (SELECT answers.run, answers.at FROM answers JOIN runs ON runs.id = answers.run "
-            "WHERE subject = ?1 AND answers.caller = {} AND answers.at >= ?3 AND runs.status = 'done' "
-            "ORDER BY answers.at DESC LIMIT ?4)"
+            "SELECT * FROM (SELECT run, at FROM answers WHERE subject = ?1 AND caller = {} AND at >= ?3 "
+            f"ORDER BY at DESC LIMIT {_LOOKED_AT})"
         )
         return self._database.execute(
-            f"SELECT run, at FROM ({one.format('?2')} UNION {one.format(chr(39) * 2)}) ORDER BY at DESC LIMIT ?4",  # noqa: S608
+            f"SELECT run, at FROM ({one.format('?2')} UNION {one.format(chr(39) * 2)}) "  # noqa: S608
+            "JOIN runs ON runs.id = run WHERE runs.status = 'done' ORDER BY at DESC LIMIT ?4",
             (subject, caller, since, limit),
         ).fetchall()

@@ -10,6 +10,7 @@ from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import room_name
+from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.recorded import RecordedRun, read_run
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -116,6 +117,8 @@ def changed_since(store: Store, run: RecordedRun, tools: Callable[[Plan], Catalo
     rooms = {room.id: room for room in store.rooms_of(run.id)}
     for one in machine.history:
         then = one.tool
+        if one.standing is Standing.CAUGHT:
+            return f"{one.call.name} failed"
         if one.call.has_latent or then is None or then.key in machine.catalogue.latent or then.module == ANONYMOUS:
             # A mind wrote it, or a room answered it, whose own calls are looked at below.
             continue

@@ -1,0 +1,464 @@
+"""Ways of answering: recorded, the plan, solving it anew, and `auto`, which chooses at each call (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.ideas.errors import PublicationContentError
+from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.minds.usage import Usage
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.replay.replay import Replay
+from ideabridge.bridge.replay.seen import same_input
+from ideabridge.bridge.ways import Ways
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ValueMismatchError
+
+pytestmark = pytest.mark.anyio
+
+RAN: list[str] = []
+
+
+@tool(read_only=True)
+def look(at: str) -> str:
+    """Look at something."""
+    RAN.append(at)
+    return f"{at} it is"
+
+
+@tool(read_only=False)
+def send(text: str) -> str:
+    """Send a text."""
+    RAN.append(f"sent {text}")
+    return f"sent {text}"
+
+
+class Mind:
+    """Answers each Request by a function of its texts; remembers what it was shown."""
+
+    name = "scripted"
+
+    def __init__(self, think: Callable[[str], JSONObject]) -> None:
+        self.think = think
+        self.seen: list[str] = []
+
+    async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
+        text = "\n".join(str(message["content"]) for message in request.texts)
+        self.seen.append(text)
+        yield json.dumps(self.think(text), ensure_ascii=False)
+
+
+def literally(text: str) -> JSONObject:
+    """What a mind does that copies the input it sees, and writes the output itself: nothing of it is a plan."""
+    at = re.findall(r'"at": ?"(\w+)"', text)[-1]
+    if "it is" not in text.rpartition("where")[2] and f"{at} it is" not in text:
+        return {"calls": [{"_tool": "look", "at": at, "_outputPath": "seen"}], "output": None}
+    return {"calls": [], "output": f"I saw {at}"}
+
+
+def box(*more: Callable[..., object]) -> Toolbox:
+    return Toolbox(look, send, *more)
+
+
+async def solved(bridge: Bridge, at: str = "anvil", tools: tuple[str, ...] = ("look",), **keys: object) -> str:
+    """A run of the mind's, of which only it knows why it gave what it gave."""
+    run = await bridge.solve("Say what you see there.", input={"at": at}, tools=tools, output_schema={"type": "string"})
+    assert await run.wait(20) == "done", run.answer()
+    return run.id
+
+
+async def gave(replay: Replay) -> JSON:
+    return replay.output if replay.run is None else await replay.run.result()
+
+
+LOOKING: JSONObject = {
+    "calls": [{"_tool": "look", "at": "†input.at", "_outputPath": "seen"}],
+    "input": {"at": "anvil"},
+    "output": "†state.seen",
+    "output_schema": {"type": "string"},
+}
+
+
+async def looked(bridge: Bridge, plan: JSONObject = LOOKING) -> str:
+    run = await bridge.run_plan(read_plan(plan))
+    await run.result()
+    return run.id
+
+
+# -- solve ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_callers_input() -> None:
+    mind = Mind(literally)
+    async with Bridge(toolbox=box(), mind=mind) as bridge:
+        told = bridge.publish(await solved(bridge), "see", answer="solve")
+        assert (told.answer, told.plan) == ("solve", None)
+        assert told.annotations["readOnlyHint"] is True
+        assert told.description == (
+            "Say what you see there. A model is asked to solve it anew with your input, guided by a saved plan of 1"
+            " call; it may call look, which only read."
+        )
+        replay = await bridge.call_idea("see", {"at": "bellows"})
+        assert (replay.answer, await gave(replay)) == ("solve", "I saw bellows")
+        first = mind.seen[2]
+        assert "Say what you see there." in first
+        assert '"bellows"' in first
+        assert "how it was solved before" in first
+        assert '"anvil"' not in first.partition("how it was solved before")[0]
+        # Every run of it is an idea, made from the one that was published.
+        assert replay.run is not None
+        steps = bridge.store.step_ideas(replay.run.id)
+        assert [one.meta.parent for one in steps] == [told.idea_id, steps[0].id]
+        assert [tool.name for tool in replay.run.machine.catalogue.tools] == ["look"]
+        # It can be published in its turn, and does not carry the old plan along.
+        again = bridge.publish(replay.run.id, "see", answer="solve")
+        assert again.version == 2
+        assert json.dumps(again.guide).count("how it was solved before") == 0
+
+
+async def test_by_turns_the_caller_is_asked_and_the_output_is_checked() -> None:
+    async with Bridge(toolbox=box(), mind=Mind(literally)) as bridge:
+        bridge.publish(await solved(bridge), "see", answer="solve")
+        with pytest.raises(ValueMismatchError):
+            await bridge.call_idea("see", {"at": 5}, mind="turns")
+        replay = await bridge.call_idea("see", {"at": "cog"}, mind="turns")
+        assert replay.run is not None
+        assert await replay.run.wait(10) == "needs_solution"
+        replay.run.submit(0, {"calls": [], "output": 7})
+        assert await replay.run.wait(10) == "needs_solution"
+        assert "7" in json.dumps(replay.run.errors())
+        replay.run.submit(1, {"calls": [], "output": "seen"})
+        assert await replay.run.result() == "seen"
+
+
+async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None:
+    async with Bridge(toolbox=box(), mind=Mind(literally)) as bridge:
+        told = bridge.publish(await solved(bridge, tools=("look", "send")), "see", answer="solve")
+        assert told.annotations["readOnlyHint"] is False
+        assert told.annotations["destructiveHint"] is True
+        assert told.description.endswith("it may call look, send.")
+    limited = Configuration(limits=Limits(requests=1))
+    async with Bridge(limited, toolbox=box(), mind=Mind(literally)) as bridge:
+        bridge.publish(await looked(bridge), "see", answer="solve")
+        replay = await bridge.call_idea("see", {"at": "cog"})
+        assert replay.run is not None
+        assert await replay.run.wait(10) == "limit"
+
+
+async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -> None:
+    mind = Mind(literally)
+    async with Bridge(toolbox=box(), mind=mind) as bridge:
+        bridge.publish(await looked(bridge), "see", description="Say what is there", answer="solve")
+        assert await gave(await bridge.call_idea("see", {"at": "cog"})) == "I saw cog"
+        assert "Say what is there." in mind.seen[0]
+        # Of an output that nobody described, anything is taken: what may be null is written in an object.
+        anything: JSONObject = {key: value for key, value in LOOKING.items() if key != "output_schema"}
+        bridge.publish(await looked(bridge, anything), "any", answer="solve")
+        mind.think = lambda _: {"calls": [], "output": {"value": ["any", 1]}}
+        assert await gave(await bridge.call_idea("any", {"at": "cog"})) == ["any", 1]
+        run = await looked(bridge, {"calls": LOOKING["calls"], "input": {"at": "anvil"}})
+        with pytest.raises(PublicationError, match="run it with an `output`"):
+            bridge.publish(run, "state", answer="solve")
+        assert bridge.publish(run, "state").plan is not None
+
+
+async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> None:
+    mind = Mind(literally)
+    async with Bridge(toolbox=box(), mind=mind) as bridge:
+        bridge.publish(await solved(bridge), "see", answer="solve")
+        call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "†input.at", "_outputPath": "x"}
+        outer = {"calls": [call], "input": {"at": "cog"}, "output": "†state.x"}
+        run = await bridge.run_plan(read_plan(outer))
+        assert await run.result() == "I saw cog"
+        [room] = bridge.store.rooms_of(run.id)
+        assert room.kind == "solve"
+        told = bridge.publish(run.id, "outer", answer="plan")
+        assert "a model is asked for calls.0 (see) alone" in told.description
+        # A mind's own run offers it by name, and its rooms are answered by that mind.
+        mind.think = lambda text: {"calls": [call], "output": "†state.x"} if "Ask another" in text else literally(text)
+        asked = await bridge.solve("Ask another.", input={"at": "bolt"}, tools=["idea:see"])
+        assert await asked.result() == "I saw bolt"
+
+
+async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
+    mind = Mind(literally)
+    async with Bridge(toolbox=box(), mind=mind) as bridge:
+        bridge.publish(await solved(bridge), "see", answer="solve")
+        run = await solved(bridge, tools=("look", "idea:see"))
+        told = bridge.publish(run, "see", answer="solve")
+        assert told.guide is not None
+        assert told.guide["tools"] == [[None, "look"]]
+        # One that may call it is not called by it.
+        bridge.publish(run, "other", answer="solve")
+        call: JSONObject = {"_tool": "other", "_module": "idea:other", "at": "†input.at"}
+        through = await looked(bridge, {"calls": [call], "input": {"at": "a"}, "output": "†results.0"})
+        with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
+            bridge.publish(through, "see", answer="solve")
+        with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
+            bridge.publish(through, "see", answer="plan")
+        # Version 1 comes to stand again, and offers nothing that leads back.
+        bridge.store.stand_for("see", 1)
+        replay = await bridge.call_idea("other", {"at": "cog"})
+        assert replay.run is not None
+        assert {tool.module for tool in replay.run.machine.catalogue.tools} == {None, "idea:see"}
+
+
+async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
+        bridge.publish(await solved(bridge), "see", answer="solve")
+    async with Bridge(toolbox=Toolbox(send), mind=Mind(literally), store=store) as bridge:
+        with pytest.raises(PublicationError, match="see was solved with look, which is not here now"):
+            await bridge.call_idea("see", {"at": "cog"})
+        [verdict] = await bridge.verify(["see"])
+        assert verdict.faults == ["look, with which it was solved, is gone"]
+
+
+async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=box(), store=store, mind=Mind(literally)) as bridge:
+        told = bridge.publish(await solved(bridge), "see", answer="solve")
+        replay = await bridge.call_idea("see", {"at": "cog"}, mind="turns")
+        assert replay.run is not None
+    async with Bridge(toolbox=box(), store=store) as bridge:
+        run = await bridge.run(replay.run.id)
+        run.submit(0, {"calls": [], "output": "late"})
+        assert await run.result() == "late"
+        [step] = bridge.store.step_ideas(run.id)
+        assert step.meta.parent == told.idea_id
+
+
+async def test_two_solved_runs_confirm_each_other() -> None:
+    def think(text: str) -> JSONObject:
+        at = re.findall(r'"at": ?"(\w+)"', text)[-1]
+        return {"calls": [{"_tool": "look", "at": at, "_outputPath": "seen"}], "output": "†state.seen"}
+
+    async with Bridge(toolbox=box(), mind=Mind(think)) as bridge:
+        run = await solved(bridge)
+        with pytest.raises(PublicationError, match=r"calls\.0\.at"):
+            bridge.publish(run, "see", answer="plan")
+        bridge.publish(run, "see", answer="solve")
+        assert await gave(await bridge.call_idea("see", {"at": "bellows"})) == "bellows it is"
+        assert "Confirmed" in bridge.publish(run, "see").description
+
+
+# -- auto ----------------------------------------------------------------------------------------------------------
+
+
+async def test_auto_gives_the_stored_answer_again_then_its_plan(tmp_path: Path) -> None:
+    RAN.clear()
+    async with Bridge(toolbox=box(), store=tmp_path / "ideas.sqlite") as bridge:
+        run = await looked(bridge)
+        told = bridge.publish(run, "see")
+        assert told.answer == "auto"
+        assert told.description.endswith("The same input within 5 minutes gets the stored answer.")
+        replay = await bridge.call_idea("see", {"at": "anvil"})
+        assert (replay.answer, replay.output) == ("recorded", "anvil it is")
+        assert replay.seen is not None
+        assert replay.seen.run == run
+        other = await bridge.call_idea("see", {"at": "cog"})
+        assert (other.answer, await gave(other)) == ("plan", "cog it is")
+        assert RAN == ["anvil", "cog"]
+        again = await bridge.call_idea("see", {"at": "cog"})
+        assert (again.answer, again.output, RAN) == ("recorded", "cog it is", ["anvil", "cog"])
+        # Others were not told; the answer it was published with is theirs too.
+        assert (await bridge.call_idea("see", {"at": "cog"}, caller="ann")).answer == "plan"
+        assert (await bridge.call_idea("see", {"at": "anvil"}, caller="ann")).answer == "recorded"
+        # A version that does the same has the same answers.
+        bridge.publish(run, "see", description="See")
+        assert (await bridge.call_idea("see", {"at": "cog"})).answer == "recorded"
+        # In a plan it is answered without a run.
+        call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "cog", "_outputPath": "x"}
+        outer = await bridge.run_plan(read_plan({"calls": [call], "output": "†state.x"}))
+        assert await outer.result() == "cog it is"
+        assert bridge.store.rooms_of(outer.id) == []
+    # A stored answer is of the configuration it was worked out under.
+    changed = Configuration(order="all")
+    async with Bridge(changed, toolbox=box(), store=tmp_path / "ideas.sqlite") as bridge:
+        assert (await bridge.call_idea("see", {"at": "cog"})).answer == "plan"
+
+
+async def test_an_answer_that_holds_a_stored_one_is_not_stored_again() -> None:
+    async with Bridge(toolbox=box()) as bridge:
+        bridge.publish(await looked(bridge), "see")
+        call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "†input.at"}
+        outer = await looked(bridge, {"calls": [call], "input": {"at": "anvil"}, "output": "†results.0"})
+        bridge.publish(outer, "outer")
+        # It could be twice as old as is told.
+        assert (await bridge.call_idea("outer", {"at": "anvil"})).answer == "plan"
+        new = await bridge.call_idea("outer", {"at": "cog"})
+        assert (new.answer, await gave(new)) == ("plan", "cog it is")
+        assert (await bridge.call_idea("outer", {"at": "cog"})).answer == "recorded"
+
+
+async def test_auto_without_a_plan_asks_a_mind() -> None:
+    mind = Mind(literally)
+    async with Bridge(toolbox=box(), mind=mind) as bridge:
+        context: list[JSON] = [{"type": "data", "kind": "where", "data": "here"}]
+        run = await bridge.solve("See.", input={"at": "anvil"}, context=context, tools=["look"])
+        assert await run.wait(10) == "done"
+        told = bridge.publish(run.id, "see")
+        assert (told.answer, told.plan) == ("auto", None)
+        assert "A model is asked to solve it anew" in told.description
+        assert (await bridge.call_idea("see", {"at": "anvil"})).answer == "recorded"
+        asked = len(mind.seen)
+        replay = await bridge.call_idea("see", {"at": "cog"})
+        assert (replay.answer, await gave(replay)) == ("solve", "I saw cog")
+        assert len(mind.seen) == asked + 2
+        replay = await bridge.call_idea("see", {"at": "cog"})
+        assert (replay.answer, await gave(replay)) == ("recorded", "I saw cog")
+        assert len(mind.seen) == asked + 2
+
+
+async def test_what_is_configured_now_bounds_what_was_published() -> None:
+    store = Store.open(":memory:")
+    for age, published, way in ((0, "", "plan"), (60, "1 minute", "recorded"), (86_400, "1 day", "recorded")):
+        async with Bridge(Configuration(recorded_max_age_s=age), toolbox=box(), store=store) as bridge:
+            told = bridge.publish(await looked(bridge), "see")
+            assert (f"within {published} " in told.description) == (age > 0)
+            assert (await bridge.call_idea("see", {"at": "anvil"})).answer == way
+    async with Bridge(Configuration(recorded_max_age_s=0), toolbox=box(), store=store) as bridge:
+        assert (await bridge.call_idea("see", {"at": "anvil"})).answer == "plan"
+    store.close()
+
+
+def changing(*, reads: bool, changed: bool) -> Toolbox:
+    """`look` as it is at the time of the call."""
+    if changed:
+
+        @tool(name="look", read_only=reads)
+        def other(at: str, closely: bool = False) -> str:
+            """Look at something."""
+            return f"{at} it is{closely}"
+
+        return Toolbox(other)
+
+    @tool(name="look", read_only=reads)
+    def same(at: str) -> str:
+        """Look at something."""
+        return f"{at} it is"
+
+    return Toolbox(same)
+
+
+@pytest.mark.parametrize(
+    ("seen", "reads", "recent", "changed", "planned"), list(itertools.product((True, False), repeat=5))
+)
+async def test_auto_chooses(
+    seen: bool, reads: bool, recent: bool, changed: bool, planned: bool, tmp_path: Path
+) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
+        if planned:
+            published = bridge.publish(await looked(bridge), "see")
+        else:
+            context: list[JSON] = [{"type": "data", "kind": "where", "data": "here"}]
+            run = await bridge.solve("See.", input={"at": "anvil"}, context=context, tools=["look"])
+            assert await run.wait(10) == "done"
+            published = bridge.publish(run.id, "see")
+        assert (published.plan is not None) == planned
+    async with Bridge(toolbox=changing(reads=reads, changed=changed), store=store) as bridge:
+        ways = Ways(bridge.store, bridge.offer, bridge.fingerprint, 300)
+        arguments: JSONObject = {"at": "anvil" if seen else "cog"}
+        way = ways.way(published, arguments, "local", now=time.time() + (100 if recent else 400))
+        expected = "plan" if planned else "solve"
+        assert way.answer == ("recorded" if seen and reads and recent and not changed else expected)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"a": 1, "b": [1, {"x": 1, "y": 2}]}, {"b": [1.0, {"y": 2, "x": 1}], "a": 1.0}, True),
+        ({"a": 1}, {"a": 1, "n": 5, "o": {"deep": "d"}}, True),
+        ({"a": 1, "o": {}}, {"a": 1, "o": {"deep": "d"}}, True),
+        ({"a": 1, "r": {"k": 1}}, {"a": 1, "r": {"k": 1, "way": "up"}}, True),
+        ({"a": 1, "n": None}, {"a": 1}, False),
+        ({"a": True}, {"a": 1}, False),
+        ({"a": "1"}, {"a": 1}, False),
+        ({"a": 1.5}, {"a": 1}, False),
+    ],
+)
+def test_inputs_are_the_same_however_they_are_written(one: JSON, other: JSON, same: bool) -> None:
+    part: JSONObject = {"type": "object", "properties": {"way": {"default": "up"}}}
+    schema: JSONObject = {
+        "type": "object",
+        "properties": {
+            "a": {},
+            "b": {},
+            "n": {"default": 5},
+            "o": {"type": "object", "default": {}, "properties": {"deep": {"default": "d"}}},
+            "r": {"$ref": "#/$defs/part"},
+        },
+        "$defs": {"part": part},
+    }
+    told = [json.dumps(same_input(schema, value)) for value in (one, other)]
+    # An `r` that is missing stays missing: what its own properties default to says nothing of it.
+    assert (told[0] == told[1]) == same
+
+
+async def test_failed_edited_and_effectful_runs_are_not_given_again() -> None:
+    failing = {"on": True}
+
+    @tool(read_only=True)
+    def flaky(at: str) -> str:
+        """Fails at times."""
+        if failing["on"] and at == "cog":
+            raise ValueError("not now")
+        return at
+
+    plan: JSONObject = {
+        "calls": [{"_tool": "flaky", "at": "†input.at", "_outputPath": "x || why"}],
+        "input": {"at": "anvil"},
+        "output": "†state.x || †state.why.message",
+    }
+    async with Bridge(toolbox=box(flaky)) as bridge:
+        bridge.publish(await looked(bridge, plan), "tries")
+        first = await bridge.call_idea("tries", {"at": "cog"})
+        assert "not now" in str(await gave(first))
+        failing["on"] = False
+        second = await bridge.call_idea("tries", {"at": "cog"})
+        assert (second.answer, await gave(second)) == ("plan", "cog")
+        assert (await bridge.call_idea("tries", {"at": "cog"})).answer == "recorded"
+    sending: JSONObject = {
+        "calls": [{"_tool": "send", "text": "†input.t"}],
+        "input": {"t": "a"},
+        "output": "†results.0",
+    }
+    async with Bridge(Configuration(approval="allow_all"), toolbox=box()) as bridge:
+        told = bridge.publish(await looked(bridge, sending), "sends")
+        assert "stored answer" not in told.description
+        assert (await bridge.call_idea("sends", {"t": "a"})).answer == "plan"
+
+
+async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
+    with Store.open(":memory:") as store:
+        async with Bridge(toolbox=box(), store=store) as bridge:
+            told = bridge.publish(await looked(bridge), "see")
+            kept = {field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)}
+            for name in ("name", "version", "idea_id", "time", "live", "pinned"):
+                kept.pop(name)
+            with pytest.raises(PublicationContentError, match="neither a plan nor"):
+                store.publish("see", told.idea_id, **{**kept, "plan": None})
+            store.publish("see", told.idea_id, **{**kept, "answer": "solve"})
+            with pytest.raises(PublicationError, match="publish it again"):
+                await bridge.call_idea("see", {"at": "a"})
+            # With its context and tools, a solved idea travels.
+            bridge.publish(await looked(bridge), "away", answer="solve")
+            document = bridge.export_idea("away")
+        with Store.open(":memory:") as other:
+            other.import_idea(document, with_publication=True)
+            async with Bridge(toolbox=box(), store=other, mind=Mind(literally)) as bridge:
+                assert await gave(await bridge.call_idea("away", {"at": "cog"})) == "I saw cog"
