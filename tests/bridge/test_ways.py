@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,7 @@ class Mind:
     """Answers each Request by a function of its texts; remembers what it was shown."""
 
     name = "scripted"
+    think: Callable[[str], JSONObject]
 
     def __init__(self, think: Callable[[str], JSONObject]) -> None:
         self.think = think
@@ -167,7 +169,11 @@ async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -
         # Of an output that nobody described, anything is taken: what may be null is written in an object.
         anything: JSONObject = {key: value for key, value in LOOKING.items() if key != "output_schema"}
         bridge.publish(await looked(bridge, anything), "any", answer="solve")
-        mind.think = lambda _: {"calls": [], "output": {"value": ["any", 1]}}
+
+        def anyhow(_: str) -> JSONObject:
+            return {"calls": [], "output": {"value": ["any", 1]}}
+
+        mind.think = anyhow
         assert await gave(await bridge.call_idea("any", {"at": "cog"})) == ["any", 1]
         run = await looked(bridge, {"calls": LOOKING["calls"], "input": {"at": "anvil"}})
         with pytest.raises(PublicationError, match="run it with an `output`"):
@@ -180,7 +186,7 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
     async with Bridge(toolbox=box(), mind=mind) as bridge:
         bridge.publish(await solved(bridge), "see", answer="solve")
         call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "†input.at", "_outputPath": "x"}
-        outer = {"calls": [call], "input": {"at": "cog"}, "output": "†state.x"}
+        outer: JSONObject = {"calls": [call], "input": {"at": "cog"}, "output": "†state.x"}
         run = await bridge.run_plan(read_plan(outer))
         assert await run.result() == "I saw cog"
         [room] = bridge.store.rooms_of(run.id)
@@ -188,7 +194,11 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         told = bridge.publish(run.id, "outer", answer="plan")
         assert "a model is asked for calls.0 (see) alone" in told.description
         # A mind's own run offers it by name, and its rooms are answered by that mind.
-        mind.think = lambda text: {"calls": [call], "output": "†state.x"} if "Ask another" in text else literally(text)
+
+        def thinks(text: str) -> JSONObject:
+            return {"calls": [call], "output": "†state.x"} if "Ask another" in text else literally(text)
+
+        mind.think = thinks
         asked = await bridge.solve("Ask another.", input={"at": "bolt"}, tools=["idea:see"])
         assert await asked.result() == "I saw bolt"
 
@@ -447,12 +457,12 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
     with Store.open(":memory:") as store:
         async with Bridge(toolbox=box(), store=store) as bridge:
             told = bridge.publish(await looked(bridge), "see")
-            kept = {field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)}
+            kept: dict[str, Any] = {field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)}
             for name in ("name", "version", "idea_id", "time", "live", "pinned"):
                 kept.pop(name)
             with pytest.raises(PublicationContentError, match="neither a plan nor"):
-                store.publish("see", told.idea_id, **{**kept, "plan": None})
-            store.publish("see", told.idea_id, **{**kept, "answer": "solve"})
+                store.publish("see", told.idea_id, **(kept | dict[str, Any](plan=None)))
+            store.publish("see", told.idea_id, **(kept | dict[str, Any](answer="solve")))
             with pytest.raises(PublicationError, match="publish it again"):
                 await bridge.call_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.

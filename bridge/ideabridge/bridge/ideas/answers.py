@@ -41,14 +41,14 @@ class Answers:
             since: none that began before, in seconds since 1970.
             limit: how many at most.
         """
-        # Two short walks over the primary key, each from its end; one over both callers would have to be sorted. Each is
-        # cut before the runs are looked at: of very many that failed, only the latest are.
+        # Two short walks over the primary key, each from its end; one over both callers would have to be sorted.
+        # Each is cut before the runs are looked at: of very many that failed, only the latest are.
         one = (
             "SELECT * FROM (SELECT run, at FROM answers WHERE subject = ?1 AND caller = {} AND at >= ?3 "
-            f"ORDER BY at DESC LIMIT {_LOOKED_AT})"
+            "ORDER BY at DESC LIMIT ?5)"
         )
         return self._database.execute(
             f"SELECT run, at FROM ({one.format('?2')} UNION {one.format(chr(39) * 2)}) "  # noqa: S608
             "JOIN runs ON runs.id = run WHERE runs.status = 'done' ORDER BY at DESC LIMIT ?4",
-            (subject, caller, since, limit),
+            (subject, caller, since, limit, _LOOKED_AT),
         ).fetchall()
