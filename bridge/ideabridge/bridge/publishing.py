@@ -85,6 +85,7 @@ class Publishing(Keeping):
             annotations=honest_annotations(plan, here, offered),
         )
         return Adopted(idea_id, self.store.versions(told["name"])[0], before)
+
     @abstractmethod
     async def _replay(
         self, publication: Publication, arguments: JSONObject, mind: str | Choice, caller: str, *, samples: bool
