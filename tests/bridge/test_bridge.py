@@ -496,7 +496,8 @@ async def test_a_run_of_several_requests_is_a_plan_once_its_constants_are_accept
         await run.wait(10)
         with pytest.raises(PublicationError, match=r'calls\.0\.text = "a"'):
             bridge.publish(run.id, "later", answer="plan")
-        published = bridge.publish(run.id, "later", choices={"accept": ["calls.0.text"]})
+        # The first mind saw an input that its calls do not read.
+        published = bridge.publish(run.id, "later", choices={"accept": ["calls.0.text", "unread.input.a"]})
         assert published.plan is not None
         replay = await bridge.call_idea("later", {"a": 2})
         assert replay.run is not None

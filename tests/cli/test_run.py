@@ -401,7 +401,7 @@ def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
     assert listed[0].split()[:2] == ["idea", "published"]
     assert "sums" in listed[1]
     shown = ideabridge("ideas", "show", "sums").stdout
-    for part in ("sums, version 1, answers by plan", "0. add -> first", "a: †input.a", '"twice": 6', "result (done)"):
+    for part in ("sums, version 1, answers by auto", "0. add -> first", "a: †input.a", '"twice": 6', "result (done)"):
         assert part in shown
     answer = ideabridge("ideas", "call", "sums", "-i", "a=2", "-i", "b=2")
     assert json.loads(answer.stdout) == {"sum": 4, "twice": 8}
@@ -415,7 +415,7 @@ def test_ideas_travel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert told(capsys) == {
         "idea": idea,
         "published": True,
-        "ideas": [{"file": "sums.idea.json", "idea": idea}],
+        "ideas": [{"file": "sums.idea.json", "idea": idea, "name": "sums", "version": 1, "before": None}],
         "missing": [],
         "refused": [],
     }
