@@ -201,6 +201,11 @@ def test_versions_of_a_name_are_told_compared_and_chosen(here: Path, capsys: pyt
     assert capsys.readouterr().out == "8\n"
     assert main(["ideas", "call", "twice@2", "--input", "a=4", "--input", "b=5"]) == 0
     assert capsys.readouterr().out == "9\n"
+    for command in (["show"], ["export"], ["lift"], ["verify"], ["diff", "twice@2"], ["tag"]):
+        assert main(["ideas", *command, "twice@2"]) == 0, command
+        assert main(["ideas", *command, "twice@9"]) == 2, command
+    assert main(["ideas", "call", "twice@²", "--input", "a=4"]) == 2
+    assert "expected NAME or NAME@VERSION" in capsys.readouterr().err
     assert main(["ideas", "pin", "twice@1"]) == 0
     assert main(["ideas", "publish", run, "twice"]) == 0
     assert "is pinned to another version" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge.ideas import IdeaMeta, Publication, Store
-from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.errors import UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.ideas.narrowing import narrower, wider
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import idea_of
@@ -21,6 +21,7 @@ def obj(required: str = "", *, closed: bool = False, **properties: JSON) -> JSON
 S: JSONObject = {"type": "string"}
 W: JSONObject = {"type": "integer"}
 N: JSONObject = {"type": "number"}
+ANY_WAS = "may be array or boolean or null or number or object or string now, was"
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,39 @@ N: JSONObject = {"type": "number"}
         ),
         (obj(a=obj(b=S)), obj(a=obj("b", b=S)), ["a.b: is required now"]),
         (obj(a={}), obj(a=S), ["a: only string is taken"]),
-        (obj(a={"anyOf": [S, N]}), obj(a={"anyOf": [S]}), ["a: fewer alternatives are taken"]),
+        (obj(a={"anyOf": [S, N]}), obj(a={"anyOf": [S]}), ["a: integer and number is not taken any more"]),
         (obj(a={"anyOf": [S]}), obj(a={"anyOf": [S, N]}), []),
         (obj(a=S), obj(a=False), ["a: nothing is taken any more"]),
         (obj(a=S), {}, []),
+        (obj(a=S), obj(a={"anyOf": [{**S, "title": "A"}, {"type": "null"}]}), []),
+        (obj(a={"type": ["string", "null"]}), obj(a={"anyOf": [S, {"type": "null"}]}), []),
+        (
+            obj(a={"anyOf": [S, obj(b=S)]}),
+            obj(a={"anyOf": [S, obj(b=W)]}),
+            ["a: no alternative takes all that was taken"],
+        ),
+        (obj(a=S), obj(a=S, b=W), []),
+        ({**obj(), "additionalProperties": W}, obj(b=S), ["b: integer is not taken any more"]),
+        (
+            obj(a=S),
+            {**obj(), "additionalProperties": W},
+            ["a: string is not taken any more", "*: only integer is taken"],
+        ),
+        (
+            obj(a={"const": 1}),
+            obj(a={"const": True}),
+            ["a: integer is not taken any more", "a: 1 is gone; only true is taken"],
+        ),
+        (
+            {**obj(a={"$ref": "#/$defs/A"}), "$defs": {"A": S}},
+            {**obj(a={"$ref": "#/$defs/B"}), "$defs": {"B": {**S, "title": "B"}}},
+            [],
+        ),
+        (
+            {**obj(a={"$ref": "#/$defs/A"}), "$defs": {"A": S}},
+            {**obj(a={"$ref": "#/$defs/A"}), "$defs": {"A": W}},
+            ["a: string is not taken any more"],
+        ),
         ({}, obj(a=S), ["only object is taken"]),
     ],
 )
@@ -71,8 +101,17 @@ def test_input_that_is_not_taken_any_more_is_named(old: JSON, new: JSON, why: li
             ["items: may be integer or number now, was string"],
         ),
         (S, obj(a=S), ["may be object now, was string"]),
-        ({"anyOf": [S]}, {"anyOf": [S, N]}, ["other alternatives than before may come"]),
+        ({"anyOf": [S]}, {"anyOf": [S, N]}, ["may be integer or number now, was string"]),
         ({}, S, []),
+        (obj(a={**W, "minimum": 0}), obj(a=W), ["a: minimum was 0, is gone"]),
+        (obj(a={**S, "pattern": "^x"}), obj(a=S), ["a: pattern is gone"]),
+        (
+            {**obj(), "additionalProperties": W},
+            obj(b=S),
+            ["b: may be string now, was integer", f"*: {ANY_WAS} integer"],
+        ),
+        ({**obj(), "required": ["a"]}, obj(), ["a: may be missing now"]),
+        (obj(a={"anyOf": [S, {"type": "null"}]}), obj(a=S), []),
     ],
 )
 def test_output_of_another_shape_is_named(old: JSON, new: JSON, why: list[str]) -> None:
@@ -84,6 +123,45 @@ def put(store: Store, text: str, **told: Any) -> Publication:
     members: dict[str, Any] = {"description": "d", "answer": "plan", "input_schema": obj("a", a=S), "output_schema": S}
     members |= {"annotations": {"readOnlyHint": True}, "plan": {"calls": [], "output": None}, **told}
     return store.publish("tool", idea, **members)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        (({"a": "†state.a"}, {"a": 1}), ({"b": "†state.a"}, {"b": 1}), ["output: a: is not told any more"]),
+        (({"a": "†state.a"}, {"a": 1}), ({"a": "†state.b", "b": 1}, {"a": 2.5, "b": 1}), []),
+        (({"a": "†state.a"}, {"a": 1}), ({"a": "†state.a"}, {"a": None}), []),
+        (
+            ({"a": "†state.a"}, {"a": 1}),
+            ({"a": "†state.a"}, {"a": "x"}),
+            ["output: a: may be string now, was integer or number"],
+        ),
+        (
+            ({"a": {"b": "†state.a"}}, {"a": {"b": 1}}),
+            ({"a": ["†state.a"]}, {"a": [1]}),
+            ["output: a: may be array now, was object"],
+        ),
+        (("†state.a", [1]), ("†state.b", {"x": 1}), ["output: may be object now, was array"]),
+        ((None, {"a": 1, "b": 2}), (None, {"b": 2}), ["output: a: is not told any more"]),
+    ],
+)
+def test_an_output_without_a_schema_is_held_to_what_it_was_seen_to_be(
+    store: Store, old: tuple[JSON, JSON], new: tuple[JSON, JSON], why: list[str]
+) -> None:
+    for place, (output, given) in enumerate((old, new)):
+        recorded: JSON = {"input": {}, "output": given}
+        put(store, str(place), plan={"calls": [], "output": output}, recorded=recorded, output_schema=None)
+    assert store.change("tool@1", "tool@2").breaking == why
+
+
+@pytest.mark.parametrize("ref", ["tool@", "tool@x", "tool@²", "tool@1@1", "tool@-1", "Tool", "@1", "tool@9"])
+def test_what_is_no_version_of_a_name_is_told(store: Store, ref: str) -> None:
+    put(store, "x")
+    assert store.named("tool@1") == store.named("tool")
+    with pytest.raises(UnknownPublicationError, match=r"expected NAME or NAME@VERSION|has the versions 1 to 1, not 9"):
+        store.named(ref)
+    with pytest.raises((UnknownIdeaError, UnknownPublicationError)):
+        store.idea(ref)
 
 
 def test_a_change_is_told_in_lines(store: Store) -> None:

@@ -17,11 +17,8 @@ def idea_tool(store: Store, module: str, caller: str) -> Tool | None:
         module: `idea:NAME` or `idea:NAME@VERSION`.
         caller: who calls it.
     """
-    name, _, version = module.removeprefix(IDEA).partition("@")
-    if version and not (version.isascii() and version.isdecimal() and len(version) < 10):
-        return None
     try:
-        found = store.publication(name, int(version) if version else None)
+        found = store.named(module.removeprefix(IDEA))
     except UnknownPublicationError:
         return None
     if found.owner not in (None, caller):

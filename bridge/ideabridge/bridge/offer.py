@@ -75,13 +75,22 @@ class Offer:
         return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls)) if known else catalogue
 
     def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
-        """A host lists an idea as a tool by its name alone; in a plan it is a module."""
+        """A host lists an idea as a tool by its name alone; in a plan it is a module, in a version that there is."""
         for place, call in enumerate(plan.calls):
-            if not isinstance(call, dict) or "_module" in call or catalogue.look_up(call) is not None:
+            if not isinstance(call, dict) or catalogue.look_up(call) is not None:
                 continue
-            module = f"{IDEA}{call.get('_tool')}"
-            if self._idea(module, caller) is not None:
-                raise PlanError(f'calls[{place}]: {call.get("_tool")} is a published idea: add "_module": "{module}"')
+            tool, module = call.get("_tool"), call.get("_module")
+            if module is None:
+                named = self._idea(f"{IDEA}{tool}", caller)
+                if named is not None:
+                    raise PlanError(f'calls[{place}]: {tool} is a published idea: add "_module": "{named.module}"')
+            elif isinstance(module, str) and module.startswith(IDEA) and self._idea(module, caller) is None:
+                stands = self._idea(module.partition("@")[0], caller)
+                if stands is not None:
+                    raise PlanError(
+                        f"calls[{place}]: {module[:100]!r}: there is no such version; {stands.module!r} stands for"
+                        f" {stands.remote_name}"
+                    )
 
     def of_plan(self, plan: Plan, caller: str) -> Catalogue:
         """Every tool there is now, those of the rooms a plan names, and those it defines itself."""

@@ -152,11 +152,11 @@ class Publishing(Keeping):
         that solves it anew. `auto` takes the first of these that it can (DESIGN 4.11).
 
         Args:
-            name: what it is published as.
+            name: NAME, or NAME@VERSION.
             arguments: its input.
             mind: who answers where it is solved anew, see `choose`.
             caller: who calls; a run is theirs.
-            version: of the name; None: the one it stands for now.
+            version: where the name does not say it; None: the one it stands for now.
             samples: as for `run_plan`.
 
         Raises:
@@ -166,7 +166,7 @@ class Publishing(Keeping):
             MindUnavailableError: a mind that is not there.
             UnknownIdeaError: nothing is published under that name.
         """
-        publication = self.store.publication(name, version)
+        publication = self.store.named(name) if version is None else self.store.publication(name, version)
         if publication.owner not in (None, caller):
             raise UnknownIdeaError(f"nothing is published to you under the name {name!r}")
         check_arguments(publication, arguments)
@@ -205,7 +205,7 @@ class Publishing(Keeping):
         did, and, `live`, still gives what it gave.
 
         Args:
-            names: which; none: all that this caller sees.
+            names: which, each NAME or NAME@VERSION; none: all that this caller sees.
             live: run plans that only read.
             effects: run the others too.
             caller: who asks.
@@ -215,7 +215,7 @@ class Publishing(Keeping):
         """
         await self.offer.settled()
         wanted = list(names)
-        found = [self.store.publication(name) for name in wanted] if wanted else self._published(caller)
+        found = [self.store.named(name) for name in wanted] if wanted else self._published(caller)
         verdicts: list[Verdict] = []
         for publication in found:
             if publication.owner not in (None, caller):

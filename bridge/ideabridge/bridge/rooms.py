@@ -170,8 +170,7 @@ class Rooms:
 
     def _publication(self, effect: Execute) -> Publication:
         """The idea a call means, in the version that stood when the run began; its parameters fit."""
-        name, _, version = (effect.tool.remote_name or effect.tool.name).partition("@")
-        publication = self._store.publication(name, int(version) if version else None)
+        publication = self._store.named(effect.tool.remote_name or effect.tool.name)
         check_arguments(publication, effect.parameters)
         return publication
 

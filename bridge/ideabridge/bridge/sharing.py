@@ -51,9 +51,8 @@ def missing(bridge: Bridge, needs: Iterable[Need]) -> list[str]:
 def _is_place(bridge: Bridge, module: str) -> bool:
     if not module.startswith(IDEA):
         return module == "anonymous" or module in bridge.modules.names
-    name, _, version = module.removeprefix(IDEA).partition("@")
     try:
-        bridge.store.publication(name, int(version) if version.isdigit() else None)
+        bridge.store.named(module.removeprefix(IDEA))
     except UnknownPublicationError:
         return False
     return True

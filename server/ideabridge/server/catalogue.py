@@ -118,7 +118,8 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------------------
 
     def find(self, name: str, caller: str) -> ServedTool:
-        """An exposed tool or a published idea. Own tools are the server's.
+        """An exposed tool or a published idea, by its name or in one version of it (NAME@VERSION, which no list tells).
+        Own tools are the server's.
 
         Raises:
             UnknownToolError: there is none for this caller; the message names the nearest.
@@ -128,7 +129,7 @@ class ToolCatalogue:
             return found
         published = self._publication(name)
         if published is not None and is_visible(published.publication, caller):
-            self._uses[name] += 1
+            self._uses[published.publication.name] += 1
             if self._uses.total() >= _COUNTED:
                 self._note_uses()
             return published
@@ -160,10 +161,10 @@ class ToolCatalogue:
             self._published.move_to_end(name)
             return found
         try:
-            publication = self.bridge.store.publication(name)
+            publication = self.bridge.store.named(name)
         except UnknownPublicationError:
             return None
-        if not publication.live or name in OWN_NAMES:
+        if publication.name in OWN_NAMES or not (publication.live or "@" in name):
             return None
         found = self._published[name] = PublishedTool(name, publication, self.bridge, self._running)
         if len(self._published) > _CACHED:

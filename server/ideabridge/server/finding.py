@@ -149,9 +149,8 @@ class Finding:
         return not known or any(record.caller == caller for record in known)
 
     def _published_to(self, ref: str, caller: str) -> bool:
-        name, _, version = ref.partition("@")
         try:
-            publication = self._bridge.store.publication(name, int(version) if version.isdigit() else None)
+            publication = self._bridge.store.named(ref)
         except IdeabridgeError:
             return False
         return is_visible(publication, caller)

@@ -173,12 +173,13 @@ def _infer(value: JSON) -> JSONObject:
     properties = cast("JSONObject", value)
     return {
         "type": "object",
-        "properties": {name: _type(item) for name, item in properties.items()},
+        "properties": {name: seen_type(item) for name, item in properties.items()},
         "required": list[JSON](properties),
     }
 
 
-def _type(value: JSON) -> JSON:
+def seen_type(value: JSON) -> JSON:
+    """A schema that says no more of a value than its JSON type; of null, nothing."""
     if value is None:
         return {}
     if isinstance(value, bool):

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError
+from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.publications import Publications
+from ideabridge.bridge.ideas.publications import Publications, read_named
 from ideabridge.bridge.ideas.records import IdeaHit, IdeaRecord, Page, Repeated, StoredIdea
 from ideabridge.bridge.ideas.run_store import RunStore
 from ideabridge.bridge.ideas.search import BATCH, SCORED, Search, words_of
 from ideabridge.bridge.ideas.shapes import Shapes
 from ideabridge.bridge.ideas.table import IdeaTable, check_limit
-from ideabridge.tools.names import is_safe_name, nearest
+from ideabridge.tools.names import nearest
 
 
 class IdeaStore(RunStore):
@@ -51,18 +51,24 @@ class IdeaStore(RunStore):
 
         Raises:
             UnknownIdeaError: there is none; the message names the nearest names.
+            UnknownPublicationError: there is no such version.
             AmbiguousIdeaError: several ids start so.
         """
         with self._database.snapshot():
             return self._table.read(self._resolve(ref))
 
     def _resolve(self, ref: str) -> int:
-        name, at, version = ref.partition("@")
-        number: int | None = None
-        if is_safe_name(name) and (not at or (version.isascii() and version.isdigit() and len(version) < 10)):
-            number = self._publications.find(name, int(version) if at else None)
+        try:
+            name, version = read_named(ref)
+        except UnknownPublicationError:
+            name, version, number = ref, None, None
+        else:
+            number = self._publications.find(name, version)
+        # An id may look like a name.
         number = number or self._table.find(ref) or self._table.last_of_run(ref)
         if number is None:
+            if version is not None:
+                self._publications.get(name, version)
             near = nearest(name, self._publications.names())
             hint = f"; nearest names: {', '.join(near)}" if near else ""
             raise UnknownIdeaError(

@@ -42,6 +42,18 @@ def check_name(name: str) -> str:
     return name
 
 
+def read_named(ref: str) -> tuple[str, int | None]:
+    """(name, version) of NAME or NAME@VERSION; without a version, the one the name stands for.
+
+    Raises:
+        UnknownPublicationError: it is neither.
+    """
+    name, at, version = ref.partition("@")
+    if not is_safe_name(name) or (at and not (version.isascii() and version.isdecimal() and len(version) < 10)):
+        raise UnknownPublicationError(f"{ref[:64]!r} is no published name: expected NAME or NAME@VERSION")
+    return name, int(version) if at else None
+
+
 def _text(value: JSON) -> str | None:
     return None if value is None else encode_text(value)
 

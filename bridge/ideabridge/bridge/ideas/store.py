@@ -16,12 +16,12 @@ from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
 from ideabridge.bridge.ideas.portable import export, read_document
 from ideabridge.bridge.ideas.pruning import Prunable, Pruned, Pruning
+from ideabridge.bridge.ideas.publications import read_named
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
 from ideabridge.bridge.ideas.table import check_limit
 from ideabridge.bridge.ideas.upkeep import back_up, vacuum
 from ideabridge.bridge.ideas.versions import Side, breaking, changes
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import is_safe_name
 
 CAUTIOUS: Final[JSONObject] = {
     "readOnlyHint": False,
@@ -144,10 +144,9 @@ class Store(IdeaStore):
         """
         with self._database.snapshot():
             number = self._resolve(ref)
-            name, _, version = ref.partition("@")
-            publication: Publication | None = None
-            if is_safe_name(name) and self._publications.find(name, int(version) if version else None) == number:
-                publication = self._publications.get(name, int(version) if version else None)
+            publication = self._published_as(ref)
+            if publication is not None and self._publications.find(publication.name, publication.version) != number:
+                publication = None
             document = export(self._table.read(number), publication)
         check_leaks(document, known)
         return document
@@ -273,13 +272,18 @@ class Store(IdeaStore):
 
     def _published_as(self, ref: str) -> Publication | None:
         """The publication a NAME or NAME@VERSION stands for; None for an id or a run."""
-        name, _, version = ref.partition("@")
-        if not is_safe_name(name) or (version and not version.isdigit()):
-            return None
         try:
-            return self.publication(name, int(version) if version else None)
+            return self.named(ref)
         except UnknownPublicationError:
             return None
+
+    def named(self, ref: str) -> Publication:
+        """What NAME or NAME@VERSION stands for.
+
+        Raises:
+            UnknownPublicationError: it is neither, or there is none; the message names the nearest.
+        """
+        return self.publication(*read_named(ref))
 
     def publication(self, name: str, version: int | None = None) -> Publication:
         """What a name stands for now, or one version of it (also of a name unpublished since).

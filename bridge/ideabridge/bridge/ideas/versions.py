@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ideabridge.bridge.context.document import MISSING, Missing
-from ideabridge.bridge.ideas.idea import function_schemas
+from ideabridge.bridge.context.reference import is_reference
+from ideabridge.bridge.ideas.idea import function_schemas, seen_type
 from ideabridge.bridge.ideas.narrowing import narrower, wider
 from ideabridge.bridge.ideas.records import Change, Publication, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from ideabridge.bridge.ideas.store import Store
 
 _WIDEST: Final = 120
+
+_ANY_INPUT: Final[JSONObject] = {"type": "object"}
+"""What an idea without an input schema takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class Side:
     annotations: JSONObject
     calls: list[JSON]
     output: JSON
+    given: JSON
     context: list[JSON]
 
     @classmethod
@@ -38,6 +43,7 @@ class Side:
         solution: JSON = publication.plan if publication is not None and publication.plan else stored.idea.solution
         body = solution if isinstance(solution, dict) else {}
         calls = body.get("calls")
+        recorded = publication.recorded if publication is not None else None
         taken, given = function_schemas(stored.idea)
         if publication is not None:
             taken, given = publication.input_schema, publication.output_schema
@@ -49,6 +55,7 @@ class Side:
             annotations=publication.annotations if publication is not None else {},
             calls=calls if isinstance(calls, list) else [],
             output=body.get("output"),
+            given=recorded.get("output") if isinstance(recorded, dict) else None,
             context=list(stored.idea.context),
         )
 
@@ -72,17 +79,33 @@ def breaking(old: Side, new: Side) -> list[str]:
     """What of it breaks callers of `old`: input that was taken and is not, output that is of another shape, an answer
     for one input alone, effects where there were none.
     """
-    found = [f"input: {line}" for line in narrower(old.input_schema or {}, new.input_schema or {})]
-    if old.output_schema is not None:
-        if new.output_schema is None:
-            found.append("output: its shape is not told any more")
-        else:
-            found += [f"output: {line}" for line in wider(old.output_schema, new.output_schema)]
+    found = [f"input: {line}" for line in narrower(old.input_schema or _ANY_INPUT, new.input_schema or _ANY_INPUT)]
+    if old.output_schema is not None and new.output_schema is None:
+        found.append("output: its shape is not told any more")
+    else:
+        promised = old.output_schema or _shape(old.output, old.given, unknown={})
+        comes = new.output_schema or _shape(new.output, new.given, unknown=False)
+        found += [f"output: {line}" for line in wider(promised, comes)]
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
         found.append("answer: it answers for one input only, the recorded one")
     if old.annotations.get("readOnlyHint") is True and new.annotations.get("readOnlyHint") is not True:
         found.append("annotations: it only read, and does not any more")
     return found
+
+
+def _shape(output: JSON, given: JSON, *, unknown: JSON) -> JSON:
+    """What an output without a schema is seen to be: as it is written, and where that refers to a value, of the type
+    that was given once. What was null then is `unknown`.
+    """
+    if isinstance(output, dict):
+        seen = given if isinstance(given, dict) else {}
+        properties: JSONObject = {name: _shape(part, seen.get(name), unknown=unknown) for name, part in output.items()}
+        return {"type": "object", "properties": properties, "required": list[JSON](output)}
+    if output is None and isinstance(given, dict):
+        # The state: its members are where the calls write.
+        return {"type": "object", "properties": {name: seen_type(part) or unknown for name, part in given.items()}}
+    refers = output is None or (isinstance(output, str) and is_reference(output))
+    return seen_type(given if refers else output) or unknown
 
 
 def _calls(old: list[JSON], new: list[JSON]) -> Iterator[str]:

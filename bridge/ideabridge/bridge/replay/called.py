@@ -68,11 +68,8 @@ def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
         module = call.get("_module") if isinstance(call, dict) else None
         if not isinstance(module, str) or not module.startswith(IDEA):
             continue
-        name, _, version = module.removeprefix(IDEA).partition("@")
-        if version and not (version.isascii() and version.isdecimal() and len(version) < 10):
-            continue
         try:
-            yield store.publication(name, int(version) if version else None)
+            yield store.named(module.removeprefix(IDEA))
         except UnknownPublicationError:
             # One that is gone is told where the call itself is checked.
             continue

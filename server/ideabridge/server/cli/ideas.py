@@ -183,9 +183,8 @@ def show_idea(options: Options, ref: RefArgument) -> int:
 def _published(store: Store, ref: str) -> Publication | None:
     from ideabridge.bridge.ideas.errors import UnknownPublicationError
 
-    name, _, version = ref.partition("@")
     try:
-        return store.publication(name, int(version) if version.isdigit() else None)
+        return store.named(ref)
     except UnknownPublicationError:
         # `ref` was an id or a run.
         return None
@@ -291,21 +290,16 @@ def call_idea(
     """Call a published idea, as an assistant would. Standard output gets the answer."""
     import anyio
 
-    from ideabridge.server.cli.exits import UsageError
-
-    wanted, at, number = name.partition("@")
-    if at and not number.isdigit():
-        raise UsageError(f"NAME: expected NAME or NAME@VERSION, found {name[:80]!r}")
-    return anyio.run(_call, options, wanted, int(number) if at else None, read_input(input) or {})
+    return anyio.run(_call, options, name, read_input(input) or {})
 
 
-async def _call(options: Options, name: str, version: int | None, arguments: JSONObject) -> int:
+async def _call(options: Options, name: str, arguments: JSONObject) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.console import print_json, print_value
     from ideabridge.server.cli.follow import follow, tell
 
     async with Bridge(options.configuration()) as bridge:
-        replay = await bridge.call_idea(name, arguments, version=version)
+        replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
             return tell(outcome, json=options.json, extra={"answer": replay.answer})
