@@ -50,8 +50,7 @@ class IdeaStore(RunStore):
         """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
 
         Raises:
-            UnknownIdeaError: there is none; the message names the nearest names.
-            UnknownPublicationError: there is no such version.
+            UnknownIdeaError: there is none; the message names the nearest names, or the versions there are.
             AmbiguousIdeaError: several ids start so.
         """
         with self._database.snapshot():
@@ -68,7 +67,11 @@ class IdeaStore(RunStore):
         number = number or self._table.find(ref) or self._table.last_of_run(ref)
         if number is None:
             if version is not None:
-                self._publications.get(name, version)
+                # The versions that there are say more than names that are near.
+                try:
+                    self._publications.get(name, version)
+                except UnknownPublicationError as error:
+                    raise UnknownIdeaError(str(error)) from None
             near = nearest(name, self._publications.names())
             hint = f"; nearest names: {', '.join(near)}" if near else ""
             raise UnknownIdeaError(

@@ -162,6 +162,8 @@ def _show_moment(options: Options, record: RunRecord, story: Story) -> int:
                 "request": request.id if asked else None,
                 "exact": same,
                 "context": list[JSON](request.texts),
+                # With the schema, what the id is of.
+                "messages": request.context,
                 "schema": request.schema if asked else None,
                 "state": now.state,
                 "calls": [call_told(number, one) for number, one in enumerate(now.history)],
