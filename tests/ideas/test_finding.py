@@ -9,6 +9,7 @@ import pytest
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, table
 from ideabridge.bridge.ideas.errors import FilterError
 from ideabridge.bridge.ideas.filters import read_time
+from ideabridge.bridge.ideas.places import LAG as WAITING
 from ideabridge.bridge.ideas.shapes import LAG, shape_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
@@ -216,3 +217,46 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
             if after is None:
                 break
         assert seen == wanted, chosen
+
+
+def test_lists_hold_what_is_taken_up_and_what_waits_in_any_order_of_times(store: Store) -> None:
+    source, times = random.Random(3), list[tuple[str, int]]()
+    for number in range(2 * WAITING + 40):
+        # Many of one time, and those that wait are not the newest.
+        time = f"2026-01-{1 + source.randrange(20):02d}T08:00:00.000+00:00"
+        saved(store, str(number), meta=IdeaMeta(title=str(number), time=time, outcome=f"o{number % 2}"))
+        times.append((time, number))
+    for _ in range(2):
+        for chosen, odd in ((None, {0, 1}), (IdeaFilter(outcome="o1"), {1})):
+            seen: list[str] = []
+            after: str | None = None
+            while True:
+                page = store.ideas(97, after, chosen=chosen)
+                seen += [one.meta.title for one in page.items]
+                after = page.next
+                if after is None:
+                    break
+            assert seen == [str(number) for _, number in sorted(times, reverse=True) if number % 2 in odd]
+        # Once more when none waits.
+        while store.index_ideas():
+            pass
+
+
+def test_a_request_finds_ideas_taken_up_and_ideas_that_wait_the_newest_first(store: Store) -> None:
+    first = Idea([said("asked")], {}, {"calls": [], "output": 0})
+    ids = [store.save_idea(first, IdeaMeta())]
+    for number in range(WAITING):
+        saved(store, str(number))
+    ids.append(store.save_idea(Idea(first.context, first.schema, {"calls": [], "output": 1}), IdeaMeta()))
+    assert [one.id for one in store.ideas_of_request(first.request_id)] == ids[::-1]
+
+
+def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.transaction():
+        for number in range(WAITING + 5):
+            saved(store, f"gone {number}")
+        raise ZeroDivisionError
+    for number in range(WAITING + 5):
+        saved(store, f"kept {number}", meta=IdeaMeta(title=str(number), outcome="done"))
+    listed = store.ideas(1000, chosen=IdeaFilter(outcome="done")).items
+    assert sorted(int(one.meta.title) for one in listed) == list(range(WAITING + 5))

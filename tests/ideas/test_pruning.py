@@ -438,3 +438,18 @@ def test_the_command_line_shows_asks_and_prunes(tmp_path: Path, capsys: pytest.C
     assert '"runs": 1' in capsys.readouterr().out
     with Store.open(path) as store:
         assert kept(store) == {"tagged", "newest"}
+
+
+def test_an_idea_that_moves_to_another_run_is_listed_as_it_is_there(store: Store) -> None:
+    idea = old_run(store, "old", idea_of("both"))
+    while store.index_ideas():
+        pass
+    store.create_run("later", kind="plan", caller="", title="", fingerprint="")
+    store.save_idea(idea_of("both"), IdeaMeta(run="later", step=1, outcome="failed", mind="model"))
+    end(store, "later")
+    newest(store)
+    assert store.prune(store.prunable(before="2021-01-01")).runs == 1
+    assert [one.id for one in store.ideas(chosen=IdeaFilter(outcome="failed", mind="model")).items] == [idea]
+    assert store.ideas(chosen=IdeaFilter(outcome="done", until="2021-01-01")).items == []
+    assert [one.id for one in store.ideas(run="later").items] == [idea]
+    check_whole(store.path)

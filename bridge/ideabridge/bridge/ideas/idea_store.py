@@ -9,6 +9,7 @@ from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.publications import Publications, read_named
 from ideabridge.bridge.ideas.records import IdeaHit, IdeaRecord, Page, Repeated, StoredIdea
 from ideabridge.bridge.ideas.run_store import RunStore
@@ -24,7 +25,8 @@ class IdeaStore(RunStore):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._contents = Contents(database)
-        self._table = IdeaTable(database, self._contents)
+        self._places = Places(database)
+        self._table = IdeaTable(database, self._contents, self._places)
         self._publications = Publications(database)
         self._search = Search(database, self._contents)
         self._shapes = Shapes(database)
@@ -42,6 +44,7 @@ class IdeaStore(RunStore):
         with self._database.transaction():
             saved = self._table.save(idea, meta)
             if saved.new:
+                self._places.saved(saved.number)
                 self._search.saved(saved.number)
                 self._shapes.saved(saved.number)
         return saved.id
@@ -89,7 +92,7 @@ class IdeaStore(RunStore):
             CursorError: not a cursor of this list, or a limit out of bounds.
             FilterError: a time that is none.
         """
-        if chosen is not None and not chosen.empty:
+        if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self._index_all()
         with self._database.guard:
             return self._table.page(limit, after, run, chosen)
@@ -179,10 +182,12 @@ class IdeaStore(RunStore):
         A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
         """
         with self._database.guard:
-            behind = self._search.behind(), self._shapes.behind()
+            behind = self._search.behind(), self._shapes.behind(), self._places.behind()
         if not any(behind):
             return False
         with self._database.transaction():
+            if behind[2]:
+                self._places.catch_up()
             more = self._search.catch_up(BATCH) == BATCH if behind[0] else False
             return (self._shapes.catch_up() if behind[1] else False) or more
 

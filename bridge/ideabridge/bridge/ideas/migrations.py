@@ -276,5 +276,34 @@ def _sixth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth)
+_SEVENTH: Final = (
+    # What lists are filtered and ordered by, and the requests, in a table taken up a batch at a time: every index of
+    # `ideas` is a page of the log with each save. The columns `time`, `outcome` and `mind` of `ideas` are read for it.
+    (
+        "CREATE TABLE idea_places (idea INTEGER PRIMARY KEY REFERENCES ideas(number), request BLOB NOT NULL, run TEXT, "
+        "time TEXT NOT NULL, outcome TEXT NOT NULL, mind TEXT NOT NULL) STRICT"
+    ),
+    (
+        "INSERT INTO idea_places(idea, request, run, time, outcome, mind) "
+        "SELECT number, request, run, time, outcome, mind FROM ideas ORDER BY number"
+    ),
+    "CREATE INDEX idea_places_by_request ON idea_places(request)",
+    "CREATE INDEX idea_places_by_time ON idea_places(time)",
+    "CREATE INDEX idea_places_by_outcome ON idea_places(outcome, time)",
+    "CREATE INDEX idea_places_by_mind ON idea_places(mind, time)",
+    "CREATE INDEX idea_places_by_outcome_and_mind ON idea_places(outcome, mind, time)",
+    "DROP INDEX idx_ideas_request",
+    "DROP INDEX ideas_by_time",
+    "DROP INDEX ideas_by_outcome",
+    "DROP INDEX ideas_by_mind",
+    "DROP INDEX ideas_by_outcome_and_mind",
+)
+
+
+def _seventh(connection: sqlite3.Connection) -> None:
+    for statement in _SEVENTH:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -11,6 +11,7 @@ from typing import Final
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.estimate import Estimate
 from ideabridge.bridge.ideas.families import ENDED, Families, Family, holders
+from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.reach import Sweep
 from ideabridge.bridge.ideas.search import UNINDEXED, Search
 from ideabridge.tools.encoding import encode_text
@@ -61,8 +62,9 @@ class Pruned:
 class Pruning:
     """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole."""
 
-    def __init__(self, database: Database, search: Search) -> None:
+    def __init__(self, database: Database, search: Search, places: Places) -> None:
         self._database = database
+        self._places = places
         self._search = search
         self._begun = time.monotonic()
 
@@ -171,7 +173,12 @@ class Pruning:
                 gone.append((idea,))
             else:
                 self._move(idea, *other)
-        for table, column in (("idea_shapes", "idea"), ("idea_calls", "idea"), ("ideas", "number")):
+        for table, column in (
+            ("idea_shapes", "idea"),
+            ("idea_calls", "idea"),
+            ("idea_places", "idea"),
+            ("ideas", "number"),
+        ):
             self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
         if gone:
             self._database.count(UNINDEXED, len(gone))
@@ -192,6 +199,7 @@ class Pruning:
             "WHERE number = ?4",
             (run, step, meta, idea),
         )
+        self._places.moved(idea)
         execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
 
     def _remove_events(self) -> None:

@@ -11,6 +11,7 @@ from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
 from ideabridge.bridge.ideas.filters import Apart, Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.ideas.places import ALL, AMONG, OF_RUNS, Places
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
@@ -35,9 +36,6 @@ _NAMES: Final = (
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
 _RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, ideas.meta, {_NAMES} FROM ideas"  # noqa: S608
-
-_AMONG: Final = "json_each(?) AS part CROSS JOIN ideas ON ideas.number = part.value"
-"""The ideas in rows given as a JSON array."""
 
 
 class Saved(NamedTuple):
@@ -100,9 +98,10 @@ def read_meta(text: str) -> IdeaMeta:
 class IdeaTable:
     """The tables `ideas` and `occurrences`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database, contents: Contents) -> None:
+    def __init__(self, database: Database, contents: Contents, places: Places) -> None:
         self._database = database
         self._contents = contents
+        self._places = places
 
     def save(self, idea: Idea, meta: IdeaMeta) -> Saved:
         """Store an idea; of one that is stored already, only where else it occurred is kept."""
@@ -212,10 +211,7 @@ class IdeaTable:
         """The ideas that answer one Request, newest first."""
         if len(request) != 64 or _HEX.fullmatch(request) is None:
             return []
-        rows = self._database.execute(
-            "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC", (bytes.fromhex(request),)
-        ).fetchall()
-        return [self.read(row[0]) for row in rows]
+        return [self.read(number) for number in self._places.of_request(bytes.fromhex(request))]
 
     def of_run(self, run: str) -> list[IdeaRecord]:
         """The ideas of a run by step, each with the metadata it has in that run."""
@@ -242,43 +238,37 @@ class IdeaTable:
             sql, values = f"{sql}ideas.run = ? AND ", [*values, run]
         if after is not None:
             sql, values = f"{sql}(ideas.time, ideas.number) < (?, ?) AND ", [*values, *_read_place(after)]
-        rows = self._places(Condition(sql, values), chosen.kept_apart, check_limit(limit) + 1)
+        own, some = Condition(sql, values), check_limit(limit) + 1
+        rows = (
+            self._newest(own, chosen.kept_apart, some)
+            if run is None
+            else self._places.newest(OF_RUNS, own, chosen.kept_apart, some)
+        )
         following = f"{rows[limit - 1][0]}@{rows[limit - 1][1]}" if len(rows) > limit else None
         return Page(self.records([number for number, _ in rows[:limit]]), following)
 
-    def _places(self, own: Condition, apart: list[Apart], limit: int) -> list[tuple[int, str]]:
+    def _newest(self, own: Condition, apart: list[Apart], limit: int) -> list[tuple[int, str]]:
         """(row, time) of the newest ideas that pass, whichever way is the shortest."""
+        newest = self._places.newest
         if not apart:
-            return self._newest("ideas", own, (), limit)
+            return newest(ALL, own, (), limit)
         few = min(apart, key=lambda one: self._count(one, FEW + 1))
         if self._count(few, FEW + 1) > FEW:
             # Each condition holds for many: the newest ideas probably have a page of those for which all do.
-            end = self._newest("ideas", own, (), 1, WALK)
+            end = newest(ALL, own, (), 1, WALK)
             near = own
             if end:
                 number, time = end[0]
                 near = Condition(f"{own.sql}(ideas.time, ideas.number) > (?, ?) AND ", [*own.values, time, number])
-            found = self._newest("ideas", near, apart, limit)
+            found = newest(ALL, near, apart, limit)
             if len(found) >= limit or not end:
                 return found
             few = min(apart, key=lambda one: self._count(one, -1))
-            sql = f"SELECT count(*) FROM (SELECT 1 FROM ideas WHERE {own.sql}1 LIMIT ?)"  # noqa: S608
-            if self._database.number(sql, (*own.values, MANY)) < min(2 * self._count(few, -1), MANY):
-                return self._newest("ideas", own, apart, limit)
+            if self._places.count(own, MANY) < min(2 * self._count(few, -1), MANY):
+                return newest(ALL, own, apart, limit)
         among = [row[0] for row in self._database.execute(few.few(), (few.wanted,))]
         among_them = Condition(own.sql, [_listed(among), *own.values])
-        return self._newest(_AMONG, among_them, [one for one in apart if one is not few], limit)
-
-    def _newest(
-        self, source: str, own: Condition, apart: Iterable[Apart], limit: int, skip: int = 0
-    ) -> list[tuple[int, str]]:
-        """(row, time) of the newest ideas of a source that pass, after the first `skip`."""
-        sql = own.sql + "".join(f"{one.holds()} AND " for one in apart)
-        return self._database.execute(
-            f"SELECT ideas.number, ideas.time FROM {source} WHERE {sql}1 "  # noqa: S608
-            "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ? OFFSET ?",
-            (*own.values, *(value for one in apart for value in one.values()), limit, skip),
-        ).fetchall()
+        return newest(AMONG, among_them, [one for one in apart if one is not few], limit)
 
     def _count(self, one: Apart, most: int) -> int:
         """For how many calls or tags it holds; counting stops at `most`, if that is not negative."""
@@ -291,7 +281,7 @@ class IdeaTable:
         """Which of these rows pass a filter."""
         sql, values = chosen.columns()
         own = Condition(sql, [_listed(numbers), *values])
-        return {number for number, _ in self._newest(_AMONG, own, chosen.kept_apart, len(numbers))}
+        return {number for number, _ in self._places.newest(AMONG, own, chosen.kept_apart, len(numbers))}
 
     def records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Lines for rows, in the order given."""
