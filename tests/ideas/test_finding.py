@@ -252,10 +252,14 @@ def test_a_request_finds_ideas_taken_up_and_ideas_that_wait_the_newest_first(sto
 
 
 def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
-    with pytest.raises(ZeroDivisionError), store.transaction():
-        for number in range(WAITING + 5):
-            saved(store, f"gone {number}")
-        raise ZeroDivisionError
+    def fail() -> None:
+        with store.transaction():
+            for number in range(WAITING + 5):
+                saved(store, f"gone {number}")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     for number in range(WAITING + 5):
         saved(store, f"kept {number}", meta=IdeaMeta(title=str(number), outcome="done"))
     listed = store.ideas(1000, chosen=IdeaFilter(outcome="done")).items

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import UnknownRunError as UnknownBridgeRunError
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.plan import Plan
 from ideabridge.server.main import main
@@ -441,7 +441,7 @@ def test_the_command_line_shows_asks_and_prunes(tmp_path: Path, capsys: pytest.C
 
 
 def test_an_idea_that_moves_to_another_run_is_listed_as_it_is_there(store: Store) -> None:
-    idea = old_run(store, "old", idea_of("both"))
+    (idea,) = old_run(store, "old", idea_of("both"))
     while store.index_ideas():
         pass
     store.create_run("later", kind="plan", caller="", title="", fingerprint="")

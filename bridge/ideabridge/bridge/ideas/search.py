@@ -189,12 +189,14 @@ class Search:
             execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
             gone = self._database.number(_GONE)
         self._said.clear()
-        last = 0
+        last, most, left = 0, BATCH, 2**62
         while True:
             with self._database.transaction():
-                count, last = self._take_up("idea_words_new", last, self._mark(), BATCH) or (0, last)
-                if count < BATCH:
-                    # What others index meanwhile is soon less than a batch.
+                mark = self._mark()
+                # Others may index more meanwhile than a batch: a larger one gains on them.
+                most, left = (most if mark - last < left else most * 2), mark - last
+                count, last = self._take_up("idea_words_new", last, mark, most) or (0, last)
+                if count < most:
                     execute("DROP TABLE idea_words")
                     execute("ALTER TABLE idea_words_new RENAME TO idea_words")
                     self._database.count(UNINDEXED, -gone)
