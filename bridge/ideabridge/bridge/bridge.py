@@ -266,8 +266,9 @@ class Bridge(Publishing):
         output_schema: JSONObject | None = None,
     ) -> Run:
         messages = [normalise(message, what="the context") for message in said]
-        await self.offer.settled()
         wanted = tools and list(tools)
+        if not self.offer.has_all(wanted):
+            await self.offer.settled()
         catalogue = self.offer.chosen(wanted, defined_tools(read_context(messages)), caller=caller)
         if wanted and not catalogue.tools:
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")

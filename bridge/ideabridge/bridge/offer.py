@@ -56,6 +56,11 @@ class Offer:
         await self._modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
+    def has_all(self, patterns: Iterable[str] | None) -> bool:
+        """Whether all that is asked for are names of tools there are now, so that no module need be waited for."""
+        names = {tool.name for tool in self.catalogue.tools}
+        return bool(patterns) and all(one in names for one in patterns)
+
     async def catalogue_of(self, plan: Plan, caller: str) -> Catalogue:
         """The tools a plan names: what its journal and its idea hold. All there are where one is unknown, so that the
         error can name the nearest.

@@ -1,0 +1,27 @@
+"""A run waits for modules that are still connecting only where they may have what it asks for."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge, Configuration
+from ideabridge.bridge.modules.settings import ModuleConfiguration
+
+pytestmark = pytest.mark.anyio
+
+MUTE = ModuleConfiguration(command=sys.executable, args=("-c", "import sys; sys.stdin.read()"))
+
+
+async def test_a_task_that_names_tools_of_ours_does_not_wait_for_a_mute_module() -> None:
+    configuration = Configuration(mcpServers={"mute": MUTE})
+    async with Bridge(configuration) as bridge:
+        with anyio.move_on_after(0.5) as patience:
+            await bridge.solve("Count.", tools=["cou*"])
+        assert patience.cancelled_caught, "the module may have such a tool"
+        with anyio.fail_after(20):
+            run = await bridge.solve("Count.", tools=["count"])
+        assert [tool.name for tool in run.machine.catalogue.tools] == ["count"]
+        assert bridge.modules.status("mute").state == "connecting"
