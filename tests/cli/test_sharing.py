@@ -159,9 +159,53 @@ def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.Cap
     assert main(["ideas", "suggest"]) == 0
     out = capsys.readouterr().out
     assert "done 3 times: add" in out
+    assert '    add {"a":2,"b":5}\n' in out
+    assert "its values stand in the calls (calls.0.a, calls.0.b)" in out
     run = out.split("ideabridge ideas publish ")[1].split()[0]
     assert main(["ideas", "publish", run, "fives", "--accept", "all"]) == 0
     assert main(["ideas", "suggest"]) == 1
+
+
+def test_what_takes_input_is_suggested_as_it_is_and_what_fails_is_not(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = {"calls": [{"_tool": "add", "a": "†input.n", "b": "†input.n", "_outputPath": "twice"}]}
+    for number in range(3):
+        (here / "plan.json").write_text(json.dumps({**twice, "input": {"n": number}}), encoding="utf-8")
+        assert main(["run", "plan.json"]) == 0
+        # It is planned well, and ends with an error each time.
+        calls = [{"_tool": "add", "a": "†input.n", "b": "†results.0.nothing"}]
+        (here / "plan.json").write_text(
+            json.dumps({"calls": [{"_tool": "add", "a": number, "b": 1}, *calls], "input": {"n": 1}}), encoding="utf-8"
+        )
+        assert main(["run", "plan.json"]) == 1
+    capsys.readouterr()
+    assert main(["ideas", "suggest", "--json"]) == 0
+    (only,) = told_last(capsys)["suggestions"]
+    assert (only["times"], only["tools"], only["literals"]) == (3, ["add"], [])
+    assert main(["ideas", "suggest"]) == 0
+    out = capsys.readouterr().out
+    assert '    add {"a":"†input.n","b":"†input.n"} -> twice\n' in out
+    # What is printed can be done.
+    command = out.split("publish it? ideabridge ")[1].split("\n")[0].replace("NAME", "double").split()
+    assert main(command) == 0
+    assert main(["ideas", "suggest"]) == 1
+
+
+def test_lists_and_searches_take_the_same_filters(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["list"], ["search"]):
+        for chosen, count in (
+            (["--tool", "add", "--since", "1d", "--outcome", "done"], 2),
+            (["--tool", "other"], 0),
+            (["--module", "other"], 0),
+            (["--until", "1d"], 0),
+            (["--mind", "turns"], 0),
+            (["--tag", "none"], 0),
+        ):
+            capsys.readouterr()
+            assert main(["ideas", *words, *chosen, "--json"]) == (0 if count or words == ["list"] else 1)
+            assert len(told_last(capsys)["ideas"]) == count, chosen
+        assert main(["ideas", *words, "--since", "yesterday"]) == 2
 
 
 def told_last(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

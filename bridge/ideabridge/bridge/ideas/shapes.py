@@ -45,6 +45,11 @@ def _call(call: JSON) -> JSON:
     }
 
 
+def is_literal(value: JSON) -> bool:
+    """Whether a parameter is a text, number or list that a shape leaves out."""
+    return _bare(value) == _LITERAL
+
+
 def _bare(value: JSON) -> JSON:
     if value is None:
         return None

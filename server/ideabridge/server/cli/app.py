@@ -8,7 +8,6 @@ from typer.core import TyperGroup
 from ideabridge.server.cli import (
     demo,
     doctor,
-    filters,
     history,
     ideas,
     install,
@@ -20,6 +19,7 @@ from ideabridge.server.cli import (
     serve,
     sharing,
     solve,
+    suggest,
     tools,
     versions,
 )
@@ -71,7 +71,7 @@ ideas.app.command("pin")(versions.pin_version)
 ideas.app.command("unpin")(versions.unpin_name)
 ideas.app.command("rollback")(versions.roll_back)
 ideas.app.command("tag")(versions.tag_idea)
-ideas.app.command("suggest")(filters.suggest_ideas)
+ideas.app.command("suggest")(suggest.suggest_ideas)
 ideas.app.command("prune")(prune.prune_ideas)
 ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)

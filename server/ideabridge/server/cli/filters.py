@@ -1,48 +1,46 @@
-"""Options that choose among ideas, and `ideabridge ideas suggest`."""
+"""Options that choose among ideas: declared once, for every command that lists them."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, Final
 
 import typer
 
-from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
-from ideabridge.tools.encoding import JSON
-
-ToolOption = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only what calls this tool.")]
-ModuleOption = Annotated[str | None, typer.Option("--module", metavar="NAME", help="Only what calls this server.")]
-SinceOption = Annotated[
+_Since = Annotated[
     str | None, typer.Option("--since", metavar="WHEN", help="Saved since: 2026-11-21, or how long ago: 3d, 12h.")
 ]
-UntilOption = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before.")]
-OutcomeOption = Annotated[
-    str | None, typer.Option("--outcome", metavar="HOW", help="Only what ended so: done, failed, ...")
-]
-MindOption = Annotated[str | None, typer.Option("--mind", metavar="WHO", help="Who answered: turns, model, ...")]
-TagOption = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only what has this tag.")]
+_Outcome = Annotated[str | None, typer.Option("--outcome", metavar="HOW", help="Only what ended so: done, failed, ...")]
+_FILTERS: Final[dict[str, Any]] = {
+    "tool": Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only what calls this tool.")],
+    "module": Annotated[str | None, typer.Option("--module", metavar="NAME", help="Only what calls this server.")],
+    "since": _Since,
+    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before.")],
+    "outcome": _Outcome,
+    "mind": Annotated[str | None, typer.Option("--mind", metavar="WHO", help="Who answered: turns, model, ...")],
+    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only what has this tag.")],
+}
+"""The members of an `IdeaFilter`."""
 
 
-@command("config", "project", "store", "json")
-def suggest_ideas(
-    options: Options,
-    least: Annotated[int, typer.Option("--least", min=2, max=1000, help="Done at least so often.")] = 3,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many at most.")] = 10,
-) -> int:
-    """What was done over and over, only with other values, and is no tool yet. Exit code 1 if there is nothing."""
-    from ideabridge.server.cli.console import print_json, say, show
+def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command the filters, as one argument `chosen`, an `IdeaFilter`."""
+    # The class itself is loaded once a command runs: starting has to be fast.
+    signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _FILTERS.items()
+    ]
 
-    with opened(options) as store:
-        found = store.repeated(least, limit)
-    if options.json:
-        ideas: list[JSON] = [{"times": one.times, "idea": one.latest.id, **one.latest.meta.to_json()} for one in found]
-        print_json({"suggestions": ideas})
-        return 0 if found else 1
-    for one in found:
-        meta = one.latest.meta
-        what = meta.title or ", ".join(meta.tools)
-        show(f"done {one.times} times: {what[:100]}", "bold")
-        show(f"  publish it? ideabridge ideas publish {meta.run or one.latest.id[:12]} NAME")
-    if not found:
-        say(f"nothing was done {least} times that is not published already")
-    return 0 if found else 1
+    @functools.wraps(function)
+    def wrapper(*words: Any, **arguments: Any) -> int | None:
+        from ideabridge.bridge.ideas.filters import IdeaFilter
+
+        given = {name: arguments.pop(name) for name in _FILTERS}
+        return function(*words, chosen=IdeaFilter(**given), **arguments)
+
+    wrapper.__dict__["__signature__"] = inspect.Signature([*own, *added])
+    return wrapper

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.filters import (
-    MindOption,
-    ModuleOption,
-    OutcomeOption,
-    SinceOption,
-    TagOption,
-    ToolOption,
-    UntilOption,
-)
+from ideabridge.server.cli.filters import filtered
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.lifting import (
     AcceptOption,
@@ -31,6 +23,7 @@ from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.bridge.ideas.idea import IdeaMeta
     from ideabridge.bridge.ideas.records import Publication
     from ideabridge.bridge.ideas.store import Store
@@ -45,25 +38,19 @@ LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help=
 
 @app.command("list")
 @command("config", "project", "store", "json")
+@filtered
 def list_ideas(
     options: Options,
+    *,
+    chosen: IdeaFilter,
     published: Annotated[bool, typer.Option("--published", help="The published ones: what is a tool now.")] = False,
     limit: LimitOption = 20,
     after: Annotated[str | None, typer.Option("--after", help="Go on after this cursor.")] = None,
-    tool: ToolOption = None,
-    module: ModuleOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    outcome: OutcomeOption = None,
-    mind: MindOption = None,
-    tag: TagOption = None,
 ) -> int:
     """List ideas, newest first; with --published, the tools by name."""
-    from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.server.cli.console import print_json, print_table, say
     from ideabridge.server.cli.exits import UsageError
 
-    chosen = IdeaFilter(tool, module, since, until, outcome, mind, tag)
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
 
@@ -120,27 +107,21 @@ def _publication(one: Publication) -> JSONObject:
 
 @app.command("search")
 @command("config", "project", "store", "json")
+@filtered
 def search_ideas(
     options: Options,
     words: Annotated[
         list[str] | None,
         typer.Argument(help="Words of titles, tasks, tools, names; none: the newest."),
     ] = None,
+    *,
+    chosen: IdeaFilter,
     limit: LimitOption = 20,
-    tool: ToolOption = None,
-    module: ModuleOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    outcome: OutcomeOption = None,
-    mind: MindOption = None,
-    tag: TagOption = None,
 ) -> int:
     """Search ideas by words, best first. Exit code 1 if nothing is found."""
-    from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.server.cli.console import print_json, print_table, say
 
     with opened(options) as store:
-        chosen = IdeaFilter(tool, module, since, until, outcome, mind, tag)
         hits = store.search_ideas(" ".join(words or ()), limit, chosen)
     if options.json:
         found: list[JSON] = [
