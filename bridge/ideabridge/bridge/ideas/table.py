@@ -264,7 +264,8 @@ class IdeaTable:
             if len(found) >= limit or not end:
                 return found
             few = min(apart, key=lambda one: self._count(one, -1))
-            if self._places.count(own, MANY) < min(2 * self._count(few, -1), MANY):
+            most = min(2 * self._count(few, -1), MANY)
+            if self._places.count(own, most) < most:
                 return newest(ALL, own, apart, limit)
         among = [row[0] for row in self._database.execute(few.few(), (few.wanted,))]
         among_them = Condition(own.sql, [_listed(among), *own.values])
