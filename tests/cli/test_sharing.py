@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,16 @@ def test_what_was_done_over_and_over_is_suggested(here: Path, capsys: pytest.Cap
     run = out.split("ideabridge ideas publish ")[1].split()[0]
     assert main(["ideas", "publish", run, "fives", "--accept", "all"]) == 0
     assert main(["ideas", "suggest"]) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="files without an end are of POSIX")
+def test_files_are_read_as_far_as_ideas_can_be_long(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (here / "large.json").open("wb") as file:
+        file.truncate(2**40)
+    capsys.readouterr()
+    for name in ("large.json", "/dev/zero"):
+        assert main(["ideas", "import", name]) == 2
+        assert f"FILE: {name} has more than 134,217,728 bytes" in capsys.readouterr().err
 
 
 def test_what_takes_input_is_suggested_as_it_is_and_what_fails_is_not(

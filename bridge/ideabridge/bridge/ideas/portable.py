@@ -6,6 +6,7 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
+from ideabridge.bridge.ideas.claims import told_here, unchecked
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.needs import Need, needs_of
@@ -89,7 +90,8 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """The arguments of `Store.publish`, and `name`.
+        """The arguments of `Store.publish`, and `name`. What the document claims of how far it was checked is told as
+        its claim; the description says in our words how it answers.
 
         Raises:
             IdeaDocumentError: the document holds no publication.
@@ -100,6 +102,8 @@ class Document:
         told |= {"description": "", "annotations": {}, **self.publication}
         for name in ("version", "digest"):
             told.pop(name, None)
+        told["description"] = told_here(told["description"], told["answer"], told["plan"])
+        told["plan"] = unchecked(told["plan"])
         return told
 
     @property

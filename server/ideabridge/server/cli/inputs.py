@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from typing import Final
 
 from ideabridge.server.cli.exits import UsageError
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
+
+MAX_FILE_BYTES: Final = 128 * 1024 * 1024
+"""How much is read of a file: twice the largest idea (`MAX_DOCUMENT_BYTES`), which may be written with indents."""
 
 
 def read_json(place: str, what: str) -> JSON:
     """The JSON in a file, or on standard input where `place` is `-`.
 
     Raises:
-        UsageError: it cannot be read or is not JSON.
+        UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
     """
+    name = "standard input" if place == "-" else place
     try:
-        data = sys.stdin.buffer.read() if place == "-" else Path(place).expanduser().read_bytes()
+        if place == "-":
+            data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with Path(place).expanduser().open("rb") as file:
+                # The size of what is no plain file is not known before it is read.
+                size = os.fstat(file.fileno()).st_size
+                data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None
     except OSError as error:
         raise UsageError(f"{what}: {place} cannot be read: {error.strerror or error}") from None
-    name = "standard input" if place == "-" else place
+    if data is None or len(data) > MAX_FILE_BYTES:
+        raise UsageError(f"{what}: {name} has more than {MAX_FILE_BYTES:,} bytes, which is all that is read")
     try:
         return decode(data.removeprefix(b"\xef\xbb\xbf"), what=name)
     except IdeabridgeError as error:
