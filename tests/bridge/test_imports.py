@@ -225,3 +225,21 @@ async def test_times_are_times_and_not_still_to_come() -> None:
             await bridge.import_idea({**document, "meta": {**told, "time": "zzz"}})
         adopted = await bridge.import_idea({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}})
         assert bridge.store.idea(adopted.idea_id).meta.time < "9"
+
+
+@pytest.mark.parametrize("calls", [[], [{"_tool": "look", "name": "†input.name"}]])
+async def test_a_harmless_plan_says_nothing_of_a_document_that_is_solved_anew(calls: list[JSON]) -> None:
+    guide: JSONObject = {
+        "context": [{"role": "user", "content": "Tidy up."}, {"type": "input", "input": {}}],
+        "tools": [[None, "remove"]],
+        "output_schema": {},
+    }
+    told: JSONObject = {"input": {"name": "a"}, "output": None, "solve": guide}
+    document = forged(await exported(), answer="solve", plan=plan_calling(*calls), recorded=told, annotations=HARMLESS)
+    async with here("look", "remove") as bridge:
+        adopted = await bridge.import_idea(document, publish=True)
+        assert adopted.publication is not None
+        assert adopted.publication.annotations["readOnlyHint"] is False
+        replay = await bridge.call_idea("found", {"name": "a"})
+        assert replay.run is not None
+        assert replay.answer == "solve"

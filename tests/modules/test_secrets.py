@@ -1,6 +1,7 @@
 """Secrets, expansion, and lines: the pure parts."""
 
 import io
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ideabridge.bridge.modules.expansion import Launch, expand
 from ideabridge.bridge.modules.lines import Lines, LongLine
 from ideabridge.bridge.modules.secrets import Secrets, SecretsFilter
 from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.tools.encoding import JSON
 
 ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "HOME": "/home/somebody"}
 
@@ -125,3 +127,15 @@ def test_lines_are_those_of_the_stream_however_it_is_cut(chunks: list[bytes], li
         else:
             assert got == want.removesuffix(b"\r")
     assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize("value", ['-----BEGIN KEY-----\nab"cd\\ef\n-----END', 'pässword"12', "passwörd-twelve"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_secret_inside_json_text_inside_a_result_is_found(value: str, ascii_only: bool) -> None:
+    secrets = Secrets()
+    secrets.add("API_TOKEN", value, certain=True)
+    for text in (value, json.dumps({"key": value}, ensure_ascii=ascii_only)):
+        result: JSON = {"content": [{"text": f"it is {text}"}]}
+        assert secrets.places(result) == [("content.0.text", "API_TOKEN")]
+        assert "[secret:API_TOKEN]" in json.dumps(secrets.redact(result))
+    assert secrets.places({"text": "nothing"}) == []

@@ -15,11 +15,11 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
-from ideabridge.tools.encoding import JSON, encode
+from ideabridge.tools.encoding import JSON, encode_text
 
 MIN_LENGTH: Final = 6
 """Shorter values occur in ordinary text: masking them would garble it and give them away."""
@@ -65,6 +65,7 @@ class Secrets:
         self._strong: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
         self._strong_pattern: re.Pattern[str] | None = None
+        self._encoded_pattern: re.Pattern[str] | None = None
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
         """Hide `value` from now on.
@@ -78,12 +79,13 @@ class Secrets:
         if len(value) < MIN_LENGTH or (not certain and _is_harmless(value)):
             return
         # The forms in which a value turns up in messages: as it is, in an address, in JSON.
-        for form in {value, quote(value, safe=""), quote(value), unquote(value), json.dumps(value)[1:-1]}:
+        escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+        for form in {value, quote(value, safe=""), quote(value), unquote(value), *escaped}:
             if len(form) >= MIN_LENGTH:
                 self._names.setdefault(form, name)
                 if certain:
                     self._strong.setdefault(form, name)
-        self._pattern = self._strong_pattern = None
+        self._pattern = self._strong_pattern = self._encoded_pattern = None
 
     def add_env(self, name: str, value: str) -> None:
         """A variable of a module's environment, or one that `${VAR}` named."""
@@ -148,9 +150,11 @@ class Secrets:
         """The pattern of what is certainly secret, where something of a value matches it."""
         if not self._strong:
             return None
-        if self._strong_pattern is None:
+        if self._strong_pattern is None or self._encoded_pattern is None:
             self._strong_pattern = _compile(self._strong)
-        return self._strong_pattern if self._strong_pattern.search(encode(value).decode("utf-8")) else None
+            # A value is looked through as JSON, in which quotes, backslashes and line ends are written otherwise.
+            self._encoded_pattern = _compile([json.dumps(form, ensure_ascii=False)[1:-1] for form in self._strong])
+        return self._strong_pattern if self._encoded_pattern.search(encode_text(value)) else None
 
 
 class SecretsFilter(logging.Filter):
@@ -170,7 +174,7 @@ class SecretsFilter(logging.Filter):
         return True
 
 
-def _compile(names: dict[str, str]) -> re.Pattern[str]:
+def _compile(names: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(re.escape(form) for form in sorted(names, key=len, reverse=True)))
 
 

@@ -32,11 +32,13 @@ class Adopted:
 
 
 def offered_plan(document: Document) -> Plan | None:
-    """The plan a document would be published with, with the input it was recorded with; None: it has none."""
+    """The plan a document would be answered by, with the input it was recorded with; None: by none, whatever plan
+    stands in it.
+    """
     told = document.publication_members()
     plan: JSON = told["plan"]
     recorded: JSON = told["recorded"]
-    if told["answer"] == "recorded" or not isinstance(plan, dict):
+    if told["answer"] in ("recorded", "solve") or not isinstance(plan, dict):
         return None
     given = recorded.get("input") if isinstance(recorded, dict) else None
     arguments: JSONObject = given if isinstance(given, dict) else {}
