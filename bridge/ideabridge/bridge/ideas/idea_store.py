@@ -192,5 +192,9 @@ class IdeaStore(RunStore):
             return (self._shapes.catch_up() if behind[1] else False) or more
 
     def _index_all(self) -> None:
-        while self.index_ideas():
-            pass
+        with self._database.guard:
+            waiting = max(self._search.behind(), self._shapes.behind())
+        # What others save meanwhile is not waited for: they may be faster.
+        for _ in range(waiting // BATCH + 1):
+            if not self.index_ideas():
+                return

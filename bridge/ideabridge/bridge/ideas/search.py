@@ -123,9 +123,9 @@ class Search:
         if number - self._seen > LAG:
             self.catch_up(BATCH)
 
-    def behind(self) -> bool:
-        """Whether ideas are saved that are not indexed."""
-        return self._database.number("SELECT max(number) FROM ideas") > self._mark()
+    def behind(self) -> int:
+        """At most how many saved ideas are not indexed."""
+        return max(0, self._database.number("SELECT max(number) FROM ideas") - self._mark())
 
     def _mark(self) -> int:
         return self._database.number("SELECT value FROM counters WHERE key = 'indexed'")

@@ -77,9 +77,9 @@ class Shapes:
         if number - self._seen > LAG:
             self.catch_up()
 
-    def behind(self) -> bool:
-        """Whether ideas are saved that were not taken up."""
-        return self._database.number("SELECT max(number) FROM ideas") > self._mark()
+    def behind(self) -> int:
+        """At most how many saved ideas were not taken up."""
+        return max(0, self._database.number("SELECT max(number) FROM ideas") - self._mark())
 
     def _mark(self) -> int:
         return self._database.number("SELECT value FROM counters WHERE key = 'shaped'")
