@@ -66,6 +66,17 @@ class Fail:
 
 
 @dataclass
+class Raw:
+    """Answers with these bytes of this kind, once or over and over, whatever was asked."""
+
+    body: bytes
+    kind: str
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    forever: bool = False
+
+
+@dataclass
 class Hang:
     """Takes the request and says nothing."""
 
@@ -84,7 +95,7 @@ class Refuse:
     otherwise: Say
 
 
-Behaviour: TypeAlias = Say | Fail | Hang | Nothing | Refuse
+Behaviour: TypeAlias = Say | Fail | Hang | Nothing | Raw | Refuse
 
 
 class FakeEndpoint:
@@ -106,6 +117,9 @@ class FakeEndpoint:
         if isinstance(behaviour, Fail):
             error = {"error": {"message": behaviour.message, "type": "invalid_request_error", "code": None}}
             return JSONResponse(error, behaviour.status, behaviour.headers)
+        if isinstance(behaviour, Raw):
+            sent = _raw(behaviour)
+            return StreamingResponse(sent, behaviour.status, behaviour.headers, media_type=behaviour.kind)
         if isinstance(behaviour, Hang):
             await anyio.sleep_forever()
             raise AssertionError
@@ -151,6 +165,12 @@ def _cut(data: bytes, size: int) -> Iterator[bytes]:
         return
     for start in range(0, len(data), size):
         yield data[start : start + size]
+
+
+async def _raw(behaviour: Raw) -> AsyncGenerator[bytes]:
+    for body in repeat(behaviour.body) if behaviour.forever else [behaviour.body]:
+        await anyio.lowlevel.checkpoint()
+        yield body
 
 
 async def _stream(behaviour: Say, body: dict[str, Any]) -> AsyncGenerator[bytes]:

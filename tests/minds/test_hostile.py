@@ -8,9 +8,12 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+from ideabridge.bridge.minds.errors import ModelSetupError
+from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.tools import Toolbox
+from ideabridge.tools.encoding import JSON
 
-from .fake import Fail, Step, drop, endpoint, said, say
+from .fake import Fail, Raw, Step, drop, endpoint, said, say
 from .test_model import DONE, asked, call, environment, failed, shout, solution, solved
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +101,80 @@ async def test_a_refusal_for_another_reason_is_no_refusal_of_a_schema_that_worke
         assert fake.formats == ["json_schema"] * 3
 
 
+def whole(message: dict[str, JSON], **more: JSON) -> bytes:
+    choice: JSON = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    usage: JSON = {"prompt_tokens": 1200, "completion_tokens": 34, "total_tokens": 1234}
+    head: dict[str, JSON] = {"id": "c1", "object": "chat.completion", "created": 1, "model": "tiny-1"}
+    return json.dumps({**head, "choices": [choice], "usage": usage, **more}).encode()
+
+
+MORE_THAN = "sent more than "
+
+
+@pytest.mark.parametrize(
+    ("endless", "told"),
+    [
+        (Raw(b"x" * 65_536, "application/json", 500, forever=True), f"{MORE_THAN}1,048,576 bytes in one answer"),
+        (Raw(b"data: " + b"x" * 1_000_000, "text/event-stream", forever=True), " bytes in one line"),
+        (Raw(b"{" + b"x" * 1_000_000, "application/json", forever=True), " bytes in one "),
+        (Raw(b": " + b"x" * 1_000_000 + b"\n\n", "text/event-stream", forever=True), " bytes in one answer"),
+    ],
+    ids=["error", "line", "object", "comments"],
+)
+async def test_an_answer_without_end_is_hung_up_on(endless: Raw, told: str) -> None:
+    async with asked(endless) as (bridge, fake, _):
+        said = await failed(bridge, "failed")
+        assert MORE_THAN in said
+        assert told in said
+        assert len(fake.bodies) == 1
+
+
+async def test_an_answer_packed_unasked_is_not_unpacked() -> None:
+    packed = Raw(b"\x1f\x8b", "text/event-stream", headers={"Content-Encoding": "gzip"})
+    async with asked(packed) as (bridge, fake, _):
+        assert "answered packed" in await failed(bridge, "failed")
+        assert fake.headers[0]["accept-encoding"] == "identity"
+
+
+async def test_a_web_page_is_told_at_once() -> None:
+    async with asked(Raw(b"<html>Welcome</html>", "text/html; charset=utf-8")) as (bridge, fake, _):
+        assert "a web page (text/html); is base_url right?" in await failed(bridge, "failed")
+        assert len(fake.bodies) == 1
+
+
+async def test_an_answer_that_comes_whole_though_a_stream_was_asked_for_is_read() -> None:
+    answer = whole({"content": solution(call("a", "a"), output="†state.a")})
+    async with asked(Raw(answer, "application/json")) as (bridge, fake, _):
+        run = await solved(bridge)
+        assert len(fake.bodies) == 1
+        usage = bridge.store.idea(run.id).meta.usage
+        assert usage is not None
+        assert (usage["input_tokens"], usage["output_tokens"]) == (1200, 34)
+
+
+async def test_whole_json_that_is_no_answer_is_told_at_once() -> None:
+    async with asked(Raw(b'{"detail": "hello"}', "application/json")) as (bridge, fake, _):
+        assert "no chat completion" in await failed(bridge, "failed")
+        assert len(fake.bodies) == 1
+
+
+async def test_a_stream_told_as_json_is_read_as_the_stream_it_is() -> None:
+    sent = said(solution(output="b"), "tiny-1") + b"data: [DONE]\n\n"
+    async with asked(Raw(sent, "application/json")) as (bridge, fake, _):
+        await solved(bridge, "b")
+        assert len(fake.bodies) == 1
+
+
+async def test_an_endpoint_that_is_down_is_named() -> None:
+    async with endpoint(DONE) as fake:
+        place = fake.base_url.removeprefix("http://").removesuffix("/v1")
+    model = ModelConfiguration(name="openai:tiny-1", base_url=f"http://{place}/v1?token=hidden", retries=0)
+    async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
+        told = await failed(bridge)
+        assert f"the model endpoint at {place} cannot be reached" in told
+        assert "hidden" not in told
+
+
 # -- what it learns --------------------------------------------------------------------------------------------
 
 
@@ -121,6 +198,19 @@ async def test_no_provider_sends_its_own_key_to_an_address_of_the_users(monkeypa
             async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
                 await solved(bridge)
             assert fake.headers[-1]["authorization"] == sent
+
+
+async def test_bedrocks_own_token_is_not_sent_to_an_address_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "token-real-0123456789")
+    model = ModelConfiguration(name="bedrock:anthropic.tiny-1", base_url="http://127.0.0.1:9/")
+
+    def found(_kind: str) -> type[object]:
+        return object
+
+    # Where boto3 is: the provider itself would take the token up.
+    monkeypatch.setattr("ideabridge.bridge.minds.provider.infer_provider_class", found)
+    with pytest.raises(ModelSetupError, match=r"AWS_BEARER_TOKEN_BEDROCK would be sent to base_url"):
+        ModelMind(model).check()
 
 
 @pytest.mark.parametrize("kind", ["openai", "ollama"])

@@ -31,7 +31,7 @@ from pydantic_ai.settings import ModelSettings
 
 from ideabridge.bridge.minds.adapt import is_closed
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
-from ideabridge.bridge.minds.faults import translate
+from ideabridge.bridge.minds.faults import place_of, translate
 from ideabridge.bridge.minds.forms import Form
 from ideabridge.bridge.minds.grammar import grammar_schema
 from ideabridge.bridge.minds.provider import build_model
@@ -66,6 +66,7 @@ class Endpoint:
     def __init__(self, configuration: ModelConfiguration, secrets: Secrets) -> None:
         self._model, self._is_elsewhere = build_model(configuration, secrets)
         self._output = configuration.output
+        self._place = place_of(self._model.base_url)
         client: Any = getattr(self._model, "client", None)
         if hasattr(client, "max_retries"):
             # These SDKs send a request again by themselves: that is done here, where it is known what came of it.
@@ -109,9 +110,9 @@ class Endpoint:
             model_request_parameters=parameters,
         )
         async with AsyncExitStack() as stack:
-            with _translated():
+            with _translated(self._place):
                 response = await stack.enter_async_context(opening)
-            yield Stream(response, priced_by_address=self._is_elsewhere)
+            yield Stream(response, self._place, priced_by_address=self._is_elsewhere)
 
     async def open(self) -> None:
         """Take hold of its connections; `close` lets them go."""
@@ -127,18 +128,20 @@ class Stream:
 
     Args:
         response: as pydantic-ai gives it.
+        place: where it comes from, see `place_of`.
         priced_by_address: what it costs is known by where it comes from, not by the model's name alone.
     """
 
-    def __init__(self, response: StreamedResponse, *, priced_by_address: bool) -> None:
+    def __init__(self, response: StreamedResponse, place: str, *, priced_by_address: bool) -> None:
         self._response = response
+        self._place = place
         self._priced_by_address = priced_by_address
         self._has_ended = False
         self._events: AsyncIterator[ModelResponseStreamEvent] = aiter(response)
 
     async def next(self) -> str | None:
         """The next piece of the answer's text, "" where something else came (a thought, say); None at its end."""
-        with _translated():
+        with _translated(self._place):
             event = await anext(self._events, None)
         if event is None:
             self._has_ended = True
@@ -238,9 +241,9 @@ def cost_of(answer: ModelResponse, *, by_address: bool) -> float | None:
 
 
 @contextmanager
-def _translated() -> Generator[None]:
+def _translated(place: str) -> Generator[None]:
     """Let errors of the endpoint, and of the libraries that read what it sends, come out as ours."""
     try:
         yield
     except Exception as error:
-        raise translate(error) from error
+        raise translate(error, place) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Final, cast
+from urllib.parse import urlsplit
 
 from pydantic_ai.exceptions import (
     ModelAPIError,
@@ -27,6 +28,7 @@ from ideabridge.bridge.minds.errors import (
     ModelUnavailableError,
     SchemaRefusalError,
 )
+from ideabridge.bridge.minds.wire import fault_in
 from ideabridge.tools.errors import IdeabridgeError
 
 _LONGEST: Final = 600
@@ -41,8 +43,28 @@ _OF_SCHEMA: Final = re.compile(
 )
 
 
-def translate(error: Exception) -> IdeabridgeError:
-    """The error of ours for one that pydantic-ai, or a library below it, raised."""
+def place_of(url: str | None) -> str:
+    """Host and port of an address, and nothing else of it: the rest may hold a secret."""
+    try:
+        parts = urlsplit(url or "")
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ""
+    if host is None:
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def translate(error: Exception, place: str = "") -> IdeabridgeError:
+    """The error of ours for one that pydantic-ai, or a library below it, raised.
+
+    Args:
+        error: what was raised.
+        place: host and port of the endpoint; "" where nobody knows.
+    """
+    found = fault_in(error)
+    if found is not None:
+        return found
     if isinstance(error, UserError | ImportError):
         return ModelSetupError(f"the model cannot be asked: {_bounded(str(error))}")
     if isinstance(error, UnexpectedModelBehavior) and _SILENT in str(error):
@@ -66,7 +88,8 @@ def translate(error: Exception) -> IdeabridgeError:
     if isinstance(error, ModelContextWindowExceededError):
         return ModelRefusalError(f"{where}: the Request is too long for this model: {said}")
     if isinstance(error, ModelConnectionError):
-        return ModelUnavailableError(f"the model endpoint cannot be reached: {said}", retry_after=error.retry_after)
+        at = f" at {place}" if place else ""
+        return ModelUnavailableError(f"the model endpoint{at} cannot be reached: {said}", retry_after=error.retry_after)
     if _OF_SCHEMA.search(said) and not isinstance(error, ModelRateLimitError):
         return SchemaRefusalError(f"{where}: {said}", certain=True)
     passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)

@@ -13,9 +13,11 @@ from pydantic_ai.providers import Provider, infer_provider_class
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, url_problem
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, find_key, key_names
+from ideabridge.bridge.minds.wire import bind
 from ideabridge.bridge.modules.secrets import Secrets
 
 _NO_KEY: Final = "no-key"
+_BEARER: Final = "AWS_BEARER_TOKEN_BEDROCK"
 _NEWER: Final = ("openai.com", "azure.com")
 """Hosts of which some models take `max_completion_tokens` alone."""
 
@@ -67,6 +69,7 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
+    bind(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
     # The newer name of `max_tokens`, which OpenAI's own reasoning models demand, other servers pass over without a
@@ -78,12 +81,20 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
 
 
 def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
-    if url is not None and key is None:
+    if url is not None and key is None and kind == "bedrock":
+        # It signs with AWS's own credentials, which stay here; a key would stand in the signature's place.
+        if os.environ.get(_BEARER):
+            raise ModelSetupError(
+                f"model: {_BEARER} would be sent to base_url: name it as key_env where that is meant, or unset it"
+            )
+    elif url is not None and key is None:
         # Without one the provider takes its own from the environment, and would send it there.
         key = _NO_KEY
     given = {name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None}
     made: type[Any] = infer_provider_class(kind)
     try:
-        return cast("Provider[Any]", made(**given))
+        provider = cast("Provider[Any]", made(**given))
     except TypeError as error:
         raise ModelSetupError(f"model: the provider {kind!r} takes no {' and '.join(given) or 'defaults'}") from error
+    bind(provider)
+    return provider

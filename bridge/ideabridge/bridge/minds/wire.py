@@ -1,0 +1,157 @@
+"""Wire: what an endpoint's HTTP client takes in of one answer: bounded, and of the kind asked for (DESIGN 5, 7).
+
+The libraries above read an error's body whole, and a line of a stream until it ends, however long it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final, cast
+
+import httpx
+import httpx2
+from pydantic_ai.providers import Provider
+
+from ideabridge.bridge.minds.errors import ModelRefusalError, ModelUnavailableError
+from ideabridge.tools.encoding import MAX_BYTES
+from ideabridge.tools.errors import IdeabridgeError
+
+MAX_ERROR: Final = 1024 * 1024
+"""Bytes of the body of an error."""
+
+MAX_LINE: Final = 2 * MAX_BYTES
+"""Bytes of one line: a whole answer may come in one, escaped."""
+
+MAX_ANSWER: Final = 16 * MAX_BYTES
+"""Bytes of one answer: each few letters of it, and of the thought before it, come in an object of their own."""
+
+_CHAT: Final = "/chat/completions"
+_PAGE: Final = ("text/html", "application/xhtml+xml")
+_SHOWN: Final = 300
+
+Response = httpx.Response | httpx2.Response
+
+
+class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
+    """The bytes of an answer, counted."""
+
+    def __init__(self, stream: Any, *, is_error: bool) -> None:
+        self._stream = stream
+        self._most = MAX_ERROR if is_error else MAX_ANSWER
+        self._length = 0
+        self._line = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._stream:
+            self._count(part)
+            yield part
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def _count(self, part: bytes) -> None:
+        self._length += len(part)
+        end = part.rfind(b"\n")
+        self._line = self._line + len(part) if end < 0 else len(part) - end - 1
+        for length, most, what in ((self._length, self._most, "one answer"), (self._line, MAX_LINE, "one line")):
+            if length > most:
+                raise ModelRefusalError(
+                    f"the model endpoint sent more than {most:,} bytes in {what}; is base_url right?"
+                )
+
+
+class _Streamed(httpx.AsyncByteStream, httpx2.AsyncByteStream):
+    """A stream that turned out to hold one JSON object, read as the stream it should have been; else as it is."""
+
+    def __init__(self, stream: _Bounded) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        held = b""
+        is_whole = False
+        async for part in self._stream:
+            if is_whole or not held.strip():
+                held += part
+                is_whole = held.lstrip().startswith(b"{")
+                if is_whole or not held.strip():
+                    if len(held) > MAX_LINE:
+                        raise ModelRefusalError(f"the model endpoint sent more than {MAX_LINE:,} bytes in one object")
+                    continue
+                yield held
+            else:
+                yield part
+        if is_whole:
+            yield _as_stream(held)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def bind(provider: Provider[Any]) -> None:
+    """Bound what a provider's HTTP client takes in, where it has one of httpx. Not bounded so: boto3's (bedrock)."""
+    client: Any = getattr(provider, "_own_http_client", None)
+    if not isinstance(client, httpx.AsyncClient | httpx2.AsyncClient):
+        return
+    hooks: Any = client.event_hooks
+    client.event_hooks = {
+        "request": [*hooks["request"], _ask_plain],
+        "response": [*hooks["response"], _check],
+    }
+
+
+def fault_in(error: BaseException) -> IdeabridgeError | None:
+    """What was found here, in what a library made of it; None: it is a fault of another kind."""
+    seen: set[int] = set()
+    below: BaseException | None = error
+    while below is not None and id(below) not in seen:
+        if isinstance(below, ModelRefusalError | ModelUnavailableError):
+            return below
+        seen.add(id(below))
+        below = below.__cause__ or below.__context__
+    return None
+
+
+async def _ask_plain(request: httpx.Request | httpx2.Request) -> None:
+    # A few packed kilobytes may hold gigabytes.
+    request.headers["Accept-Encoding"] = "identity"
+
+
+async def _check(response: Response) -> None:
+    packed = response.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("", "identity"):
+        raise ModelRefusalError(f"the model endpoint answered packed ({packed[:40]!r}), though asked not to")
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if response.status_code == 200 and kind in _PAGE:
+        raise ModelRefusalError(f"the model endpoint answered with a web page ({kind}); is base_url right?")
+    bounded = _Bounded(response.stream, is_error=response.status_code >= 400)
+    is_json = response.status_code == 200 and kind == "application/json" and response.request.url.path.endswith(_CHAT)
+    response.stream = _Streamed(bounded) if is_json else bounded
+
+
+def _as_stream(body: bytes) -> bytes:
+    """A chat completion that came whole, as a stream's chunks.
+
+    Raises:
+        ModelUnavailableError: it is an error. ModelRefusalError: it is something else.
+    """
+    try:
+        read: object = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ModelUnavailableError("what the model endpoint sent cannot be read: no whole JSON object") from None
+    told = cast("dict[str, Any]", read)
+    choices: Any = told.get("choices")
+    if not isinstance(choices, list) or not all(_is_choice(one) for one in cast("list[Any]", choices)):
+        shown = json.dumps(told, ensure_ascii=False)[:_SHOWN]
+        if told.get("error"):
+            raise ModelUnavailableError(f"the model endpoint answered with an error: {shown}")
+        raise ModelRefusalError(f"the model endpoint answered with JSON that is no chat completion: {shown}")
+    deltas = [{**one, "delta": one["message"]} for one in cast("list[dict[str, Any]]", choices)]
+    for one in deltas:
+        del one["message"]
+    chunk = {**told, "object": "chat.completion.chunk", "choices": deltas}
+    return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
+
+
+def _is_choice(one: Any) -> bool:
+    return isinstance(one, dict) and isinstance(cast("dict[str, Any]", one).get("message"), dict)
