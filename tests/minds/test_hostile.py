@@ -171,7 +171,7 @@ async def test_an_endpoint_that_is_down_is_named() -> None:
     model = ModelConfiguration(name="openai:tiny-1", base_url=f"http://{place}/v1?token=hidden", retries=0)
     async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
         told = await failed(bridge)
-        assert f"the model endpoint at {place} cannot be reached" in told
+        assert f"the model endpoint cannot be reached at {place}: " in told
         assert "hidden" not in told
 
 

@@ -89,7 +89,7 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
         return ModelRefusalError(f"{where}: the Request is too long for this model: {said}")
     if isinstance(error, ModelConnectionError):
         at = f" at {place}" if place else ""
-        return ModelUnavailableError(f"the model endpoint{at} cannot be reached: {said}", retry_after=error.retry_after)
+        return ModelUnavailableError(f"the model endpoint cannot be reached{at}: {said}", retry_after=error.retry_after)
     if _OF_SCHEMA.search(said) and not isinstance(error, ModelRateLimitError):
         return SchemaRefusalError(f"{where}: {said}", certain=True)
     passing = isinstance(error, ModelRateLimitError | Overloaded | ModelServerError)
