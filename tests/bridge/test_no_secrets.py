@@ -174,3 +174,35 @@ async def test_forks_and_publications_are_kept_without(tmp_path: Path) -> None:
             bridge.publish(run.id, "shouts", description=f"with {SECRET}")
         assert bridge.publish(run.id, "shouts").name == "shouts"
     assert SECRET.encode() not in kept(tmp_path)
+
+
+async def test_why_a_run_was_ended_and_long_titles_are_kept_without(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as bridge:
+        run = await bridge.solve("shout")
+        run.cancel(f"it used {SECRET}")
+        assert run.machine.reason == f"it used {WITHOUT}"
+        plan = read_plan({"calls": [{"_tool": "shout", "text": "a"}]})
+        cut = await bridge.run_plan(plan, title="x" * 190 + SECRET)
+        assert await cut.wait() == "done"
+    assert SECRET[:10].encode() not in kept(tmp_path)
+
+
+async def test_an_import_that_holds_one_is_refused_wherever_it_stands(tmp_path: Path) -> None:
+    async with bridged(tmp_path) as bridge:
+        raw: JSON = {"calls": [{"_tool": "shout", "text": "†input.a", "_outputPath": "b"}], "input": {"a": "x"}}
+        run = await bridge.run_plan(read_plan(raw))
+        assert await run.wait() == "done"
+        bridge.publish(run.id, "shouts", answer="recorded")
+        document = bridge.export_idea("shouts")
+        told = document["publication"]
+        assert isinstance(told, dict)
+        kept_members = {key: value for key, value in told.items() if key != "digest"}
+        for changed, place in (
+            ({"publication": {**kept_members, "name": "others", "recorded": {"output": SECRET}}}, "recorded.output"),
+            ({"publication": {**kept_members, "name": "others", "input_schema": {"title": SECRET}}}, "input_schema"),
+            ({"meta": {"tags": [SECRET]}}, "meta.tags.0"),
+        ):
+            for publish in (True, False):
+                with pytest.raises(SecretGivenError, match=place):
+                    await bridge.import_idea({**document, **changed}, publish=publish)
+    assert SECRET.encode() not in kept(tmp_path)

@@ -472,3 +472,21 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
             other.import_idea(document, with_publication=True)
             async with Bridge(toolbox=box(), store=other, mind=Mind(literally)) as bridge:
                 assert await gave(await bridge.call_idea("away", {"at": "cog"})) == "I saw cog"
+
+
+async def test_an_input_that_leaves_a_default_out_is_worked_out_by_itself() -> None:
+    @tool(read_only=True)
+    def count(value: dict[str, int]) -> int:
+        """Count members."""
+        return len(value)
+
+    plan: JSONObject = {
+        "calls": [{"_tool": "count", "value": "†input", "_outputPath": "many"}],
+        "input": {"n": 1},
+        "input_schema": {"type": "object", "properties": {"n": {"type": "integer", "default": 1}}},
+        "output": "†state.many",
+    }
+    async with Bridge(toolbox=box(count)) as bridge:
+        bridge.publish(await looked(bridge, plan), "counts")
+        for given, many in (({"n": 1}, 1), ({}, 0), ({"n": 1}, 1), ({}, 0)):
+            assert await gave(await bridge.call_idea("counts", dict[str, JSON](given))) == many

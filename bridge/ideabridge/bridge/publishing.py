@@ -56,13 +56,14 @@ class Publishing(Keeping):
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
             PublicationError: its plan would call itself, or cannot run with the tools here.
-            SecretGivenError: its name or description holds a secret of the configuration.
+            SecretGivenError: it holds a secret of the configuration.
         """
         read = read_document(document)
+        if isinstance(document, dict):
+            Screen(self.secrets).check(document)
         if not publish:
             return Adopted(self.store.import_idea(document))
         told = read.publication_members()
-        Screen(self.secrets).check({"name": told["name"], "description": told["description"]})
         here = offered = await self.offer.settled()
         plan = offered_plan(read)
         if plan is not None:

@@ -102,7 +102,7 @@ class Runs:
             room: its id and the run whose call it answers, where it is a room.
         """
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
-        told = {"kind": start.kind, "title": self._screen.mask(title[:200]), "fingerprint": self._fingerprint}
+        told = {"kind": start.kind, "title": self._screen.mask(title)[:200], "fingerprint": self._fingerprint}
         try:
             with self._store.transaction():
                 belongs = None if parent is None else parent.id

@@ -1,8 +1,9 @@
 """Screen: no secret of the configuration gets into a journal, and so into no idea (DESIGN 7).
 
 Modules are given their secrets when they start; nobody has to write one into a task, a call or an answer. What people
-and minds write is therefore refused where it holds one, and nothing of it is kept; what activities say, and answers
-that were malformed anyway, are kept without. Results have lost theirs before they come here (`Executor`).
+and minds write is therefore refused where it holds one, and nothing of it is kept; what activities say, why a run was
+ended, and answers that were malformed anyway, are kept without. Results have lost
+theirs before they come here (`Executor`).
 """
 
 from __future__ import annotations
@@ -73,6 +74,10 @@ class Screen:
         elif isinstance(event, events.MessageAdded):
             message = self._secrets.redact(event.message)
             return replace(event, message=message) if isinstance(message, dict) else event
+        elif isinstance(event, events.RunEnded):
+            # Not refused: who ends a run means it.
+            reason = self._secrets.redact(event.reason)
+            return replace(event, reason=reason) if isinstance(reason, str) else event
         elif isinstance(event, events.SolutionRejected):
             errors = [self._secrets.redact(error) for error in event.errors]
             return replace(event, solution=self._secrets.redact(event.solution), errors=errors)

@@ -45,7 +45,8 @@ def same_input(schema: JSONObject | None, arguments: JSON) -> JSON:
 def subject_of(publication: Publication, arguments: JSONObject) -> bytes:
     """What an answer belongs to, as 32 bytes: how it is worked out, by whom it may be seen, and the input.
 
-    Versions of a name that differ in their description alone share their answers.
+    Versions of a name that differ in their description alone share their answers. What the input leaves to a default
+    is not filled in: nothing fills it in for the run either, which may do otherwise without it.
     """
     plan = {key: value for key, value in (publication.plan or {}).items() if key != "lifting"}
     return bytes.fromhex(
@@ -56,7 +57,7 @@ def subject_of(publication: Publication, arguments: JSONObject) -> bytes:
                 "solve": publication.guide,
                 "input_schema": publication.input_schema,
                 "output_schema": publication.output_schema,
-                "input": same_input(publication.input_schema, arguments),
+                "arguments": _ordered(arguments),
             }
         )
     )
