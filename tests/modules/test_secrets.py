@@ -139,3 +139,13 @@ def test_a_secret_inside_json_text_inside_a_result_is_found(value: str, ascii_on
         assert secrets.places(result) == [("content.0.text", "API_TOKEN")]
         assert "[secret:API_TOKEN]" in json.dumps(secrets.redact(result))
     assert secrets.places({"text": "nothing"}) == []
+
+
+def test_ordinary_words_are_no_secrets_whatever_they_are_called() -> None:
+    secrets = Secrets()
+    secrets.add_env("AUTH_CACHE", "enabled")
+    secrets.add_env("SESSION_STORE", "default")
+    secrets.add_header("X-Environment", "production")
+    secrets.add_url("DATABASE", "https://default@db.example")
+    assert secrets.places({"task": "the default is enabled in production"}) == []
+    assert secrets.mask("the default is enabled in production") == "the default is enabled in production"

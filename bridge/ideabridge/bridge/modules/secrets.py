@@ -30,11 +30,12 @@ _SECRET_NAME: Final = re.compile(
 )
 _ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)
 """What a name ends in that tells of secrets and holds none: `AUTH_TYPE`."""
-_HARMLESS: Final = re.compile(
-    r"[-+]?[\d.,:_]+|true|false|enabled|disabled|development|production|staging|testing|default|verbose|warning"
-    r"|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+|application/json|utf-?8",
+_WORD: Final = re.compile(
+    r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
     re.IGNORECASE,
 )
+"""Nobody's secret, wherever it stands: a task in which the word occurs must not be refused."""
+_HARMLESS: Final = re.compile(r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE)
 _PATH: Final = re.compile(r"(~|\.{1,2})?[/\\]\S*|[A-Za-z]:[/\\].*")
 _HARMLESS_HEADERS: Final = frozenset(
     {"accept", "content-type", "user-agent", "accept-language", "host", "mcp-protocol-version"}
@@ -76,7 +77,7 @@ class Secrets:
             certain: it is a secret by its place (a header, credentials), whatever its name or look.
         """
         certain = certain or is_secret_name(name)
-        if len(value) < MIN_LENGTH or (not certain and _is_harmless(value)):
+        if len(value) < MIN_LENGTH or _WORD.fullmatch(value) or (not certain and _is_harmless(value)):
             return
         # The forms in which a value turns up in messages: as it is, in an address, in JSON.
         escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
