@@ -114,3 +114,17 @@ def test_nothing_that_speaks_to_models_is_imported_before_one_is_asked() -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "extra"), [("anthropic", "anthropic", "anthropic"), ("groq", "groq", "all-models")]
+)
+def test_a_package_that_pydantic_ai_misses_is_told_as_the_extra_that_brings_it(
+    kind: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{kind.upper()}_API_KEY", "sk-0123456789abcdef")
+    for name in (kind, f"pydantic_ai.providers.{kind}"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, kind, None)
+    with pytest.raises(ModelSetupError, match=rf"not installed; pip install 'ideabridge\[{extra}\]'"):
+        module.ModelMind(f"{kind}:tiny-1").check()

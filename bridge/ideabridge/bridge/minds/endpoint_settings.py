@@ -117,6 +117,12 @@ def url_problem(url: str) -> str | None:
     return None
 
 
+def extra_of(name: str) -> str:
+    """The extra of this distribution that brings what a model's provider needs."""
+    extra = name.partition(":")[0].split("-")[0]
+    return extra if extra in ("openai", "anthropic", "google") else "all-models"
+
+
 def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
     """The key `model` of a configuration, or the option --model, as an object."""
     return value if isinstance(value, ModelConfiguration) else ModelConfiguration(name=value)

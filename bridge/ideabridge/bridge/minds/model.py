@@ -12,7 +12,7 @@ import anyio.to_thread
 
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.adapt import adapt
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, read_model, setting_problem
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, extra_of, read_model, setting_problem
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.exchange import Exchange
 from ideabridge.bridge.minds.forms import FormMemory
@@ -51,8 +51,7 @@ class ModelMind:
     ) -> None:
         self.configuration = read_model(configuration)
         if find_spec("pydantic_ai") is None:
-            extra = self.configuration.name.partition(":")[0].split("-")[0]
-            extra = extra if extra in ("openai", "anthropic", "google") else "all-models"
+            extra = extra_of(self.configuration.name)
             raise ModelSetupError(
                 f"model {self.configuration.name!r}: pydantic-ai is not installed; pip install 'ideabridge[{extra}]'"
             )

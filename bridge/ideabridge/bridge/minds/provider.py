@@ -10,7 +10,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider_class
 
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, url_problem
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, extra_of, url_problem
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, find_key, key_names
 from ideabridge.bridge.minds.wire import bind
@@ -58,7 +58,12 @@ def build_model(configuration: ModelConfiguration, secrets: Secrets) -> tuple[Mo
                 f" {names[0]}` where keyring is installed"
             ) from error
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
+        raise ModelSetupError(
+            f"model {configuration.name!r}: a package it needs is not installed;"
+            f" pip install 'ideabridge[{extra_of(configuration.name)}]'"
+        ) from error
+    except ValueError as error:
         raise ModelSetupError(f"model {configuration.name!r}: {error}") from error
 
 
