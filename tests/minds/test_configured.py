@@ -116,9 +116,7 @@ def test_nothing_that_speaks_to_models_is_imported_before_one_is_asked() -> None
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize(
-    ("kind", "package", "extra"), [("anthropic", "anthropic", "anthropic"), ("groq", "groq", "all-models")]
-)
+@pytest.mark.parametrize(("kind", "extra"), [("anthropic", "anthropic"), ("groq", "all-models")])
 def test_a_package_that_pydantic_ai_misses_is_told_as_the_extra_that_brings_it(
     kind: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
