@@ -76,7 +76,7 @@ def test_what_one_process_publishes_the_inspector_calls_in_another(folder: Path,
     run = other.call("run_plan", **PLAN)["structuredContent"]["run"]
     name = f"sum_and_count_{era}"
     told = one.call("publish_idea", idea=run, name=name, description="Adds a and b, counts words.")
-    assert told["structuredContent"]["answer"] == "plan"
+    assert told["structuredContent"]["answer"] == "auto"
     # The inspector's own arguments are text, which it makes what the input schema wants.
     found = other("tools/call", "--tool-name", name, "--tool-arg", "a=20", "b=22", "text=three words now")
     assert found["structuredContent"] == {"sum": 42, "words": 3}
