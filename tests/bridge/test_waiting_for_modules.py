@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import anyio
@@ -25,3 +26,8 @@ async def test_a_task_that_names_tools_of_ours_does_not_wait_for_a_mute_module()
             run = await bridge.solve("Count.", tools=["count"])
         assert [tool.name for tool in run.machine.catalogue.tools] == ["count"]
         assert bridge.modules.status("mute").state == "connecting"
+
+
+def test_who_has_no_module_does_not_wait_for_the_sdk() -> None:
+    code = "import sys; from ideabridge.bridge import Bridge; Bridge(); sys.exit('mcp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

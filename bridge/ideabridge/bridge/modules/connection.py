@@ -10,7 +10,7 @@ import functools
 import importlib.metadata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 import anyio
 import anyio.to_thread
@@ -29,11 +29,9 @@ from ideabridge.bridge.modules.listing import Listing, make_listing, read_pages
 from ideabridge.bridge.modules.results import shown
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.modules.status import Era
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.modules.tap import Tap
-
-Era = Literal["legacy", "modern"]
-"""2025-11-25 and earlier (handshake), or 2026-07-28 (stateless)."""
 
 _REFRESH_SECONDS: Final = 0.25
 _LISTEN_AGAIN_SECONDS: Final = 1.0

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import anyio.abc
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.modules.errors import ModuleTimeoutError, UnknownModuleError
-from ideabridge.bridge.modules.module import Module, Progress
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import nearest
 from ideabridge.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.modules.module import Module, Progress
 
 _CLOSE_SECONDS: Final = 1.7
 """How long all modules together may take to close: hosts kill us after two seconds."""
@@ -42,17 +44,22 @@ class Modules:
         on_change: Callable[[str], None] | None = None,
     ) -> None:
         self.secrets: Final = secrets or Secrets()
-        self._modules = {
-            name: Module(
-                name,
-                entry,
-                folder=configuration.folder.absolute(),
-                secrets=self.secrets,
-                result_bytes=configuration.limits.result_bytes,
-                on_change=on_change or _nobody,
-            )
-            for name, entry in configuration.modules.items()
-        }
+        self._modules: dict[str, Module] = {}
+        if configuration.modules:
+            # Importing the SDK takes longer than all the rest: who has no module need not wait for it.
+            from ideabridge.bridge.modules.module import Module
+
+            self._modules = {
+                name: Module(
+                    name,
+                    entry,
+                    folder=configuration.folder.absolute(),
+                    secrets=self.secrets,
+                    result_bytes=configuration.limits.result_bytes,
+                    on_change=on_change or _nobody,
+                )
+                for name, entry in configuration.modules.items()
+            }
         self._group: anyio.abc.TaskGroup | None = None
         self._ended = 0
         self._all_ended = anyio.Event()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ideabridge.bridge.modules.connection import Era
 from ideabridge.bridge.modules.settings import ModuleKind
+
+Era = Literal["legacy", "modern"]
+"""2025-11-25 and earlier (handshake), or 2026-07-28 (stateless)."""
 
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
 """down: it was up, the next call connects again. failed: it never came up, or not again."""
