@@ -29,7 +29,7 @@ demo: $(STAMP) ## the whole story in a minute: modules, a plan, a run that becom
 	@$(BIN)/ideabridge demo $(ARGS)
 
 test: $(STAMP) ## the tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 $(ARGS)
+	@$(BIN)/python -m pytest -n 3 $(ARGS)
 
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import anyio
 
+# Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
+import ideabridge.bridge.modules.module  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
