@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -10,8 +11,6 @@ from pathlib import Path
 
 import anyio
 
-# Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
-import ideabridge.bridge.modules.module  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
@@ -23,6 +22,9 @@ from ideabridge.tools.encoding import JSON
 from .mind import SlowMind
 from .plans import plan_of
 from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
+
+# Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
+importlib.import_module("ideabridge.bridge.modules.module")
 
 MODULE = Path(__file__).with_name("module.py")
 

@@ -391,32 +391,17 @@ async def test_auto_chooses(
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ({"a": 1, "b": [1, {"x": 1, "y": 2}]}, {"b": [1.0, {"y": 2, "x": 1}], "a": 1.0}, True),
-        ({"a": 1}, {"a": 1, "n": 5, "o": {"deep": "d"}}, True),
-        ({"a": 1, "o": {}}, {"a": 1, "o": {"deep": "d"}}, True),
-        ({"a": 1, "r": {"k": 1}}, {"a": 1, "r": {"k": 1, "way": "up"}}, True),
+        ({"a": 1, "b": [1, {"x": 1, "y": 2}]}, {"b": [1, {"y": 2, "x": 1}], "a": 1}, True),
+        ({"b": [1, 2]}, {"b": [2, 1]}, False),
         ({"a": 1, "n": None}, {"a": 1}, False),
+        ({"a": 1.0}, {"a": 1}, False),
         ({"a": True}, {"a": 1}, False),
         ({"a": "1"}, {"a": 1}, False),
         ({"a": 1.5}, {"a": 1}, False),
     ],
 )
 def test_inputs_are_the_same_however_they_are_written(one: JSON, other: JSON, same: bool) -> None:
-    part: JSONObject = {"type": "object", "properties": {"way": {"default": "up"}}}
-    schema: JSONObject = {
-        "type": "object",
-        "properties": {
-            "a": {},
-            "b": {},
-            "n": {"default": 5},
-            "o": {"type": "object", "default": {}, "properties": {"deep": {"default": "d"}}},
-            "r": {"$ref": "#/$defs/part"},
-        },
-        "$defs": {"part": part},
-    }
-    told = [json.dumps(same_input(schema, value)) for value in (one, other)]
-    # An `r` that is missing stays missing: what its own properties default to says nothing of it.
-    assert (told[0] == told[1]) == same
+    assert (json.dumps(same_input(one)) == json.dumps(same_input(other))) == same
 
 
 async def test_failed_edited_and_effectful_runs_are_not_given_again() -> None:
@@ -490,3 +475,7 @@ async def test_an_input_that_leaves_a_default_out_is_worked_out_by_itself() -> N
         bridge.publish(await looked(bridge, plan), "counts")
         for given, many in (({"n": 1}, 1), ({}, 0), ({"n": 1}, 1), ({}, 0)):
             assert await gave(await bridge.call_idea("counts", dict[str, JSON](given))) == many
+        bridge.publish(await looked(bridge, plan), "counted", answer="recorded")
+        assert await gave(await bridge.call_idea("counted", {"n": 1})) == 1
+        with pytest.raises(PublicationError, match="answers only for the input it was recorded with"):
+            await bridge.call_idea("counted", {})

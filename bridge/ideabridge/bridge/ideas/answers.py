@@ -45,10 +45,10 @@ class Answers:
         # Each is cut before the runs are looked at: of very many that failed, only the latest are.
         one = (
             "SELECT * FROM (SELECT run, at FROM answers WHERE subject = ?1 AND caller = {} AND at >= ?3 "
-            "ORDER BY at DESC LIMIT ?5)"
+            "ORDER BY at DESC LIMIT ?6)"
         )
         return self._database.execute(
-            f"SELECT run, at FROM ({one.format('?2')} UNION {one.format(chr(39) * 2)}) "  # noqa: S608
+            f"SELECT run, at FROM ({one.format('?2')} UNION {one.format('?5')}) "  # noqa: S608 - only places of values
             "JOIN runs ON runs.id = run WHERE runs.status = 'done' ORDER BY at DESC LIMIT ?4",
-            (subject, caller, since, limit, _LOOKED_AT),
+            (subject, caller, since, limit, EVERYONE, _LOOKED_AT),
         ).fetchall()

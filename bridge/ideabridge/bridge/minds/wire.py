@@ -68,21 +68,22 @@ class _Streamed(httpx.AsyncByteStream, httpx2.AsyncByteStream):
         self._stream = stream
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held = b""
-        is_whole = False
+        held = bytearray()
+        is_whole: bool | None = None
         async for part in self._stream:
-            if is_whole or not held.strip():
-                held += part
-                is_whole = held.lstrip().startswith(b"{")
-                if is_whole or not held.strip():
-                    if len(held) > MAX_LINE:
-                        raise ModelRefusalError(f"the model endpoint sent more than {MAX_LINE:,} bytes in one object")
-                    continue
-                yield held
-            else:
+            if is_whole is False:
                 yield part
+                continue
+            held += part
+            if is_whole is None and part.strip():
+                # White space may come before, and nothing else has.
+                is_whole = part.lstrip().startswith(b"{")
+            if is_whole is False:
+                yield bytes(held)
+            elif len(held) > MAX_LINE:
+                raise ModelRefusalError(f"the model endpoint sent more than {MAX_LINE:,} bytes in one object")
         if is_whole:
-            yield _as_stream(held)
+            yield _as_stream(bytes(held))
 
     async def aclose(self) -> None:
         await self._stream.aclose()

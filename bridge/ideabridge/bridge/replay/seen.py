@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
@@ -15,9 +14,6 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.recorded import RecordedRun, read_run
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.tool import ANONYMOUS, Annotations, Tool
-
-_DEEP: Final = 40
-"""Levels down to which defaults are filled in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +31,23 @@ class Seen:
     at: float
 
 
-def same_input(schema: JSONObject | None, arguments: JSON) -> JSON:
-    """The arguments in one writing: defaults of the schema filled in, keys in one order, 2.0 as 2. Where this is the
-    same, the input is.
+def same_input(value: JSON) -> JSON:
+    """An input with the keys of its objects in one order: where this is the same, the input is.
+
+    Nothing else is made alike. What is left to a default of the schema is not given to the run either, and 1.0 put
+    into a text is not 1.
     """
-    return _ordered(arguments if schema is None else _filled(schema, arguments, schema, _DEEP))
+    if isinstance(value, dict):
+        return {key: same_input(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [same_input(item) for item in value]
+    return value
 
 
 def subject_of(publication: Publication, arguments: JSONObject) -> bytes:
     """What an answer belongs to, as 32 bytes: how it is worked out, by whom it may be seen, and the input.
 
-    Versions of a name that differ in their description alone share their answers. What the input leaves to a default
-    is not filled in: nothing fills it in for the run either, which may do otherwise without it.
+    Versions of a name that differ in their description alone share their answers.
     """
     plan = {key: value for key, value in (publication.plan or {}).items() if key != "lifting"}
     return bytes.fromhex(
@@ -57,7 +58,7 @@ def subject_of(publication: Publication, arguments: JSONObject) -> bytes:
                 "solve": publication.guide,
                 "input_schema": publication.input_schema,
                 "output_schema": publication.output_schema,
-                "arguments": _ordered(arguments),
+                "arguments": same_input(arguments),
             }
         )
     )
@@ -147,45 +148,3 @@ def changed_since(store: Store, run: RecordedRun, tools: Callable[[Plan], Catalo
 def _answers_by_itself(store: Store, tool: Tool) -> bool:
     name, _, version = (tool.remote_name or tool.name).partition("@")
     return store.publication(name, int(version)).answer == "auto"
-
-
-def _filled(schema: JSON, value: JSON, root: JSONObject, left: int) -> JSON:
-    schema = _resolved(schema, root)
-    if not isinstance(schema, dict) or left == 0:
-        return value
-    if isinstance(value, dict):
-        properties = schema.get("properties")
-        found = dict(value)
-        for name, part in properties.items() if isinstance(properties, dict) else ():
-            target = _resolved(part, root)
-            if name not in found and isinstance(target, dict) and "default" in target:
-                found[name] = target["default"]
-            if name in found:
-                found[name] = _filled(target, found[name], root, left - 1)
-        return found
-    if isinstance(value, list) and "items" in schema:
-        return [_filled(schema["items"], item, root, left - 1) for item in value]
-    return value
-
-
-def _resolved(schema: JSON, root: JSONObject) -> JSON:
-    """What a local `$ref` stands for; what stands beside it wins."""
-    for _ in range(_DEEP):
-        reference = schema.get("$ref") if isinstance(schema, dict) else None
-        if not isinstance(schema, dict) or not isinstance(reference, str) or not reference.startswith("#/"):
-            return schema
-        found: JSON = root
-        for key in reference.removeprefix("#/").split("/"):
-            found = found.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
-        if not isinstance(found, dict):
-            return schema
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
-    return schema
-
-
-def _ordered(value: JSON) -> JSON:
-    if isinstance(value, dict):
-        return {key: _ordered(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        return [_ordered(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
