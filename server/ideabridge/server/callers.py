@@ -35,7 +35,7 @@ class Asked:
     Attributes:
         resumed: the run the request started already, where it comes again with what a person said.
         round: how often questions went out for it, and which were left open.
-        sampled: how often the client's model was asked on its back-channel.
+        sampled: how often the client's model was asked on its back-channel, one question after the other.
         halted: its model is asked no more within this request.
         told: notes for the caller: why it is asked for a solution, say.
     """

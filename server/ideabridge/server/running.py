@@ -88,10 +88,7 @@ class Running:
 
     async def _stay_until_asked(self, run: Run, seconds: float, asked: Asked) -> None:
         last = asked.round or Round(run.id)
-        if takes_forms(asked):
-            await wait(run, asked, lambda: stay_until_asked(run, seconds, last))
-        else:
-            await wait(run, asked, lambda: run.wait(seconds))
+        await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
         requests = open_forms(run, last) if takes_forms(asked) else []
         questions = forms_of(requests, last, self._bridge.secrets.mask)
         put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
@@ -99,6 +96,19 @@ class Running:
             put_forms = tuple(one.approval for one in requests)
             following = Round(last.run, last.number + 1, put_forms, last.left, kept, last.faults)
             raise InputRequired({**questions, **put}, following)
+
+    async def _stay_until_due(self, run: Run, seconds: float, asked: Asked, last: Round) -> RunStatus:
+        with anyio.move_on_after(seconds):
+            while True:
+                if takes_forms(asked):
+                    await stay_until_asked(run, seconds, last)
+                else:
+                    await run.wait(seconds)
+                forms = takes_forms(asked) and bool(open_forms(run, last))
+                if forms or not self.sampler.waits_for_others(run, asked):
+                    break
+                await run.runner.wait_changed()
+        return run.status
 
     async def take_up(self, asked: Asked, state: str, responses: Mapping[str, types.InputResponse] | None) -> None:
         """A request has come again: hand in what the person said and the client's model wrote, and note its run in

@@ -7,7 +7,7 @@ it. So it is suspended, outlives restarts, and any worker may take the next step
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -47,6 +47,8 @@ MALFORMED: Final = 3
 
 _AT_ONCE: Final = 8
 _HAND_IN: Final = "hand the solution in with submit_solution"
+_Key: TypeAlias = tuple[str, int]
+"""A run, and its turn."""
 _Result = types.CreateMessageResult | types.CreateMessageResultWithTools
 
 
@@ -60,7 +62,7 @@ class Sampler:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._settings = bridge.configuration.sampling
-        self._out: set[tuple[str, int]] = set()
+        self._out: set[_Key] = set()
         self._outstanding = Outstanding(bridge)
 
     def can_ask(self, run: Run, asked: Asked) -> bool:
@@ -99,25 +101,18 @@ class Sampler:
         """
         if asked.halted or not self.can_ask(run, asked):
             return []
-        waiting = _waiting(run)
-        if not waiting:
+        free, held, out = self._open(run, asked)
+        if not free:
+            if out and not held:
+                self._halt(asked, _unanswered(out))
             return []
-        # Whoever refused is not asked again because somebody looks how the run stands. What this very request asked
-        # about has come back, perhaps twice: then the second is answered as the first was.
-        own = {one.run for one in asked.round.samples} if asked.round is not None else set[str]()
-        out = [one for one in self._outstanding.unanswered(run.root, waiting) if one.sample.run not in own]
-        put = {one.sample for one in out}
-        waiting = [one for one in waiting if sample_of(one) not in put]
-        if not waiting:
-            self._halt(asked, _unanswered(out))
-            return []
-        found = [one for one in waiting if len(one.turns.rejected) < MALFORMED]
-        if not found:
-            last = waiting[0].turns.rejected[-1].errors
+        found = [one for one in free if len(one.turns.rejected) < MALFORMED]
+        if not found and not held:
+            last = free[0].turns.rejected[-1].errors
             self._halt(
                 asked, f"the client's model gave {MALFORMED} malformed solutions ({str(last[:1])[:300]}): {_HAND_IN}"
             )
-        elif rounds >= ROUNDS:
+        elif found and rounds >= ROUNDS:
             self._halt(
                 asked,
                 f"the client's model was asked {rounds} times within this request, the most a client takes: {_HAND_IN},"
@@ -125,6 +120,29 @@ class Sampler:
             )
             return []
         return found[:_AT_ONCE]
+
+    def waits_for_others(self, run: Run, asked: Asked) -> bool:
+        """Whether nothing is to be put to this client's model because other requests wait for the answers of theirs:
+        one moves the run, or gives its question up, and then it is to be put here.
+        """
+        if asked.halted or not self.can_ask(run, asked):
+            return False
+        free, held, _ = self._open(run, asked)
+        return bool(held) and not any(len(one.turns.rejected) < MALFORMED for one in free)
+
+    def _open(self, run: Run, asked: Asked) -> tuple[list[Run], list[Run], list[Put]]:
+        """What waits for a solution of the client's model: what may be put to it, what other requests here have put to
+        theirs and wait for, and what went out in rounds.
+        """
+        waiting = _waiting(run)
+        # Whoever refused is not asked again because somebody looks how the run stands. What this very request asked
+        # about has come back, perhaps twice: then the second is answered as the first was.
+        own = {one.run for one in asked.round.samples} if asked.round is not None else set[str]()
+        out = [one for one in self._outstanding.unanswered(run.root, waiting) if one.sample.run not in own]
+        put = {one.sample for one in out}
+        left = [one for one in waiting if sample_of(one) not in put]
+        held = [one for one in left if (one.id, one.turn) in self._out]
+        return [one for one in left if one not in held], held, out
 
     @staticmethod
     def _halt(asked: Asked, why: str) -> None:
@@ -135,22 +153,43 @@ class Sampler:
     # -- on the back-channel -----------------------------------------------------------------------------------
 
     async def ask(self, run: Run, asked: Asked) -> bool:
-        """Put the open Requests to the client's model and hand in what comes; False where none is to be put."""
-        due = self.due(run, asked, asked.sampled)
-        if not due:
-            return False
-        free = [one for one in due if (one.id, one.turn) not in self._out]
-        if not free:
-            # Another request has asked already: its answer moves the run.
+        """Put the open Requests to the client's model and hand in what comes, until none is left that may be put;
+        False where there was none.
+
+        A Request that another request has put to its client is waited for, and put here once that one gives it up.
+        """
+        if self.waits_for_others(run, asked):
             await run.runner.wait_changed()
             return True
-        asked.sampled += 1
+        mine: set[_Key] = set()
+        put = False
         async with anyio.create_task_group() as group:
-            for one in free:
-                group.start_soon(self._ask, one, asked)
-        return True
+            while True:
+                for one in self.due(run, asked, asked.sampled)[: _AT_ONCE - len(mine)]:
+                    # Noted at once, not when its task begins: others look meanwhile.
+                    self._hold(one, mine)
+                    group.start_soon(self._ask, one, asked, mine, asked.sampled + 1)
+                    put = True
+                if not mine:
+                    break
+                # A room that is answered goes on at once, whatever the others still wait for.
+                await run.runner.wait_changed()
+        return put
 
-    async def _ask(self, run: Run, asked: Asked) -> None:
+    def _hold(self, run: Run, mine: set[_Key]) -> None:
+        mine.add((run.id, run.turn))
+        self._out.add((run.id, run.turn))
+
+    def _give_up(self, run: Run, key: _Key, mine: set[_Key]) -> None:
+        """A question is out no more: whoever waits for its answer looks again."""
+        mine.discard(key)
+        self._out.discard(key)
+        above: Run | None = run
+        while above is not None:
+            above.runner.poke()
+            above = above.parent
+
+    async def _ask(self, run: Run, asked: Asked, mine: set[_Key], number: int) -> None:
         turn, key = run.turn, (run.id, run.turn)
         result: _Result | None = None
         scope = anyio.CancelScope()
@@ -161,13 +200,13 @@ class Sampler:
                 scope.cancel()
 
         run.runner.watchers.append(watch)
-        self._out.add(key)
         try:
             with scope:
                 result = await self._answer(run, asked)
         finally:
             run.runner.watchers.remove(watch)
-            self._out.discard(key)
+            asked.sampled = max(asked.sampled, number)
+            self._give_up(run, key, mine)
         if result is None:
             return
         try:
