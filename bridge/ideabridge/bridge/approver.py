@@ -272,6 +272,8 @@ class People:
         except IdeabridgeError:
             # The run is not driven here any more; its status says why, and the journal holds no decision.
             return
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(error)
 
     def _let_go(self, approval: str) -> None:
         for scope in self._scopes.pop(approval, []):

@@ -329,7 +329,7 @@ class Bridge(Publishing):
 
     async def recover_runs(self, tell: Tell, taken_up: Callable[[Run], None] | None = None) -> None:
         """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work."""
-        await Recovery(self.store, self._open_runs, self.fingerprint, tell, taken_up).run()
+        await Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up).run()
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""

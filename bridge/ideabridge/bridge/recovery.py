@@ -11,6 +11,7 @@ import anyio
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.defect import cause
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs
 
@@ -38,16 +39,24 @@ class Recovery:
         runs: takes them up.
         fingerprint: of the configuration.
         tell: see `Tell`.
+        mask: takes secrets out of text.
         taken_up: called with each run that goes on here.
     """
 
     def __init__(
-        self, store: Store, runs: Runs, fingerprint: str, tell: Tell, taken_up: Callable[[Run], None] | None = None
+        self,
+        store: Store,
+        runs: Runs,
+        fingerprint: str,
+        tell: Tell,
+        mask: Callable[[str], str],
+        taken_up: Callable[[Run], None] | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
         self._fingerprint = fingerprint
         self._tell = tell
+        self._mask = mask
         self._taken_up = taken_up
         self._places = anyio.Semaphore(AT_ONCE)
 
@@ -78,7 +87,7 @@ class Recovery:
                 try:
                     left = await self._take_up(record)
                 except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
-                    self._tell(record, f"{type(error).__name__}: {error}")
+                    self._tell(record, cause(error, self._mask))
             if left is None:
                 return
             await anyio.sleep(left)

@@ -79,13 +79,13 @@ class Rooms:
             # Another process drives the room: it will tell.
             return
         except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone (DESIGN 4.5)
-            found = CallFinished(*effect.key, error=run.runner.explain(error))
+            found = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
             self._opened(run, effect.key, found)
-        except (InterruptedRunError, StoreError) as error:
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             # Whoever goes on with the run finds what stands in the journals.
             if run.runner.lost is None:
-                run.runner.abandon(str(error))
+                run.runner.fail(error)
 
     def _opened(self, run: Run, key: ExecutionKey, found: Run | CallFinished) -> None:
         if isinstance(found, CallFinished):
@@ -209,6 +209,9 @@ class Rooms:
                 await anyio.sleep(_AGAIN)
             except UnknownRunError:
                 return
+            except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+                parent.runner.fail(error)
+                return
 
     def leave(self, run: Run, ended: CallFinished) -> None:
         """End the room of a call that ended without it: it was cancelled."""
@@ -270,6 +273,10 @@ def _nesting(run: Run, effect: Execute) -> str:
 
 async def _end(run: Run, reason: str) -> None:
     if run.machine.phase not in ("ended", "ending"):
-        with contextlib.suppress(InterruptedRunError, StoreError):
-            # The budget is counted again wherever the run goes on.
+        try:
             run.end_at_limit(reason)
+        except (InterruptedRunError, StoreError):
+            # The budget is counted again wherever the run goes on.
+            return
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(error)

@@ -223,8 +223,7 @@ class Runs:
             for run_id, driver in list(self._drivers.items()):
                 run = self._runs.get(run_id)
                 if run is not None and driver.epoch is not None:
-                    keep(run, driver, beat)
-                    self.rooms.look(run)
+                    keep(run, driver, beat, self.rooms.look)
 
     # -- taking up ---------------------------------------------------------------------------------------------
 

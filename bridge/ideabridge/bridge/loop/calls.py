@@ -31,7 +31,7 @@ class Calls:
         post: takes the events: that calls have ended, or added a message.
         wanted: whether the run still wants calls to run, and to hear of them.
         hears: whether the Solution of a call is still at hand, so that a message of it reaches a Request.
-        fail: told why, where what has happened could not be posted.
+        fail: given what came, where what has happened could not be posted.
         progress_watchers: told what calls report.
     """
 
@@ -43,7 +43,7 @@ class Calls:
         post: Callable[[Sequence[Event]], None],
         wanted: Callable[[], bool],
         hears: Callable[[int], bool],
-        fail: Callable[[str], None],
+        fail: Callable[[Exception], None],
         progress_watchers: list[ReportedProgress],
     ) -> None:
         self._executor = executor
@@ -79,8 +79,8 @@ class Calls:
             # Given up between being due and its turn: what no journal holds must not run.
             if self._wanted() and effect.key not in self._called_off:
                 await self._tell(await self._outcome(effect))
-        except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
-            self._fail(f"the run's journal could not be written: {error}")
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self._fail(error)
         finally:
             self._handles.pop(effect.key, None)
 

@@ -43,6 +43,10 @@ class Listener(Protocol):
         """End the run before its time, with everything done so far."""
         ...
 
+    def note(self, error: Exception) -> None:
+        """Log an error that changes nothing."""
+        ...
+
     def explain(self, error: Exception) -> JSONObject:
         """An error as a mind sees it."""
         ...
@@ -77,7 +81,14 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
     finally:
         listener.untold = None
         if isinstance(parts, _Closing):
-            await parts.aclose()
+            await _close(listener, parts)
+
+
+async def _close(listener: Listener, parts: _Closing) -> None:
+    try:
+        await parts.aclose()
+    except Exception as error:  # noqa: BLE001 - what was taken of the answer holds, however the mind takes its end
+        listener.note(error)
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
+from ideabridge.bridge.loop.defect import cause, log
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -32,6 +33,7 @@ from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Counting, Mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 Journal: TypeAlias = Callable[[Sequence[Event]], None]
 """Stores events durably before it returns; raises `StaleDriverError` where another process drives the run."""
@@ -87,6 +89,7 @@ class Runner:
         self._rest = rest
         self._open_room = open_room
         self._answering: TaskHandle[None] | None = None
+        self._failed: Exception | None = None
         self._taken: list[Event] = []
         self._changed = anyio.Event()
         self._calls = Calls(
@@ -95,7 +98,7 @@ class Runner:
             post=lambda events: self.post(*events),
             wanted=lambda: self.wanted,
             hears=self._hears,
-            fail=self.abandon,
+            fail=self.fail,
             progress_watchers=self.progress_watchers,
         )
         machine.has_mind = mind is not None
@@ -118,6 +121,7 @@ class Runner:
             StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
             StoreError: the journal could not be written; the run is given up here, and can be taken up again.
             JournalError: an event does not fit what the run is doing; it was not taken, nor those after it.
+            Exception: a defect, of ideabridge or of a handler it was given; as with `StoreError`.
             SecretGivenError: something in them is secret; none was taken.
         """
         admitted = self._screen.admit(events)
@@ -133,7 +137,7 @@ class Runner:
             raise
         except Exception as error:
             # The machine has taken what the journal has not: only the journal counts, and is read again.
-            self.abandon(str(error))
+            self.fail(error)
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
@@ -168,6 +172,16 @@ class Runner:
     def explain(self, error: Exception) -> JSONObject:
         """An error as a mind sees it; see `Executor.explain`."""
         return self._executor.explain(error)
+
+    def explain_own(self, error: Exception) -> JSONObject:
+        """What hindered our own work on a call, as a mind sees it: a defect is named as one, and logged."""
+        if isinstance(error, IdeabridgeError):
+            return self.explain(error)
+        return {"kind": "runtime", "message": cause(error, self._screen.mask)}
+
+    def note(self, error: Exception) -> None:
+        """Log an error that changes nothing of what was taken."""
+        log(error, self._screen.mask)
 
     async def wait_changed(self) -> None:
         """Wait for the next event."""
@@ -254,8 +268,8 @@ class Runner:
             return
         try:
             await listen(self, mind, request)
-        except Exception as error:  # noqa: BLE001 - a run that cannot be journaled ends alone, not the bridge
-            self.abandon(f"the run's journal could not be written: {error}")
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self.fail(error)
 
     # -- ends --------------------------------------------------------------------------------------------------
 
@@ -274,6 +288,12 @@ class Runner:
             self._finish_step(status)
         self.post(RunEnded(status, reason))
         self._stop()
+
+    def fail(self, error: Exception) -> None:
+        """Stop driving because of an error, which is told once however often it is met on its way; see `cause`."""
+        if error is not self._failed:
+            self._failed = error
+            self.abandon(cause(error, self._screen.mask))
 
     def abandon(self, why: str) -> None:
         """Stop driving without a word in the journal: another process has the run, or it cannot be written."""
