@@ -10,6 +10,8 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import MindUnavailableError
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.choice import choose
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+from ideabridge.bridge.minds.model import ModelMind
 
 
 class Model:
@@ -54,6 +56,29 @@ def test_a_mind_that_is_not_there_is_refused_and_those_there_are_named(
 ) -> None:
     with pytest.raises(MindUnavailableError, match=told):
         choose(wanted, Model() if model else None, samples=samples)
+
+
+class Titled(Model):
+    """One that tells what answers in it."""
+
+    title = "openai:tiny-1"
+
+
+def test_a_mind_that_tells_what_answers_is_named_by_it() -> None:
+    assert choose("auto", Titled()).why == "openai:tiny-1 is configured here"
+    assert choose("model", Titled()).why == "it was asked for: openai:tiny-1"
+    with pytest.raises(MindUnavailableError, match=r"or 'model': openai:tiny-1, configured here"):
+        choose("sampling", Titled())
+
+
+def test_a_model_is_named_with_the_address_of_ones_own_and_nothing_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pydantic_ai")
+    monkeypatch.setenv("TINY_API_KEY", "sk-0123456789abcdef")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8081/v1?key=sk-0123456789abcdef")
+    assert ModelMind("openai:tiny-1").title == "openai:tiny-1 at 127.0.0.1:8081"
+    assert ModelMind("anthropic:claude-x").title == "anthropic:claude-x"
+    named = ModelConfiguration(name="openai:sk-0123456789abcdef", base_url="http://127.0.0.1:8080/sk-0123456789abcdef")
+    assert ModelMind(named).title == "openai:[secret:TINY_API_KEY] at 127.0.0.1:8080"
 
 
 @pytest.mark.anyio

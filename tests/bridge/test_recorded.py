@@ -57,7 +57,7 @@ async def test_a_recorded_run_is_answered_again_step_by_step() -> None:
         told = await replayed(Recorded(store))
         assert told["status"] == "done"
         assert told["output"] == {"loud": "HELLO"}
-        assert told["mind"] == {"name": "recorded", "why": "it is configured here"}
+        assert told["mind"] == {"name": "recorded", "why": "a recording is configured here"}
         assert told["run"] != run
         assert told["idea"] == store.step_ideas(run)[-1].id
 

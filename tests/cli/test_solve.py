@@ -65,7 +65,7 @@ def test_what_was_recorded_is_replayed_and_a_miss_shows_the_difference(ideabridg
     assert done.returncode == 0
     again = ideabridge(*ARGUMENTS, "--replay", "recording.json", "--store", "other.sqlite")
     assert (again.returncode, again.stdout) == (0, "2\n")
-    assert "mind: recorded" in again.stderr
+    assert "mind: recorded (the recording recording.json is configured here)" in again.stderr
     missed = ideabridge(*ARGUMENTS, "-i", 'names=["Ada"]', "--replay", "recording.json", "--store", "other.sqlite")
     assert missed.returncode == 1
     assert "nothing recorded answers request" in missed.stderr
@@ -126,7 +126,7 @@ def test_the_doctor_tells_which_model_answers_and_what_it_lacks(
     assert "no key: set OPENAI_API_KEY in the environment" in told["text"]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
     told = mind({"model": "openai:gpt-5-mini", "limits": {"cost": 1.0}})
-    assert told["text"] == "model openai:gpt-5-mini: it is configured here (it was not asked now)"
+    assert told["text"] == "model: openai:gpt-5-mini is configured here (it was not asked now)"
     assert "hint" not in told
     own = {"name": "openai:gpt-4o", "base_url": "http://127.0.0.1:8080/v1"}
     told = mind({"model": own, "limits": {"cost": 1.0}})

@@ -71,3 +71,17 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
     again = ideabridge("resume", run)
     assert (again.returncode, again.stdout) == (2, "")
     assert f"run {run} has ended (cancelled); there is nothing to resume" in again.stderr
+
+
+async def test_solve_tells_which_model_answers_and_no_key(project: Path, ideabridge: Run) -> None:
+    (project / "ideabridge.json").write_text('{"store": "store.sqlite"}', encoding="utf-8")
+    key = "sk-0123456789abcdef"
+    async with endpoint(say('{"calls": [], "output": "hello"}')) as fake:
+        own = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": fake.base_url}
+        done = await anyio.to_thread.run_sync(
+            lambda: ideabridge("solve", "Say hello.", "--model", "openai:tiny-1", env=own)
+        )
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    place = fake.base_url.removeprefix("http://").partition("/")[0]
+    assert f"mind: model (openai:tiny-1 at {place} is configured here)" in done.stderr
+    assert key not in done.stderr

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.errors import MindUnavailableError
-from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.minds.mind import Mind, Titled
 
 AUTO: Final = "auto"
 TURNS: Final = "turns"
@@ -39,15 +39,17 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
     """
     if wanted == AUTO:
         if mind is not None:
-            return Choice(mind.name, "it is configured here")
+            return Choice(mind.name, f"{_title(mind) or 'it'} is configured here")
         if samples:
             return Choice(SAMPLING, "no model is configured here, and the client lets its own be asked")
         return Choice(TURNS, "no model is configured here, and no client lets its own be asked")
     if wanted == TURNS or (wanted == SAMPLING and samples) or (mind is not None and wanted == mind.name):
-        return Choice(wanted, "it was asked for")
+        title = "" if mind is None or wanted != mind.name else _title(mind)
+        return Choice(wanted, f"it was asked for{f': {title}' if title else ''}")
     there = ["'turns': solutions are handed in"]
     if mind is not None:
-        there.append(f"{mind.name!r}: configured here")
+        title = _title(mind)
+        there.append(f"{mind.name!r}: {f'{title}, ' if title else ''}configured here")
     if samples:
         there.append("'sampling': the client's model is asked")
     what = {
@@ -55,3 +57,8 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
         "model": "no model is configured here",
     }.get(wanted, f"there is no mind {wanted[:60]!r} here")
     raise MindUnavailableError(f"mind: {what}; expected 'auto' or {', or '.join(there)}")
+
+
+def _title(mind: Mind) -> str:
+    """What answers in a mind; "" where it does not say."""
+    return mind.title if isinstance(mind, Titled) else ""

@@ -30,8 +30,8 @@ from pydantic_ai.output import OutputObjectDefinition
 from pydantic_ai.settings import ModelSettings
 
 from ideabridge.bridge.minds.adapt import is_closed
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
-from ideabridge.bridge.minds.faults import place_of, translate
+from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, place_of
+from ideabridge.bridge.minds.faults import translate
 from ideabridge.bridge.minds.forms import Form
 from ideabridge.bridge.minds.grammar import grammar_schema
 from ideabridge.bridge.minds.provider import build_model

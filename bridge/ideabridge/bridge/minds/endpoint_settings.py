@@ -117,6 +117,18 @@ def url_problem(url: str) -> str | None:
     return None
 
 
+def place_of(url: str | None) -> str:
+    """Host and port of an address, and nothing else of it: the rest may hold a secret."""
+    try:
+        parts = urlsplit(url or "")
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ""
+    if host is None:
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def extra_of(name: str) -> str:
     """The extra of this distribution that brings what a model's provider needs."""
     extra = name.partition(":")[0].split("-")[0]

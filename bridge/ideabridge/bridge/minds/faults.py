@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from typing import Final, cast
-from urllib.parse import urlsplit
 
 from pydantic_ai.exceptions import (
     ModelAPIError,
@@ -41,18 +40,6 @@ _OF_SCHEMA: Final = re.compile(
     r"|structured[ _-]?output|output_(format|config)|nesting|too complex|\bstrict\b",
     re.IGNORECASE,
 )
-
-
-def place_of(url: str | None) -> str:
-    """Host and port of an address, and nothing else of it: the rest may hold a secret."""
-    try:
-        parts = urlsplit(url or "")
-        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return ""
-    if host is None:
-        return ""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def translate(error: Exception, place: str = "") -> IdeabridgeError:

@@ -25,6 +25,16 @@ class Counting(Protocol):
         ...
 
 
+@runtime_checkable
+class Titled(Protocol):
+    """A mind that can tell what answers in it, for people: `name` says only of which kind it is."""
+
+    @property
+    def title(self) -> str:
+        """In words, without secrets: `openai:gpt-5-mini`, `openai:tiny at 127.0.0.1:8080`."""
+        ...
+
+
 class Mind(Protocol):
     """Answers Requests by itself, in pieces as they come; the host's own model, by turns, needs none of this.
 

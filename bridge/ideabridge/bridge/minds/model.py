@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from importlib.util import find_spec
@@ -12,11 +13,17 @@ import anyio.to_thread
 
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.adapt import adapt
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, extra_of, read_model, setting_problem
+from ideabridge.bridge.minds.endpoint_settings import (
+    ModelConfiguration,
+    extra_of,
+    place_of,
+    read_model,
+    setting_problem,
+)
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.exchange import Exchange
 from ideabridge.bridge.minds.forms import FormMemory
-from ideabridge.bridge.minds.keys import mask_keys
+from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, mask_keys
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -62,6 +69,15 @@ class ModelMind:
         self._memory = FormMemory()
         self._endpoint: Endpoint | None = None
         self._opening = anyio.Lock()
+
+    @property
+    def title(self) -> str:
+        """The model by the name it is configured under, and where it is asked, if that is no provider's own address."""
+        url = self.configuration.base_url
+        if url is None and self.configuration.name.partition(":")[0] in OPENAI:
+            url = os.environ.get(OPENAI_URL)
+        place = place_of(url)
+        return self._secrets.mask(f"{self.configuration.name}{f' at {place}' if place else ''}")
 
     async def __aenter__(self) -> ModelMind:
         return self

@@ -39,11 +39,13 @@ class Recorded:
 
     Args:
         store: an open store; it stays open.
+        title: what it is, in words.
     """
 
     name = "recorded"
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, title: str = "a recording") -> None:
+        self.title = title
         self._store = store
 
     async def answer(self, request: Request) -> AsyncIterator[bytes]:
@@ -133,7 +135,7 @@ def recording(path: Path) -> Generator[Recorded]:
                     store.import_idea(document)
                 except IdeaDocumentError as error:
                     raise IdeaDocumentError(f"{path.name}: {place}: {error}") from None
-        yield Recorded(store)
+        yield Recorded(store, f"the recording {path.name}")
 
 
 def recording_of(store: Store, run_id: str, export: Callable[[str], JSONObject]) -> list[JSONObject]:

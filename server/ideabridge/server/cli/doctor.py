@@ -159,8 +159,8 @@ def _mind(found: _Findings, configuration: Configuration) -> None:
     hint = None
     if is_elsewhere and configuration.limits.cost is not None:
         hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
-    named = alone.name if told is None else f"{alone.name} {told}"
-    found.add("mind", f"{named}: {alone.why}{'' if told is None else ' (it was not asked now)'}", hint=hint)
+    text = alone.why if told is None else f"{told} is configured here (it was not asked now)"
+    found.add("mind", f"{alone.name}: {text}", hint=hint)
 
 
 def _hosts(found: _Findings, project: Path) -> None:
