@@ -18,6 +18,13 @@ def test_an_integer_past_every_double_is_read_back_exactly() -> None:
     assert decode_trusted(encode({"n": 10**400})) == {"n": 10**400}
 
 
+def test_integers_at_the_ends_of_64_bits_are_read_back_exactly() -> None:
+    edges = [edge + step for edge in (-(2**63), 2**63, 2**64) for step in (-2, -1, 0, 1)]
+    for number in [*edges, -(10**19), 10**19 + 1]:
+        assert repr(decode_trusted(encode({"n": number}))) == repr({"n": number})
+        assert decode_trusted(encode({"n": number}).decode()) == {"n": number}
+
+
 def test_a_call_that_is_null_is_an_error_and_journaled_as_one() -> None:
     assert event_from_json(CallProposed(None).to_json()) == CallProposed(None)
     driven = Driven()

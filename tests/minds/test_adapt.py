@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-import jsonschema
 from hypothesis import given, settings
 
 from ideabridge.bridge.minds.adapt import MAX_DEPTH, adapt, is_closed
@@ -14,7 +13,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import children, resolve
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
-from tests.tools.schemas import parameters
+from tests.tools.schemas import check_meta, parameters
 
 TAKEN = {
     *("type", "enum", "const", "required", "description", "default", "$ref", "$defs"),
@@ -39,7 +38,7 @@ def test_whatever_a_solution_may_be_the_adapted_schema_admits(
     before = copy.deepcopy(exact)
     adapted = adapt(exact)
     assert exact == before, "the exact schema is the idea's"
-    jsonschema.Draft202012Validator.check_schema(adapted)
+    check_meta(adapted)
     for value in (output[1], None, "†state.x"):
         solution: JSONObject = {"calls": [{"_tool": "do", **pair[1]}], "output": value}
         assert Validator(adapted, what="adapted").problems(solution) == []

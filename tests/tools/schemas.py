@@ -1,14 +1,52 @@
-"""Generated pairs of a schema and a value that satisfies it."""
+"""Generated pairs of a schema and a value that satisfies it, and what holds a schema against its meta-schema."""
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
+import json
+import re
+from typing import Any, Final, cast
+from urllib.parse import urljoin
 
-from ideabridge.tools.encoding import JSON, JSONObject
+import jsonschema
+from hypothesis import strategies as st
+from jsonschema_specifications import REGISTRY
+
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 Pair = tuple[JSONObject, JSON]
 
 _names = st.sampled_from(["a", "b", "c.d", "_x", "items", "$ref", "properties", "名"])
+
+
+def _in_one_piece() -> jsonschema.Draft202012Validator:
+    """The meta-schema of 2020-12 with its vocabularies put together: it takes a seventh of the time."""
+    whole = cast("JSONObject", jsonschema.Draft202012Validator.META_SCHEMA)
+    base, properties, parts = whole["$id"], whole["properties"], whole["allOf"]
+    assert isinstance(base, str)
+    assert isinstance(properties, dict)
+    assert isinstance(parts, list)
+    definitions: JSONObject = {}
+    for part in parts:
+        assert isinstance(part, dict)
+        vocabulary = cast("JSONObject", REGISTRY.contents(urljoin(base, str(part["$ref"]))))
+        named, defined = vocabulary["properties"], vocabulary.get("$defs", {})
+        assert isinstance(named, dict)
+        assert isinstance(defined, dict)
+        assert named.keys().isdisjoint(properties)
+        assert defined.keys().isdisjoint(definitions)
+        properties = properties | named
+        definitions |= defined
+    text = encode_text({"type": whole["type"], "properties": properties, "$defs": definitions})
+    text = re.sub(r'"meta/[a-z-]+#/', '"#/', text.replace('"$dynamicRef":"#meta"', '"$ref":"#"'))
+    return jsonschema.Draft202012Validator(cast("JSONObject", json.loads(text)))
+
+
+_META: Final[Any] = _in_one_piece()
+
+
+def check_meta(schema: JSONObject) -> None:
+    """Nothing, where the schema is one of 2020-12, says an implementation that is not ours."""
+    _META.validate(schema)
 
 
 @st.composite

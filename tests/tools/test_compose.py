@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import cast
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,7 @@ from ideabridge.tools.errors import LimitExceededError, SchemaError, ToolDefinit
 from ideabridge.tools.keywords import at
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
-from tests.tools.schemas import parameters, places, replaced
+from tests.tools.schemas import check_meta, parameters, places, replaced
 
 LOG = Tool(
     "git_log",
@@ -50,7 +49,7 @@ FETCH = Tool("fetch", "", {"type": "object", "properties": {"url": {"type": "str
 
 
 def meta_valid(schema: JSONObject) -> Validator:
-    jsonschema.Draft202012Validator.check_schema(schema)
+    check_meta(schema)
     validator = Validator(schema, what="W")
     validator.compile()
     return validator

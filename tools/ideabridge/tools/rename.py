@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
@@ -24,11 +25,12 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
     Returns:
         (the schema by our names, our name -> the module's name); the schema itself and {} where nothing was taken.
     """
-    found = _names(schema, schema, set())
+    parts = _parts(schema)
+    found = {name for part in parts.values() for name in _names(part.schema)}
     theirs = [name for name in META_PROPERTIES if name in found]
     if not theirs:
         return schema, {}
-    taken = set(found)
+    taken = found
     ours: dict[str, str] = {}
     for name in theirs:
         wanted = f"{name.lstrip('_')}_"
@@ -40,37 +42,65 @@ def rename_meta_parameters(schema: JSONObject) -> tuple[JSONObject, dict[str, st
         taken.add(candidate)
         ours[name] = candidate
     try:
-        renamed = _rename(schema, schema, ours, frozenset())
+        renamed = _rename(schema, schema, ours, _naming(parts, ours), frozenset())
     except RecursionError:
         raise LimitExceededError("the parameters refer from one definition to the next too often") from None
     assert isinstance(renamed, dict)
     return renamed, {mine: name for name, mine in ours.items()}
 
 
-def _names(schema: JSON, root: JSONObject, seen: set[int]) -> dict[str, None]:
-    """Every property named at the top, also in alternatives and behind references."""
-    names: dict[str, None] = {}
-    stack: list[JSON] = [schema]
-    while stack:
-        item = stack.pop()
-        if not isinstance(item, dict) or id(item) in seen:
-            continue
-        seen.add(id(item))
-        for keyword in ("properties", "dependentRequired", "dependentSchemas", "dependencies"):
-            members = item.get(keyword)
-            if isinstance(members, dict):
-                names.update(dict.fromkeys(members))
-        required = item.get("required")
-        if isinstance(required, list):
-            names.update((name, None) for name in required if isinstance(name, str))
-        stack.extend(child for place, child in children(item) if place[0] in _ALTERNATIVES)
-        pointer = item.get("$ref")
+class _Part:
+    """A schema that says something of the object itself, and the alternatives and definitions it says it by."""
+
+    def __init__(self, schema: JSONObject, root: JSONObject) -> None:
+        self.schema = schema
+        onward: list[JSON] = [child for place, child in children(schema) if place[0] in _ALTERNATIVES]
+        pointer = schema.get("$ref")
         if isinstance(pointer, str):
-            stack.append(resolve(root, pointer))
-    return names
+            onward.append(resolve(root, pointer))
+        self.onward = [item for item in onward if isinstance(item, dict)]
 
 
-def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], open_now: frozenset[int]) -> JSON:
+def _parts(root: JSONObject) -> dict[int, _Part]:
+    """The schema and all parts it says something of the object by, by identity."""
+    parts: dict[int, _Part] = {}
+    stack = [root]
+    while stack:
+        schema = stack.pop()
+        if id(schema) not in parts:
+            parts[id(schema)] = part = _Part(schema, root)
+            stack.extend(part.onward)
+    return parts
+
+
+def _names(schema: JSONObject) -> Iterator[str]:
+    """Every property one part names."""
+    for keyword in ("properties", "dependentRequired", "dependentSchemas", "dependencies"):
+        members = schema.get(keyword)
+        if isinstance(members, dict):
+            yield from members
+    required = schema.get("required")
+    if isinstance(required, list):
+        yield from (name for name in required if isinstance(name, str))
+
+
+def _naming(parts: dict[int, _Part], ours: dict[str, str]) -> set[int]:
+    """The parts that name a property of `ours`, or lead to one that does."""
+    leading: dict[int, list[int]] = {}
+    for key, part in parts.items():
+        for item in part.onward:
+            leading.setdefault(id(item), []).append(key)
+    stack = [key for key, part in parts.items() if not ours.keys().isdisjoint(_names(part.schema))]
+    naming: set[int] = set()
+    while stack:
+        key = stack.pop()
+        if key not in naming:
+            naming.add(key)
+            stack.extend(leading.get(key, ()))
+    return naming
+
+
+def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], naming: set[int], open_now: frozenset[int]) -> JSON:
     if not isinstance(schema, dict):
         return schema
     result: JSONObject = {}
@@ -83,24 +113,24 @@ def _rename(schema: JSON, root: JSONObject, ours: dict[str, str], open_now: froz
             result[keyword] = {
                 ours.get(name, name): _renamed_list(item, ours)
                 if isinstance(item, list)
-                else _rename(item, root, ours, open_now)
+                else _rename(item, root, ours, naming, open_now)
                 for name, item in value.items()
             }
         elif keyword in _ALTERNATIVES:
             if isinstance(value, list):
-                result[keyword] = [_rename(item, root, ours, open_now) for item in value]
+                result[keyword] = [_rename(item, root, ours, naming, open_now) for item in value]
             else:
-                result[keyword] = _rename(value, root, ours, open_now)
+                result[keyword] = _rename(value, root, ours, naming, open_now)
         else:
             result[keyword] = value
     pointer = schema.get("$ref")
     target = resolve(root, pointer) if isinstance(pointer, str) else None
-    if isinstance(target, dict) and not ours.keys().isdisjoint(_names(target, root, set())):
+    if isinstance(target, dict) and id(target) in naming:
         # Others may refer to the target for values that are no parameters: only this use of it is renamed.
         del result["$ref"]
         if id(target) not in open_now:
             parts = result.get("allOf")
-            inner = _rename(target, root, ours, open_now | {id(target)})
+            inner = _rename(target, root, ours, naming, open_now | {id(target)})
             result["allOf"] = [*(parts if isinstance(parts, list) else []), inner]
     return result
 
