@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from typing import Final
 
-COMMITS: Final = 1024
+COMMITS: Final = 128
 """So many commits bring about one checkpoint."""
 
 

@@ -5,6 +5,9 @@ number (negated) of a list of entries, stored the same way. A long context is cu
 entry says so, so an equal stretch of two contexts gives equal lists wherever it stands, and each is stored once:
 a step of a run that adds one message adds a bounded number of bytes, not a new list of the whole context. What
 follows the last cut stays inline, for the next step will change it.
+
+An index of hashes costs each save a page of the log for each row that is new, so `content_keys` is written some rows
+at a time. The latest rows are remembered by each process until then.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import StoreFormatError
+from ideabridge.bridge.ideas.idea import Body
 from ideabridge.tools.encoding import JSON, decode_trusted
 
 INLINE: Final = 64
@@ -22,12 +26,21 @@ INLINE: Final = 64
 LONGEST: Final = 128
 """A stretch without a cut is cut here."""
 
+LAG: Final = 1024
+"""At most about so many of the latest rows are not in `content_keys` yet."""
+
 _CACHED: Final = 16_384
 
 SWEPT: Final = "swept"
 """Key of the counter that grows with each transaction that deletes contents: row numbers remembered are void then."""
 
-_GENERATION: Final = f"SELECT value FROM counters WHERE key = '{SWEPT}'"  # noqa: S608 - a name of ours
+_KEYED: Final = "keyed"
+"""Key of the counter that says which was the last row taken up into `content_keys`."""
+
+
+def key_of(digest: bytes) -> int:
+    """What a row is found by: the first 8 bytes of its hash. The hash itself decides."""
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _ends(entry: int) -> bool:
@@ -47,48 +60,95 @@ def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
     return stretches, entries[start:]
 
 
+_Row = tuple[int, bytes, str]
+"""A row of `contents`: number, hash, body."""
+
+
 class Contents:
-    """The table `contents`. Every method runs inside a transaction or guard of the caller."""
+    """The tables `contents` and `content_keys`. Every method runs inside a transaction or guard of the caller."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: dict[bytes, int] = {}
-        self._void = (0, 0)
+        """The rows of some hashes: of all that are not in `content_keys`, and of some that are."""
+        self._keyed = self._last = 0
+        self._state = (-1, -1)
+        self._swept = -1
 
-    def put(self, schema: bytes, messages: list[bytes]) -> tuple[int, str]:
+    def put(self, schema: Body, messages: list[Body]) -> tuple[int, str]:
         """Store a schema and a context's messages; returns the schema's number, and the text of the context's entries.
         Inside a transaction.
         """
-        # Void: row numbers that a rolled back transaction took away, or a sweep, by whichever process.
-        void = self._database.rollbacks, self._database.number(_GENERATION)
-        if void != self._void:
-            self._void = void
-            self._known.clear()
-        return self._put(schema), _text(self._fold([self._put(body) for body in messages]))
+        self._look()
+        new: list[_Row] = []
+        number, *entries = self._put([schema, *messages], new)
+        text = _text(self._fold(entries, new))
+        if new:
+            self._database.connection.executemany("INSERT INTO contents(number, hash, body) VALUES (?, ?, ?)", new)
+        if self._last - self._keyed >= LAG:
+            self._catch_up()
+        return number, text
 
-    def _put(self, body: bytes) -> int:
-        digest = hashlib.sha256(body).digest()
-        number = self._known.get(digest)
-        if number is not None:
-            return number
-        cursor = self._database.execute(
-            "INSERT OR IGNORE INTO contents(hash, body) VALUES (?, ?)", (digest, body.decode())
+    def _look(self) -> None:
+        """Learn of rows that others stored, and forget what a rolled back transaction or a sweep took away."""
+        database = self._database
+        state = database.voids, database.number("PRAGMA data_version")
+        if state == self._state and len(self._known) < _CACHED:
+            return
+        swept = database.number("SELECT value FROM counters WHERE key = ?", (SWEPT,))
+        if state[0] != self._state[0] or swept != self._swept or len(self._known) >= _CACHED:
+            self._known.clear()
+            self._keyed = self._last = database.number("SELECT value FROM counters WHERE key = ?", (_KEYED,))
+        self._state, self._swept = state, swept
+        for number, digest in database.execute("SELECT number, hash FROM contents WHERE number > ?", (self._last,)):
+            self._known[digest] = self._last = number
+
+    def _put(self, bodies: list[Body], new: list[_Row]) -> list[int]:
+        """The rows of bodies: those there are, or the next, which `new` then holds."""
+        known = self._known
+        keys = [key_of(digest) for digest, _ in bodies if digest not in known]
+        if keys and self._keyed:
+            known.update(
+                self._database.execute(
+                    "SELECT contents.hash, contents.number FROM json_each(?) AS part "
+                    "JOIN content_keys ON content_keys.key = part.value "
+                    "JOIN contents ON contents.number = content_keys.number",
+                    (_text(keys),),
+                )
+            )
+        numbers: list[int] = []
+        for digest, text in bodies:
+            number = known.get(digest)
+            if number is None:
+                # The newest row is never deleted, so no number is given twice.
+                number = known[digest] = self._last = self._last + 1
+                new.append((number, digest, text))
+            numbers.append(number)
+        return numbers
+
+    def _catch_up(self) -> None:
+        """Take up the latest rows into `content_keys`. Inside a transaction."""
+        execute = self._database.execute
+        rows = execute(
+            "SELECT number, hash FROM contents WHERE number > (SELECT coalesce(max(value), 0) FROM counters "
+            "WHERE key = ?)",
+            (_KEYED,),
+        ).fetchall()
+        # In their order, so that neighbours are written together.
+        keys = sorted((key_of(digest), number) for number, digest in rows)
+        self._database.connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)
+        self._keyed = self._last
+        execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+            (_KEYED, self._keyed),
         )
-        if cursor.rowcount == 1:
-            number = cast("int", cursor.lastrowid)
-        else:
-            number = self._database.number("SELECT number FROM contents WHERE hash = ?", (digest,))
-        if len(self._known) >= _CACHED:
-            self._known.clear()
-        self._known[digest] = number
-        return number
 
-    def _fold(self, entries: list[int]) -> list[int]:
+    def _fold(self, entries: list[int], new: list[_Row]) -> list[int]:
         if len(entries) <= INLINE:
             return entries
         stretches, rest = cut(entries)
-        heads = [-self._put(_text(stretch).encode()) for stretch in stretches]
-        return [*self._fold(heads), *rest]
+        heads = [-number for number in self._put([_body(stretch) for stretch in stretches], new)]
+        return [*self._fold(heads, new), *rest]
 
     def context(self, entries: str) -> list[JSON]:
         """The messages of a stored context.
@@ -126,3 +186,8 @@ class Contents:
 
 def _text(entries: list[int]) -> str:
     return f"[{','.join(map(str, entries))}]"
+
+
+def _body(entries: list[int]) -> Body:
+    text = _text(entries)
+    return (hashlib.sha256(text.encode()).digest(), text)

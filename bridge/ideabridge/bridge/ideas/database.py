@@ -61,8 +61,8 @@ class Database:
     ) -> None:
         self.path = str(path)
         self.depth = 0
-        self.rollbacks = 0
-        """Counts rolled back transactions: caches of row numbers are void after one."""
+        self.voids = 0
+        """Counts what makes row numbers that were remembered void: rolled back transactions, deletions of ours."""
         self.lock = threading.RLock()
         self._busy_timeout_s = busy_timeout_s
         self._commits = 0
@@ -320,7 +320,7 @@ class _Transaction:
 
     def _undo(self) -> None:
         database = self._database
-        database.rollbacks += 1
+        database.voids += 1
         # After a full disk or an I/O error SQLite has rolled everything back by itself.
         if not database.connection.in_transaction:
             return

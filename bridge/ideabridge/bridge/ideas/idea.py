@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
-
-import orjson
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
 
-class Encoded(NamedTuple):
-    """The canonical bytes of an idea's parts, and both ids."""
+Body = tuple[bytes, str]
+"""A message or schema as it is stored: the SHA-256 of its canonical bytes (32 bytes), and these as text."""
 
-    messages: list[bytes]
-    schema: bytes
-    solution: bytes
+
+class Encoded(NamedTuple):
+    """An idea's parts in their canonical form, and both ids as 32 bytes."""
+
+    messages: list[Body]
+    schema: Body
+    solution: str
     request: bytes
     idea: bytes
 
@@ -49,34 +51,26 @@ class Idea:
 
     @cached_property
     def encoded(self) -> Encoded:
-        """The canonical bytes of each part, and both ids as 32 bytes.
+        """The canonical form of each part, and both ids.
 
         Raises:
             InvalidJSONError: a part is not JSON.
         """
-        try:
-            messages = [orjson.dumps(message) for message in self.context]
-            schema = orjson.dumps(self.schema)
-            solution = orjson.dumps(self.solution)
-        except orjson.JSONEncodeError:
-            # One part needs the exact encoder, which writes some floats otherwise: then the whole goes through it.
-            return self._encoded_exactly()
+        messages = [encode(message) for message in self.context]
+        schema = encode(self.schema)
+        solution = encode(self.solution)
         # The request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
-        digest = hashlib.sha256(b'{"context":[' + b",".join(messages) + b'],"schema":' + schema)
+        digest = sha256(b'{"context":[%b],"schema":%b' % (b",".join(messages), schema))
         request = digest.copy()
         request.update(b"}")
-        digest.update(b',"solution":' + solution + b"}")
-        return Encoded(messages, schema, solution, request.digest(), digest.digest())
-
-    def _encoded_exactly(self) -> Encoded:
-        request = encode({"context": self.context, "schema": self.schema})
-        idea = encode({"context": self.context, "schema": self.schema, "solution": self.solution})
+        digest.update(b',"solution":%b}' % solution)
+        # The encoder's bytes are not kept: they hold more memory than they fill.
         return Encoded(
-            [encode(message) for message in self.context],
-            encode(self.schema),
-            encode(self.solution),
-            hashlib.sha256(request).digest(),
-            hashlib.sha256(idea).digest(),
+            [(sha256(raw).digest(), raw.decode()) for raw in messages],
+            (sha256(schema).digest(), schema.decode()),
+            solution.decode(),
+            request.digest(),
+            digest.digest(),
         )
 
     @property

@@ -51,11 +51,11 @@ class Journal:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._numbers: dict[str, int] = {}
-        self._rollbacks = 0
+        self._voids = 0
 
     def _number(self, run_id: str) -> int:
-        if self._rollbacks != self._database.rollbacks:
-            self._rollbacks = self._database.rollbacks
+        if self._voids != self._database.voids:
+            self._voids = self._database.voids
             self._numbers.clear()
         number = self._numbers.get(run_id)
         if number is None:

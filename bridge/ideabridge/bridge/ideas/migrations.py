@@ -305,5 +305,21 @@ def _seventh(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh)
+_EIGHTH: Final = (
+    # By what contents are found: a number of 8 bytes instead of the whole hash, taken up a batch at a time.
+    "CREATE TABLE content_keys (key INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
+    "DROP INDEX idx_contents_hash",
+)
+
+
+def _eighth(connection: sqlite3.Connection) -> None:
+    for statement in _EIGHTH:
+        connection.execute(statement)
+    rows = connection.execute("SELECT hash, number FROM contents").fetchall()
+    keys = sorted((int.from_bytes(digest[:8], "big", signed=True), number) for digest, number in rows)
+    connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)
+    connection.execute("INSERT INTO counters(key, value) SELECT 'keyed', coalesce(max(number), 0) FROM contents")
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

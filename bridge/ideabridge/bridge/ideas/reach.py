@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
-from ideabridge.bridge.ideas.contents import SWEPT
+from ideabridge.bridge.ideas.contents import SWEPT, key_of
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.tools.encoding import decode_trusted
 
@@ -103,7 +103,14 @@ class Sweep:
             while self._look():
                 pass
             gone = [(number,) for number in numbers if number not in self._reach]
-            self._database.connection.executemany("DELETE FROM contents WHERE number = ?", gone)
-            self._database.count(SWEPT, 1)
+            database = self._database
+            rows = [database.execute("SELECT hash, number FROM contents WHERE number = ?", one).fetchone() for one in gone]
+            database.connection.executemany(
+                "DELETE FROM content_keys WHERE key = ? AND number = ?",
+                [(key_of(digest), number) for digest, number in rows],
+            )
+            database.connection.executemany("DELETE FROM contents WHERE number = ?", gone)
+            database.count(SWEPT, 1)
+            database.voids += 1
         self._breathe()
         return len(gone)

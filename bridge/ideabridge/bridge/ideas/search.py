@@ -114,7 +114,7 @@ class Search:
     def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
         self._contents = contents
-        self._rollbacks = 0
+        self._voids = 0
         self._seen = 0
         self._said: dict[str, Entry] = {}
 
@@ -132,9 +132,9 @@ class Search:
 
     def catch_up(self, most: int) -> int:
         """Index up to `most` ideas that are not yet; returns how many it took up. Inside a transaction."""
-        if self._rollbacks != self._database.rollbacks:
+        if self._voids != self._database.voids:
             # What was indexed in a rolled back transaction is not.
-            self._rollbacks = self._database.rollbacks
+            self._voids = self._database.voids
             self._said.clear()
         self._seen = self._mark()
         taken = self._take_up("idea_words", self._seen, None, most)

@@ -122,7 +122,7 @@ class IdeaTable:
                 text,
                 schema,
                 context,
-                encoded.solution.decode(),
+                encoded.solution,
             ),
         )
         if cursor.rowcount == 1:
