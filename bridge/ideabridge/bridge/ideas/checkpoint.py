@@ -10,8 +10,16 @@ import sqlite3
 import threading
 from typing import Final
 
-COMMITS: Final = 128
+COMMITS: Final = 256
 """So many commits bring about one checkpoint."""
+
+LONG: Final = 2048
+"""Pages in the log from which it is begun anew. It is by itself where nothing is committed during a checkpoint; where
+commits never pause it would grow, and writing into new memory takes longer than over the old. Whoever commits waits
+while the few pages are moved that came since."""
+
+_PATIENCE_S: Final = 0.05
+"""So long it waits for whoever writes or reads: if that is not enough, the log grows until the next time."""
 
 
 class Checkpointer:
@@ -41,13 +49,15 @@ class Checkpointer:
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
+            connection = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE_S)
             while True:
                 self._wanted.wait()
                 self._wanted.clear()
                 if self._stopped:
                     return
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                if frames > LONG:
+                    connection.execute("PRAGMA wal_checkpoint(RESTART)")
         except sqlite3.Error:
             # The log only grows: at its bound a commit of the store does the same work, and reports what is wrong.
             return
