@@ -73,7 +73,7 @@ class Contents:
         """The rows of some hashes: of all that are not in `content_keys`, and of some that are."""
         self._keyed = self._last = 0
         self._state = (-1, -1)
-        self._swept = -1
+        self._swept: int = -1
 
     def put(self, schema: Body, messages: list[Body]) -> tuple[int, str]:
         """Store a schema and a context's messages; returns the schema's number, and the text of the context's entries.

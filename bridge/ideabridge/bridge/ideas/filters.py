@@ -9,6 +9,11 @@ from typing import Any, Final, NamedTuple
 
 from ideabridge.bridge.ideas.errors import FilterError
 
+TOOL: Final = "tool:"
+MODULE: Final = "module:"
+TAG: Final = "tag:"
+"""What the kinds of uses begin with (`Uses`)."""
+
 _AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
 _UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -58,11 +63,10 @@ class IdeaFilter:
         return Condition("".join(f"{clause} AND " for clause in clauses), values)
 
     @property
-    def kept_apart(self) -> list[Apart]:
-        """What other tables say of an idea, for each condition."""
-        called = (("tool", self.tool), ("module", self.module))
-        found = [Apart("idea_calls", column, wanted, True) for column, wanted in called if wanted is not None]
-        return found if self.tag is None else [*found, Apart("idea_tags", "tag", self.tag, False)]
+    def uses(self) -> list[str]:
+        """What they must have in `idea_uses`."""
+        kinds = ((TOOL, self.tool), (MODULE, self.module), (TAG, self.tag))
+        return [kind + wanted for kind, wanted in kinds if wanted is not None]
 
 
 class Condition(NamedTuple):
@@ -70,41 +74,6 @@ class Condition(NamedTuple):
 
     sql: str
     values: list[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Apart:
-    """One condition that another table answers; `of_run`: it holds for every step of a run that has such a step."""
-
-    table: str
-    column: str
-    wanted: str
-    of_run: bool
-
-    def few(self) -> str:
-        """The rows of `ideas` it holds for, all at once; one value."""
-        found = f"SELECT idea FROM {self.table} WHERE {self.column} = ?1"  # noqa: S608 - names of ours
-        if not self.of_run:
-            return found
-        return (
-            f"{found} UNION SELECT steps.number FROM ({found}) AS made CROSS JOIN ideas ON ideas.number = made.idea "  # noqa: S608
-            "CROSS JOIN ideas AS steps ON steps.run = ideas.run"
-        )
-
-    def holds(self) -> str:
-        """Whether it holds for a row of `ideas` at hand; takes `values`."""
-        own = f"SELECT 1 FROM {self.table} AS part WHERE part.idea = ideas.number AND +part.{self.column} = ?"  # noqa: S608
-        if not self.of_run:
-            return f"EXISTS ({own})"
-        steps = (
-            f"SELECT 1 FROM ideas AS steps CROSS JOIN {self.table} AS part ON part.idea = steps.number "  # noqa: S608
-            f"WHERE steps.run = ideas.run AND +part.{self.column} = ?"
-        )
-        return f"(EXISTS ({own}) OR EXISTS ({steps}))"
-
-    def values(self) -> list[str]:
-        """What `holds` takes."""
-        return [self.wanted] * (2 if self.of_run else 1)
 
 
 def read_time(text: str, what: str, now: datetime | None = None) -> str:

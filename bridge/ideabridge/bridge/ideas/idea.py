@@ -12,7 +12,6 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import read_message
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 
-
 Body = tuple[bytes, str]
 """A message or schema as it is stored: the SHA-256 of its canonical bytes (32 bytes), and these as text."""
 

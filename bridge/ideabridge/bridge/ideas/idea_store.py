@@ -16,6 +16,7 @@ from ideabridge.bridge.ideas.run_store import RunStore
 from ideabridge.bridge.ideas.search import BATCH, SCORED, Search, words_of
 from ideabridge.bridge.ideas.shapes import Shapes
 from ideabridge.bridge.ideas.table import IdeaTable, check_limit
+from ideabridge.bridge.ideas.uses import Uses
 from ideabridge.tools.names import nearest
 
 
@@ -26,10 +27,11 @@ class IdeaStore(RunStore):
         super().__init__(database)
         self._contents = Contents(database)
         self._places = Places(database)
-        self._table = IdeaTable(database, self._contents, self._places)
+        self._uses = Uses(database, self._places)
+        self._table = IdeaTable(database, self._contents, self._places, self._uses)
         self._publications = Publications(database)
-        self._search = Search(database, self._contents)
-        self._shapes = Shapes(database)
+        self._search = Search(database, self._contents, self._places)
+        self._shapes = Shapes(database, self._uses)
 
     def save_idea(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea; returns its id.

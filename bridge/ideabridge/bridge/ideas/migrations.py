@@ -305,10 +305,54 @@ def _seventh(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+_IDEA_LIST: Final = """
+    SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, place.run, ideas.step,
+           json_extract(ideas.meta, '$.title') AS title, json_extract(ideas.meta, '$.description') AS description,
+           place.outcome, place.mind, json_extract(ideas.meta, '$.model') AS model, place.time,
+           json_extract(ideas.meta, '$.tools') AS tools, contents.body AS schema, ideas.solution
+    FROM {} JOIN contents ON contents.number = ideas.schema
+"""
+
 _EIGHTH: Final = (
     # By what contents are found: a number of 8 bytes instead of the whole hash, taken up a batch at a time.
     "CREATE TABLE content_keys (key INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
     "DROP INDEX idx_contents_hash",
+    # The ideas of a run are found by their places.
+    (
+        "INSERT INTO idea_places(idea, request, run, time, outcome, mind) "
+        "SELECT number, request, run, time, outcome, mind FROM ideas "
+        "WHERE number > (SELECT coalesce(max(idea), 0) FROM idea_places) ORDER BY number"
+    ),
+    "ALTER TABLE idea_places ADD COLUMN step INTEGER",
+    "UPDATE idea_places SET step = (SELECT step FROM ideas WHERE number = idea) WHERE run IS NOT NULL",
+    "CREATE INDEX idea_places_by_run ON idea_places(run, step) WHERE run IS NOT NULL",
+    "DROP INDEX ideas_by_run",
+    # What runs call and ideas are tagged with, by time.
+    (
+        "CREATE TABLE idea_uses (what TEXT NOT NULL, time TEXT NOT NULL, "
+        "idea INTEGER NOT NULL REFERENCES ideas(number), PRIMARY KEY (what, time, idea)) STRICT, WITHOUT ROWID"
+    ),
+    (
+        "INSERT OR IGNORE INTO idea_uses(what, time, idea) WITH called(idea, what) AS ("
+        "SELECT idea, 'tool:' || tool FROM idea_calls UNION SELECT idea, 'module:' || module FROM idea_calls "
+        "WHERE module <> '') "
+        "SELECT what, ideas.time, called.idea FROM called JOIN ideas ON ideas.number = called.idea UNION "
+        "SELECT DISTINCT what, steps.time, steps.number FROM called JOIN ideas AS made ON made.number = called.idea "
+        "JOIN idea_places AS place ON place.run = made.run JOIN ideas AS steps ON steps.number = place.idea "
+        "WHERE steps.number <= (SELECT value FROM counters WHERE key = 'shaped')"
+    ),
+    (
+        "INSERT OR IGNORE INTO idea_uses(what, time, idea) SELECT 'tag:' || tag, ideas.time, ideas.number "
+        "FROM idea_tags JOIN ideas ON ideas.number = idea_tags.idea"
+    ),
+    "CREATE INDEX idea_uses_by_idea ON idea_uses(idea)",
+    "DROP INDEX idea_calls_by_module",
+    "DROP VIEW idea_list",
+    (
+        f"CREATE VIEW idea_list AS {_IDEA_LIST.format('idea_places AS place JOIN ideas ON ideas.number = place.idea')} "  # noqa: S608
+        f"UNION ALL {_IDEA_LIST.format('ideas AS place JOIN ideas ON ideas.number = place.number')} "
+        "WHERE place.number > (SELECT coalesce(max(idea), 0) FROM idea_places)"
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""Places: by what ideas are listed: time, outcome, mind; and the requests they answer (DESIGN 8).
+"""Places: by what ideas are listed: run, time, outcome, mind; and the requests they answer (DESIGN 8).
 
 An index that every save writes costs it a page of the log, so these are written some ideas at a time. Reading takes up
 nothing and waits for nobody: it looks at the few ideas that wait, too.
@@ -6,11 +6,10 @@ nothing and waits for nobody: it looks at the few ideas that wait, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.filters import Apart, Condition
+from ideabridge.bridge.ideas.filters import Condition
 
 LAG: Final = 256
 """At most about so many ideas wait to be taken up: reading looks at each of them."""
@@ -20,18 +19,49 @@ _TAKEN: Final = "(SELECT coalesce(max(idea), 0) FROM idea_places)"
 
 _PLACES: Final = "(SELECT idea AS number, run, time, outcome, mind FROM idea_places) AS ideas"
 _WAITING: Final = f"(SELECT number, run, time, outcome, mind FROM ideas WHERE number > {_TAKEN}) AS ideas"  # noqa: S608
+_USED: Final = (
+    "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "
+    "CROSS JOIN idea_places ON idea_places.idea = part.idea WHERE part.what = ?) AS ideas"
+)
+_USES: Final = (
+    "EXISTS (SELECT 1 FROM idea_uses AS part "
+    "WHERE part.what = ? AND part.time = ideas.time AND part.idea = ideas.number) AND "
+)
 
-Source = tuple[str, ...]
-"""What ideas are listed from: parts of SQL, each a FROM with the columns of `ideas` that conditions name."""
+OF_RUN: Final = (
+    "(SELECT idea AS number, step FROM idea_places WHERE run = ?1 "  # noqa: S608 - names of ours
+    f"UNION ALL SELECT number, step FROM ideas WHERE number > {_TAKEN} AND run = ?1)"
+)
+"""The rows and steps of the ideas of a run, which is the first of the values."""
 
-ALL: Final[Source] = (_PLACES, _WAITING)
-"""Every idea."""
 
-AMONG: Final[Source] = tuple(f"json_each(?) AS part CROSS JOIN {one} ON ideas.number = part.value" for one in ALL)
-"""The ideas in rows given as a JSON array: the first of the values."""
+class Source(NamedTuple):
+    """What ideas are listed from: SQL for FROM, with the columns of `ideas` that conditions name; its values; and what
+    they must have in `idea_uses` besides.
+    """
 
-OF_RUNS: Final[Source] = ("ideas",)
-"""Every idea, by the index of their runs."""
+    sql: str
+    values: list[Any]
+    uses: list[str]
+
+
+def every(uses: list[str]) -> list[Source]:
+    """Every idea that has these uses."""
+    return [Source(_PLACES, [], uses), Source(_WAITING, [], uses)]
+
+
+def among(numbers: list[int], uses: list[str]) -> list[Source]:
+    """The ideas in these rows that have these uses."""
+    text = f"[{','.join(map(str, numbers))}]"
+    return [
+        Source(f"json_each(?) AS part CROSS JOIN {one} ON ideas.number = part.value", [text], uses)
+        for one in (_PLACES, _WAITING)
+    ]
+
+
+def using(use: str, others: list[str]) -> list[Source]:
+    """The ideas that have a use, in its order, and others."""
+    return [Source(_USED, [use], others), Source(_WAITING, [], [use, *others])]
 
 
 class Places:
@@ -54,17 +84,21 @@ class Places:
     def catch_up(self) -> None:
         """Take up all that wait. Inside a transaction."""
         self._database.execute(
-            "INSERT INTO idea_places(idea, request, run, time, outcome, mind) "  # noqa: S608
-            f"SELECT number, request, run, time, outcome, mind FROM ideas WHERE number > {_TAKEN} ORDER BY number"
+            "INSERT INTO idea_places(idea, request, run, step, time, outcome, mind) "  # noqa: S608
+            f"SELECT number, request, run, step, time, outcome, mind FROM ideas WHERE number > {_TAKEN} ORDER BY number"
         )
 
     def moved(self, number: int) -> None:
         """An idea has the run and metadata of another occurrence now. Inside a transaction."""
         self._database.execute(
-            "UPDATE idea_places SET (run, time, outcome, mind) = (SELECT run, time, outcome, mind FROM ideas "
-            "WHERE number = ?1) WHERE idea = ?1",
+            "UPDATE idea_places SET (run, step, time, outcome, mind) = "
+            "(SELECT run, step, time, outcome, mind FROM ideas WHERE number = ?1) WHERE idea = ?1",
             (number,),
         )
+
+    def last_of_run(self, run: str) -> int:
+        """The row of the last step of a run, by its first save; 0: it has none."""
+        return self._database.number(f"SELECT number FROM {OF_RUN} ORDER BY step DESC, number DESC LIMIT 1", (run,))  # noqa: S608
 
     def of_request(self, request: bytes) -> list[int]:
         """The rows of the ideas that answer one Request, newest first."""
@@ -75,18 +109,15 @@ class Places:
         ).fetchall()
         return [row[0] for row in rows]
 
-    def newest(
-        self, source: Source, own: Condition, apart: Iterable[Apart], limit: int, skip: int = 0
-    ) -> list[tuple[int, str]]:
-        """(row, time) of the newest ideas of a source that pass, after the first `skip`."""
-        apart = list(apart)
-        sql = own.sql + "".join(f"{one.holds()} AND " for one in apart)
-        values: list[Any] = [*own.values, *(value for one in apart for value in one.values())]
-        # Each part is read in order from an index as far as it is needed, and both are merged.
-        parts = " UNION ALL ".join(f"SELECT ideas.number, ideas.time FROM {one} WHERE {sql}1" for one in source)  # noqa: S608
-        rows = self._database.execute(
-            f"{parts} ORDER BY time DESC, number DESC LIMIT ? OFFSET ?", (*values * len(source), limit, skip)
-        ).fetchall()
+    def newest(self, sources: list[Source], own: Condition, limit: int) -> list[tuple[int, str]]:
+        """(row, time) of the newest ideas of some sources that pass."""
+        # Each source is read in order from an index as far as it is needed, and all are merged.
+        sql = " UNION ALL ".join(
+            f"SELECT ideas.number AS number, ideas.time AS time FROM {one.sql} WHERE {own.sql}{_USES * len(one.uses)}1"  # noqa: S608
+            for one in sources
+        )
+        values = [value for one in sources for value in (*one.values, *own.values, *one.uses)]
+        rows = self._database.execute(f"{sql} ORDER BY time DESC, number DESC LIMIT ?", (*values, limit)).fetchall()
         return cast("list[tuple[int, str]]", rows)
 
     def count(self, own: Condition, most: int) -> int:

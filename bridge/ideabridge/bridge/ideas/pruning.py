@@ -14,6 +14,7 @@ from ideabridge.bridge.ideas.families import ENDED, Families, Family, holders
 from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.reach import Sweep
 from ideabridge.bridge.ideas.search import UNINDEXED, Search
+from ideabridge.bridge.ideas.uses import Uses
 from ideabridge.tools.encoding import encode_text
 
 _TOGETHER: Final = 32
@@ -62,9 +63,10 @@ class Pruned:
 class Pruning:
     """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole."""
 
-    def __init__(self, database: Database, search: Search, places: Places) -> None:
+    def __init__(self, database: Database, search: Search, places: Places, uses: Uses) -> None:
         self._database = database
         self._places = places
+        self._uses = uses
         self._search = search
         self._begun = time.monotonic()
 
@@ -104,6 +106,8 @@ class Pruning:
         for start in range(0, len(what.families), _TOGETHER):
             some = what.families[start : start + _TOGETHER]
             with self._database.unchecked():
+                # The ideas of a run are found by their places.
+                self._places.catch_up()
                 gone = [one for one in some if self._may_go(one, what)]
                 removed = self._remove(gone)
             runs, ideas = runs + removed[0], ideas + removed[1]
@@ -147,7 +151,7 @@ class Pruning:
 
     def _ideas_of(self, runs: str) -> list[int]:
         rows = self._database.execute(
-            "SELECT number FROM ideas WHERE run IN (SELECT value FROM json_each(?1)) UNION "
+            "SELECT idea FROM idea_places WHERE run IN (SELECT value FROM json_each(?1)) UNION "
             "SELECT idea FROM occurrences WHERE run IN (SELECT value FROM json_each(?1))",
             (runs,),
         ).fetchall()
@@ -176,6 +180,7 @@ class Pruning:
         for table, column in (
             ("idea_shapes", "idea"),
             ("idea_calls", "idea"),
+            ("idea_uses", "idea"),
             ("idea_places", "idea"),
             ("ideas", "number"),
         ):
@@ -200,6 +205,7 @@ class Pruning:
             (run, step, meta, idea),
         )
         self._places.moved(idea)
+        self._uses.moved(idea)
         execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
 
     def _remove_events(self) -> None:

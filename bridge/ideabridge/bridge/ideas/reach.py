@@ -104,7 +104,9 @@ class Sweep:
                 pass
             gone = [(number,) for number in numbers if number not in self._reach]
             database = self._database
-            rows = [database.execute("SELECT hash, number FROM contents WHERE number = ?", one).fetchone() for one in gone]
+            rows = [
+                database.execute("SELECT hash, number FROM contents WHERE number = ?", one).fetchone() for one in gone
+            ]
             database.connection.executemany(
                 "DELETE FROM content_keys WHERE key = ? AND number = ?",
                 [(key_of(digest), number) for digest, number in rows],

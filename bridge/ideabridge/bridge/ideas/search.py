@@ -14,6 +14,7 @@ from typing import Final, TypeVar, cast
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.idea import IdeaMeta
+from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.table import read_meta
 from ideabridge.tools.encoding import JSON, decode_trusted
 
@@ -111,9 +112,10 @@ def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
 class Search:
     """The tables `idea_words` and `publication_words`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database, contents: Contents) -> None:
+    def __init__(self, database: Database, contents: Contents, places: Places) -> None:
         self._database = database
         self._contents = contents
+        self._places = places
         self._voids = 0
         self._seen = 0
         self._said: dict[str, Entry] = {}
@@ -244,11 +246,10 @@ class Search:
 
     def _latest(self, number: int) -> int:
         """The last idea of the run an idea belongs to, or itself; 0: it was deleted."""
-        return self._database.number(
-            "SELECT coalesce((SELECT later.number FROM ideas AS later WHERE later.run = ideas.run "
-            "ORDER BY later.step DESC, later.number DESC LIMIT 1), number) FROM ideas WHERE number = ?",
-            (number,),
-        )
+        row = self._database.execute("SELECT run FROM ideas WHERE number = ?", (number,)).fetchone()
+        if row is None:
+            return 0
+        return number if row[0] is None else self._places.last_of_run(row[0])
 
     def _match(self, table: str, terms: list[str], limit: int) -> list[tuple[int, float]]:
         counts = {term: self._count(table, term) for term in terms}

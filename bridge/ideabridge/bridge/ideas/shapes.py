@@ -12,6 +12,7 @@ from typing import Final, cast
 from ideabridge.bridge.context.reference import is_reference
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.needs import modules_of, need_of
+from ideabridge.bridge.ideas.uses import Step, Uses
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.tool import META_PROPERTIES
 
@@ -67,8 +68,9 @@ def _bare(value: JSON) -> JSON:
 class Shapes:
     """The tables `idea_shapes` and `idea_calls`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, uses: Uses) -> None:
         self._database = database
+        self._uses = uses
         self._seen = 0
         self._modules: dict[int, dict[str, str]] = {}
 
@@ -89,28 +91,31 @@ class Shapes:
         mark = self._seen = self._mark()
         execute = self._database.execute
         rows = execute(
-            "SELECT number, schema, solution, json_extract(meta, '$.outcome') FROM ideas WHERE number > ? "
-            "ORDER BY number LIMIT ?",
+            "SELECT number, schema, solution, outcome, run, time FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
             (mark, _BATCH),
         ).fetchall()
         if not rows:
             return False
         shapes: list[tuple[int, bytes]] = []
         calls: list[tuple[str, str, int]] = []
-        for number, schema, text, outcome in rows:
+        steps: list[Step] = []
+        for number, schema, text, outcome, run, time in rows:
             solution = decode_trusted(text)
             listed = solution.get("calls") if isinstance(solution, dict) else None
+            step = Step(number, run, time, set())
+            steps.append(step)
             if not isinstance(listed, list) or not listed:
                 continue
             modules = self._modules_of(schema)
-            needs = {need for call in listed if (need := need_of(call, modules)) is not None}
-            calls += [(need.tool, need.module, number) for need in needs]
+            step.needs.update(need for call in listed if (need := need_of(call, modules)) is not None)
+            calls += [(need.tool, need.module, number) for need in step.needs]
             shape = shape_of(solution) if outcome == "done" else None
             if shape is not None:
                 shapes.append((number, shape))
         many = self._database.connection.executemany
         many("INSERT OR REPLACE INTO idea_shapes(idea, shape) VALUES (?, ?)", shapes)
         many("INSERT OR IGNORE INTO idea_calls(tool, module, idea) VALUES (?, ?, ?)", calls)
+        self._uses.take_up(steps)
         self._seen = rows[-1][0]
         execute(
             "INSERT INTO counters(key, value) VALUES ('shaped', ?1) ON CONFLICT(key) DO UPDATE SET value = ?1",

@@ -49,7 +49,7 @@ class Store(IdeaStore):
     def __init__(self, database: Database) -> None:
         """Use `Store.open`."""
         super().__init__(database)
-        self._pruning = Pruning(database, self._search, self._places)
+        self._pruning = Pruning(database, self._search, self._places, self._uses)
 
     @classmethod
     def open(

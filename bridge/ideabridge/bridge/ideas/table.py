@@ -9,23 +9,18 @@ from typing import Any, Final, NamedTuple, cast
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
-from ideabridge.bridge.ideas.filters import Apart, Condition, IdeaFilter
+from ideabridge.bridge.ideas.filters import Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.places import ALL, AMONG, OF_RUNS, Places
+from ideabridge.bridge.ideas.places import OF_RUN, Places, among, every, using
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
+from ideabridge.bridge.ideas.uses import Uses
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
 
 FEW: Final = 1000
-"""A tool, server or tag of at most so many calls is looked up first, before what the ideas say themselves."""
-
-WALK: Final = 1000
-"""So many of the newest ideas are looked at first where every such condition holds for more."""
-
-MANY: Final = 50_000
-"""Counting what may have to be looked at stops here."""
+"""What at most so many ideas have is looked at as a whole, newest first."""
 
 SHORTEST_PREFIX: Final = 6
 """How many hex digits of an id name an idea at least."""
@@ -98,10 +93,11 @@ def read_meta(text: str) -> IdeaMeta:
 class IdeaTable:
     """The tables `ideas` and `occurrences`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database, contents: Contents, places: Places) -> None:
+    def __init__(self, database: Database, contents: Contents, places: Places, uses: Uses) -> None:
         self._database = database
         self._contents = contents
         self._places = places
+        self._uses = uses
 
     def save(self, idea: Idea, meta: IdeaMeta) -> Saved:
         """Store an idea; of one that is stored already, only where else it occurred is kept."""
@@ -127,7 +123,8 @@ class IdeaTable:
         )
         if cursor.rowcount == 1:
             number = cast("int", cursor.lastrowid)
-            self._tag(number, meta.tags)
+            if meta.tags:
+                self._tag(number, cast("str", told["time"]), meta.tags)
             return Saved(number, encoded.idea.hex(), new=True)
         number, run, step = self._database.execute(
             "SELECT number, run, step FROM ideas WHERE id = ?", (encoded.idea,)
@@ -139,21 +136,22 @@ class IdeaTable:
             )
         return Saved(number, encoded.idea.hex(), new=False)
 
-    def _tag(self, number: int, tags: Iterable[str]) -> None:
+    def _tag(self, number: int, time: str, tags: Iterable[str]) -> None:
+        self._database.execute("DELETE FROM idea_tags WHERE idea = ?", (number,))
         for tag in tags:
             self._database.execute("INSERT OR IGNORE INTO idea_tags(tag, idea) VALUES (?, ?)", (tag, number))
+        self._uses.tag(number, time, tags)
 
     def tag(self, number: int, add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
         """Give an idea tags and take others away; returns those it has then."""
         execute = self._database.execute
-        row = execute("SELECT meta FROM ideas WHERE number = ?", (number,)).fetchone()
-        told = cast("JSONObject", decode_trusted(row[0]))
+        text, time = execute("SELECT meta, time FROM ideas WHERE number = ?", (number,)).fetchone()
+        told = cast("JSONObject", decode_trusted(text))
         gone = set(remove)
         tags = [tag for tag in dict.fromkeys((*IdeaMeta.from_json(told).tags, *add)) if tag not in gone]
         told["tags"] = list[JSON](tags)
         execute("UPDATE ideas SET meta = ? WHERE number = ?", (encode_text(told), number))
-        execute("DELETE FROM idea_tags WHERE idea = ?", (number,))
-        self._tag(number, tags)
+        self._tag(number, time, tags)
         return tuple(tags)
 
     def read(self, number: int) -> StoredIdea:
@@ -192,7 +190,7 @@ class IdeaTable:
     def last_of_run(self, run: str) -> int | None:
         """The row of a run's last idea."""
         row = self._database.execute(
-            "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
+            f"SELECT number FROM (SELECT * FROM {OF_RUN} "  # noqa: S608
             "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) ORDER BY step DESC, number DESC LIMIT 1",
             (run,),
         ).fetchone()
@@ -216,7 +214,7 @@ class IdeaTable:
     def of_run(self, run: str) -> list[IdeaRecord]:
         """The ideas of a run by step, each with the metadata it has in that run."""
         rows = self._database.execute(
-            f"{_RECORD} WHERE ideas.run = ?",
+            f"{_RECORD} WHERE ideas.number IN (SELECT number FROM {OF_RUN})",  # noqa: S608
             (run,),
         ).fetchall()
         rows += self._database.execute(
@@ -240,49 +238,25 @@ class IdeaTable:
             sql, values = f"{sql}(ideas.time, ideas.number) < (?, ?) AND ", [*values, *_read_place(after)]
         own, some = Condition(sql, values), check_limit(limit) + 1
         rows = (
-            self._newest(own, chosen.kept_apart, some)
-            if run is None
-            else self._places.newest(OF_RUNS, own, chosen.kept_apart, some)
+            self._newest(own, chosen.uses, some) if run is None else self._places.newest(every(chosen.uses), own, some)
         )
         following = f"{rows[limit - 1][0]}@{rows[limit - 1][1]}" if len(rows) > limit else None
         return Page(self.records([number for number, _ in rows[:limit]]), following)
 
-    def _newest(self, own: Condition, apart: list[Apart], limit: int) -> list[tuple[int, str]]:
-        """(row, time) of the newest ideas that pass, whichever way is the shortest."""
-        newest = self._places.newest
-        if not apart:
-            return newest(ALL, own, (), limit)
-        few = min(apart, key=lambda one: self._count(one, FEW + 1))
-        if self._count(few, FEW + 1) > FEW:
-            # Each condition holds for many: the newest ideas probably have a page of those for which all do.
-            end = newest(ALL, own, (), 1, WALK)
-            near = own
-            if end:
-                number, time = end[0]
-                near = Condition(f"{own.sql}(ideas.time, ideas.number) > (?, ?) AND ", [*own.values, time, number])
-            found = newest(ALL, near, apart, limit)
-            if len(found) >= limit or not end:
-                return found
-            few = min(apart, key=lambda one: self._count(one, -1))
-            most = min(2 * self._count(few, -1), MANY)
-            if self._places.count(own, most) < most:
-                return newest(ALL, own, apart, limit)
-        among = [row[0] for row in self._database.execute(few.few(), (few.wanted,))]
-        among_them = Condition(own.sql, [_listed(among), *own.values])
-        return newest(AMONG, among_them, [one for one in apart if one is not few], limit)
-
-    def _count(self, one: Apart, most: int) -> int:
-        """For how many calls or tags it holds; counting stops at `most`, if that is not negative."""
-        return self._database.number(
-            f"SELECT count(*) FROM (SELECT 1 FROM {one.table} WHERE {one.column} = ? LIMIT ?)",  # noqa: S608
-            (one.wanted, most),
-        )
+    def _newest(self, own: Condition, uses: list[str], limit: int) -> list[tuple[int, str]]:
+        """(row, time) of the newest ideas that pass, by whichever condition the fewest do."""
+        newest, count = self._places.newest, self._uses.count
+        if not uses:
+            return newest(every([]), own, limit)
+        rarest = min(uses, key=lambda one: count(one, FEW))
+        if count(rarest, FEW) == FEW and self._places.count(own, FEW) < FEW:
+            return newest(every(uses), own, limit)
+        return newest(using(rarest, [one for one in uses if one != rarest]), own, limit)
 
     def chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Which of these rows pass a filter."""
-        sql, values = chosen.columns()
-        own = Condition(sql, [_listed(numbers), *values])
-        return {number for number, _ in self._places.newest(AMONG, own, chosen.kept_apart, len(numbers))}
+        own = Condition(*chosen.columns())
+        return {number for number, _ in self._places.newest(among(numbers, chosen.uses), own, len(numbers))}
 
     def records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Lines for rows, in the order given."""
