@@ -8,6 +8,7 @@ The peer is sqlite3 by itself at the same durability (WAL, synchronous=NORMAL), 
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import random
@@ -105,6 +106,8 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
     bare = open_bare(folder / f"bare_{label}.db")
     bare.execute("CREATE TABLE ideas(id TEXT PRIMARY KEY, document TEXT NOT NULL)")
     store = Store.open(folder / f"ours_{label}.db")
+    # What was made beforehand is no garbage that either has to look at.
+    gc.freeze()
     # In turns, so that the machine's moods fall on both alike.
     ours: list[float] = []
     peer: list[float] = []
@@ -206,7 +209,10 @@ def catalogue(folder: Path, count: int) -> list[Row]:
     for number in range(count):
         # Of 1,000 ideas one calls this: a page of 50 is far apart then.
         rare = number % 1_000 == 7
-        call: JSON = {"_tool": "rare" if rare else "tool_1", "_module": "far" if rare else "near", "n": number}
+        # And the oldest 3% called what nobody calls any more.
+        old = number < count * 0.03
+        tool, module = ("old", "gone") if old else ("rare", "far") if rare else ("tool_1", "near")
+        call: JSON = {"_tool": tool, "_module": module, "n": number}
         idea = Idea(
             [*maker.tools[:2], {"role": "user", "content": maker.text(50)}, {"type": "input", "input": {"n": number}}],
             maker.schema,
@@ -270,15 +276,15 @@ def listing(store: Store, count: int) -> list[Row]:
             lambda: store.runs(None, "done", 50),
         ],
     }
-    for name, rare, frequent in (
-        ("tool", IdeaFilter(tool="rare"), IdeaFilter(tool="tool_1")),
-        ("module", IdeaFilter(module="far"), IdeaFilter(module="near")),
+    for name, rare, old, frequent in (
+        ("tool", IdeaFilter(tool="rare"), IdeaFilter(tool="old"), IdeaFilter(tool="tool_1")),
+        ("module", IdeaFilter(module="far"), IdeaFilter(module="gone"), IdeaFilter(module="near")),
     ):
-        chosen = [(one, after) for one in (rare, frequent) for after in (None, middle)]
+        chosen = [(one, after) for one in (rare, old, frequent) for after in (None, middle)]
         lists[f"ideas by {name}"] = [
             lambda one=one, after=after: store.ideas(50, after, chosen=one) for one, after in chosen
         ]
-    lists["ideas by outcome, mind, time, tag, and two of them"] = [
+    lists["ideas by outcome, mind, time, tag, tool, and two of them"] = [
         lambda one=one: store.ideas(50, chosen=one) for one in filters()
     ]
     connection = sqlite3.connect(store.path)
@@ -299,10 +305,17 @@ def median(work: Callable[[], object]) -> float:
 
 
 def filters() -> list[IdeaFilter]:
-    """Each filter of what an idea says itself, rare and common, and every pair of them."""
+    """Each filter, rare and common, and every pair of them."""
     parts = [{"outcome": "failed"}, {"outcome": "done"}, {"outcome": "never"}, {"mind": "turns"}, {"mind": "model"}]
     parts += [{"since": "1h"}, {"since": "2999-01-01"}, {"until": "2999-01-01"}, {"until": "2000-01-01"}]
-    parts += [{"tag": "odd"}, {"tag": "never"}]
+    parts += [
+        {"tag": "odd"},
+        {"tag": "never"},
+        {"tool": "old"},
+        {"tool": "rare"},
+        {"tool": "tool_1"},
+        {"tool": "never"},
+    ]
     pairs = [{**one, **other} for one, other in combinations(parts, 2) if one.keys() != other.keys()]
     return [IdeaFilter(**one) for one in (*parts, *pairs)]
 

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, table
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, walk
 from ideabridge.bridge.ideas.errors import FilterError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.places import LAG as WAITING
@@ -162,12 +162,14 @@ def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
             filled.tag_idea(monday, [wrong])
 
 
-@pytest.mark.parametrize(("few", "walk", "many"), [(1000, 1000, 50_000), (3, 4, 10), (0, 1, 1000), (5, 40, 1000)])
+@pytest.mark.parametrize(
+    ("few", "stretch", "batch"), [(1000, 400, 60), (0, 1, 1), (0, 7, 20), (12, 3, 7), (25, 2, 20), (1000, 400, 1)]
+)
 def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
-    store: Store, monkeypatch: pytest.MonkeyPatch, few: int, walk: int, many: int
+    store: Store, monkeypatch: pytest.MonkeyPatch, few: int, stretch: int, batch: int
 ) -> None:
-    for name, value in (("FEW", few), ("WALK", walk), ("MANY", many)):
-        monkeypatch.setattr(table, name, value)
+    monkeypatch.setattr(walk, "FEW", few)
+    monkeypatch.setattr(walk, "STRETCH", stretch)
     made: list[tuple[IdeaMeta, set[tuple[str, str]]]] = []
     source = random.Random(7)
     for number in range(60):
@@ -184,6 +186,9 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
         )
         saved(store, str(number), *(call(tool, **({"_module": at} if at else {})) for tool, at in calls), meta=meta)
         made.append((meta, calls))
+        # The steps of a run are taken up together, or some after others.
+        if number % batch == batch - 1:
+            store.index_ideas()
     by_run: dict[str | None, set[tuple[str, str]]] = {}
     for meta, calls in made:
         by_run.setdefault(meta.run, set()).update(calls)

@@ -7,7 +7,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas import Store
+from ideabridge.bridge.ideas import IdeaFilter, Store
 from ideabridge.bridge.ideas.migrations import MIGRATIONS
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +53,9 @@ async def test_a_store_of_an_earlier_version_holds_what_it_held(version: int, tm
         assert (await bridge.run(runs[2].id)).given() == 4
         assert [hit.names for hit in store.search_ideas("count letters")][:1] == [("letters",)]
         assert len(store.ideas().items) == 3
+        listed = {one: len(store.ideas(chosen=one).items) for one in (IdeaFilter(tool="count"), IdeaFilter(tag="kept"))}
+        assert list(listed.values()) == [2, 1 if version > 1 else 0]
+        assert [len(store.ideas(run=one.id).items) for one in runs] == [0, 1, 1, 1]
         answer = await bridge.call_idea("letters", {"text": "hello"})
         assert answer.run is not None
         assert await answer.run.result() == 5

@@ -75,7 +75,9 @@ def check_whole(path: str) -> None:
         lost = "SELECT count(*) FROM events WHERE id >> 32 NOT IN (SELECT number FROM runs)"
         assert connection.execute(lost).fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'").fetchone() == (0,)
-        told = "SELECT count(*) FROM idea_messages", "SELECT sum(json_array_length(context)) FROM ideas"
+        lost = "SELECT count(*) FROM content_keys WHERE number NOT IN (SELECT number FROM contents)"
+        assert connection.execute(lost).fetchone() == (0,)
+        told = "SELECT count(*) FROM idea_messages", "SELECT coalesce(sum(json_array_length(context)), 0) FROM ideas"
         assert connection.execute(told[0]).fetchone() == connection.execute(told[1]).fetchone()
 
 
@@ -452,4 +454,24 @@ def test_an_idea_that_moves_to_another_run_is_listed_as_it_is_there(store: Store
     assert [one.id for one in store.ideas(chosen=IdeaFilter(outcome="failed", mind="model")).items] == [idea]
     assert store.ideas(chosen=IdeaFilter(outcome="done", until="2021-01-01")).items == []
     assert [one.id for one in store.ideas(run="later").items] == [idea]
+    check_whole(store.path)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_step_that_another_run_made_too_has_the_tools_of_that_run(store: Store, indexed: bool) -> None:
+    def calling(tool: str) -> Idea:
+        return Idea([said(tool)], {}, {"calls": [{"_tool": tool, "_module": "here"}], "output": None})
+
+    looks, sends = calling("look"), calling("send")
+    old_run(store, "gone", looks, calling("gone"))
+    old_run(store, "kept", sends, looks)
+    store.tag_idea(sends.id, ["good"])
+    newest(store)
+    while indexed and store.index_ideas():
+        pass
+    store.prune(store.prunable(before="2021-01-01"))
+    for chosen in (IdeaFilter(tool="look"), IdeaFilter(tool="send"), IdeaFilter(module="here")):
+        assert {one.id for one in store.ideas(chosen=chosen).items} == {looks.id, sends.id}
+    assert store.ideas(chosen=IdeaFilter(tool="gone")).items == []
+    assert [one.id for one in store.ideas(chosen=IdeaFilter(tag="good")).items] == [sends.id]
     check_whole(store.path)

@@ -75,6 +75,10 @@ class Condition(NamedTuple):
     sql: str
     values: list[Any]
 
+    def and_(self, other: Condition) -> Condition:
+        """Both."""
+        return Condition(self.sql + other.sql, [*self.values, *other.values])
+
 
 def read_time(text: str, what: str, now: datetime | None = None) -> str:
     """A time as the store writes it, from a date, a time (in UTC where it names no zone), or how long ago.

@@ -10,41 +10,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
-Migration = Callable[[sqlite3.Connection], None]
+from ideabridge.bridge.ideas.views import FIRST, IDEA_LIST
 
-_VIEWS: Final = {
-    "idea_list": """
-        SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, ideas.run, ideas.step,
-               json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
-               json_extract(meta, '$.outcome') AS outcome, json_extract(meta, '$.mind') AS mind,
-               json_extract(meta, '$.model') AS model, json_extract(meta, '$.time') AS time,
-               json_extract(meta, '$.tools') AS tools, contents.body AS schema, ideas.solution
-        FROM ideas JOIN contents ON contents.number = ideas.schema
-    """,
-    "idea_messages": """
-        WITH RECURSIVE entries(idea, path, entry) AS (
-            SELECT ideas.number, printf('%06d', part.key), part.value FROM ideas, json_each(ideas.context) AS part
-            UNION ALL
-            SELECT entries.idea, entries.path || printf('.%06d', part.key), part.value
-            FROM entries JOIN contents ON contents.number = -entries.entry, json_each(contents.body) AS part
-            WHERE entries.entry < 0
-        )
-        SELECT entries.idea AS idea_number,
-               row_number() OVER (PARTITION BY entries.idea ORDER BY entries.path) AS place, contents.body AS message
-        FROM entries JOIN contents ON contents.number = entries.entry
-    """,
-    "journal": """
-        SELECT runs.id AS run, events.id & 4294967295 AS sequence, events.body AS event
-        FROM events JOIN runs ON runs.number = events.id >> 32
-    """,
-    "publication_list": """
-        SELECT publications.name, publications.version, lower(hex(ideas.id)) AS idea, publications.description,
-               publications.answer, publications.owner, publications.time,
-               names.version IS publications.version AS live
-        FROM publications JOIN ideas ON ideas.number = publications.idea
-        LEFT JOIN names ON names.name = publications.name
-    """,
-}
+Migration = Callable[[sqlite3.Connection], None]
 
 
 def _first(connection: sqlite3.Connection) -> None:
@@ -143,7 +111,7 @@ def _first(connection: sqlite3.Connection) -> None:
         "CREATE VIRTUAL TABLE publication_words USING fts5(name, description, "
         "tokenize='porter unicode61 remove_diacritics 2')"
     )
-    for name, sql in _VIEWS.items():
+    for name, sql in FIRST.items():
         database.create_view(name, sql)
 
 
@@ -305,14 +273,6 @@ def _seventh(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-_IDEA_LIST: Final = """
-    SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, place.run, ideas.step,
-           json_extract(ideas.meta, '$.title') AS title, json_extract(ideas.meta, '$.description') AS description,
-           place.outcome, place.mind, json_extract(ideas.meta, '$.model') AS model, place.time,
-           json_extract(ideas.meta, '$.tools') AS tools, contents.body AS schema, ideas.solution
-    FROM {} JOIN contents ON contents.number = ideas.schema
-"""
-
 _EIGHTH: Final = (
     # By what contents are found: a number of 8 bytes instead of the whole hash, taken up a batch at a time.
     "CREATE TABLE content_keys (key INTEGER PRIMARY KEY, number INTEGER NOT NULL) STRICT",
@@ -348,11 +308,7 @@ _EIGHTH: Final = (
     "CREATE INDEX idea_uses_by_idea ON idea_uses(idea)",
     "DROP INDEX idea_calls_by_module",
     "DROP VIEW idea_list",
-    (
-        f"CREATE VIEW idea_list AS {_IDEA_LIST.format('idea_places AS place JOIN ideas ON ideas.number = place.idea')} "  # noqa: S608
-        f"UNION ALL {_IDEA_LIST.format('ideas AS place JOIN ideas ON ideas.number = place.number')} "
-        "WHERE place.number > (SELECT coalesce(max(idea), 0) FROM idea_places)"
-    ),
+    f"CREATE VIEW idea_list AS {IDEA_LIST}",
 )
 
 

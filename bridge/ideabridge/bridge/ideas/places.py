@@ -47,7 +47,12 @@ class Source(NamedTuple):
 
 def every(uses: list[str]) -> list[Source]:
     """Every idea that has these uses."""
-    return [Source(_PLACES, [], uses), Source(_WAITING, [], uses)]
+    return [Source(_PLACES, [], uses), *waiting(uses)]
+
+
+def waiting(uses: list[str]) -> list[Source]:
+    """The ideas that are not taken up, and have these uses."""
+    return [Source(_WAITING, [], uses)]
 
 
 def among(numbers: list[int], uses: list[str]) -> list[Source]:
@@ -60,8 +65,12 @@ def among(numbers: list[int], uses: list[str]) -> list[Source]:
 
 
 def using(use: str, others: list[str]) -> list[Source]:
-    """The ideas that have a use, in its order, and others."""
-    return [Source(_USED, [use], others), Source(_WAITING, [], [use, *others])]
+    """The ideas taken up that have a use, in its order, and others."""
+    return [Source(_USED, [use], others)]
+
+
+Place = tuple[str, int]
+"""Where an idea is listed: its time and row."""
 
 
 class Places:
@@ -109,16 +118,16 @@ class Places:
         ).fetchall()
         return [row[0] for row in rows]
 
-    def newest(self, sources: list[Source], own: Condition, limit: int) -> list[tuple[int, str]]:
-        """(row, time) of the newest ideas of some sources that pass."""
+    def newest(self, sources: list[Source], own: Condition, limit: int) -> list[Place]:
+        """The newest ideas of some sources that pass."""
         # Each source is read in order from an index as far as it is needed, and all are merged.
         sql = " UNION ALL ".join(
-            f"SELECT ideas.number AS number, ideas.time AS time FROM {one.sql} WHERE {own.sql}{_USES * len(one.uses)}1"  # noqa: S608
+            f"SELECT ideas.time AS time, ideas.number AS number FROM {one.sql} WHERE {own.sql}{_USES * len(one.uses)}1"  # noqa: S608
             for one in sources
         )
         values = [value for one in sources for value in (*one.values, *own.values, *one.uses)]
         rows = self._database.execute(f"{sql} ORDER BY time DESC, number DESC LIMIT ?", (*values, limit)).fetchall()
-        return cast("list[tuple[int, str]]", rows)
+        return cast("list[Place]", rows)
 
     def count(self, own: Condition, most: int) -> int:
         """How many pass, but for the few that wait; counting stops at `most`."""

@@ -11,16 +11,14 @@ from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
 from ideabridge.bridge.ideas.filters import Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.places import OF_RUN, Places, among, every, using
+from ideabridge.bridge.ideas.places import OF_RUN, Places, among, every
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
 from ideabridge.bridge.ideas.uses import Uses
+from ideabridge.bridge.ideas.walk import Walk
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
-
-FEW: Final = 1000
-"""What at most so many ideas have is looked at as a whole, newest first."""
 
 SHORTEST_PREFIX: Final = 6
 """How many hex digits of an id name an idea at least."""
@@ -98,6 +96,7 @@ class IdeaTable:
         self._contents = contents
         self._places = places
         self._uses = uses
+        self._walk = Walk(places, uses)
 
     def save(self, idea: Idea, meta: IdeaMeta) -> Saved:
         """Store an idea; of one that is stored already, only where else it occurred is kept."""
@@ -237,26 +236,17 @@ class IdeaTable:
         if after is not None:
             sql, values = f"{sql}(ideas.time, ideas.number) < (?, ?) AND ", [*values, *_read_place(after)]
         own, some = Condition(sql, values), check_limit(limit) + 1
-        rows = (
-            self._newest(own, chosen.uses, some) if run is None else self._places.newest(every(chosen.uses), own, some)
-        )
-        following = f"{rows[limit - 1][0]}@{rows[limit - 1][1]}" if len(rows) > limit else None
-        return Page(self.records([number for number, _ in rows[:limit]]), following)
-
-    def _newest(self, own: Condition, uses: list[str], limit: int) -> list[tuple[int, str]]:
-        """(row, time) of the newest ideas that pass, by whichever condition the fewest do."""
-        newest, count = self._places.newest, self._uses.count
-        if not uses:
-            return newest(every([]), own, limit)
-        rarest = min(uses, key=lambda one: count(one, FEW))
-        if count(rarest, FEW) == FEW and self._places.count(own, FEW) < FEW:
-            return newest(every(uses), own, limit)
-        return newest(using(rarest, [one for one in uses if one != rarest]), own, limit)
+        if run is None:
+            places = self._walk.newest(own, chosen.uses, some)
+        else:
+            places = self._places.newest(every(chosen.uses), own, some)
+        following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
+        return Page(self.records([number for _, number in places[:limit]]), following)
 
     def chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Which of these rows pass a filter."""
         own = Condition(*chosen.columns())
-        return {number for number, _ in self._places.newest(among(numbers, chosen.uses), own, len(numbers))}
+        return {number for _, number in self._places.newest(among(numbers, chosen.uses), own, len(numbers))}
 
     def records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Lines for rows, in the order given."""

@@ -7,15 +7,12 @@ its steps calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.filters import MODULE, TAG, TOOL
 from ideabridge.bridge.ideas.needs import Need
-from ideabridge.bridge.ideas.places import Places
-
-_Place = tuple[str, int]
-"""The time and row of an idea."""
+from ideabridge.bridge.ideas.places import Place, Places
 
 
 class Step(NamedTuple):
@@ -27,7 +24,7 @@ class Step(NamedTuple):
     needs: set[Need]
 
     @property
-    def place(self) -> _Place:
+    def place(self) -> Place:
         """Where it is listed."""
         return self.time, self.number
 
@@ -72,7 +69,7 @@ class Uses:
             uses |= known
         self._add(uses, [step.place for step in steps])
 
-    def _add(self, uses: Iterable[str], ideas: list[_Place]) -> None:
+    def _add(self, uses: Iterable[str], ideas: list[Place]) -> None:
         self._database.connection.executemany(
             "INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES (?, ?, ?)",
             [(use, *idea) for use in uses for idea in ideas],
@@ -110,6 +107,15 @@ class Uses:
             "DELETE FROM idea_uses WHERE idea = ? AND substr(what, 1, ?) = ?", (number, len(TAG), TAG)
         )
         self._add((TAG + tag for tag in tags), [(time, number)])
+
+    def after(self, use: str, place: Place, many: int) -> Place | None:
+        """The place so many after one, from the newest to the oldest that has it; None: there are fewer."""
+        row = self._database.execute(
+            "SELECT time, idea FROM idea_uses WHERE what = ? AND (time, idea) <= (?, ?) "
+            "ORDER BY time DESC, idea DESC LIMIT 1 OFFSET ?",
+            (use, *place, many),
+        ).fetchone()
+        return cast("Place | None", row)
 
     def count(self, use: str, most: int) -> int:
         """How many ideas have it; counting stops at `most`."""
