@@ -68,8 +68,13 @@ def room_of_approval(run: Run, approval: str) -> tuple[Run, str]:
     raise DecisionError(f"no approval {approval[:100]!r} is pending: the room it was for has ended, or never was")
 
 
-def spent_by(run: Run) -> Spending:
-    """What a run has used with all its rooms, those that have ended and those that are open."""
+def spent_by(run: Run, *, under_way: bool = False) -> Spending:
+    """What a run has used with all its rooms, those that have ended and those that are open.
+
+    Args:
+        run: the run.
+        under_way: with what answers that are under way have taken until now: they are about to be hung up on.
+    """
     machine, own = run.machine, run.machine.spending
     made = machine.step + 1 if machine.mode == "solve" else 0
     total = Spending(
@@ -81,9 +86,27 @@ def spent_by(run: Run) -> Spending:
         own.calls + len(machine.history),
         own.partial,
     )
+    answer = run.runner.untold if under_way else None
+    usage = None if answer is None else answer.so_far()
+    if usage is not None:
+        total.add(usage.to_json())
     for room in run.rooms.values():
-        total.add_room(spent_by(room).to_json())
+        total.add_room(spent_by(room, under_way=under_way).to_json())
     return total
+
+
+def used_in_rooms(run: Run, key: ExecutionKey | None) -> JSONObject | None:
+    """What rooms have used that are open, and about to be ended; None: nothing.
+
+    Args:
+        run: the run they belong to.
+        key: the call, and item, whose room is meant; None: all.
+    """
+    total = Spending()
+    for one, room in run.rooms.items():
+        if key is None or one == key:
+            total.add_room(spent_by(room, under_way=True).to_json())
+    return total.to_json() or None
 
 
 def requests_in_rooms(run: Run) -> int:

@@ -191,10 +191,9 @@ class Rooms:
 
     def _count(self, room: Run) -> None:
         root = room.root
-        reason = over_budget(root)
-        if reason is not None:
+        if over_budget(root) is not None:
             # Not here: the room is taking an event, and ending the root ends it too.
-            self._runs.group.start_soon(_end, root, reason)
+            self._runs.group.start_soon(_end, root)
 
     async def _settle(self, room: Run, parent: Run) -> None:
         """Tell the run a room belongs to what came of it; again, for as long as another process drives that run."""
@@ -271,8 +270,10 @@ def _nesting(run: Run, effect: Execute) -> str:
     return " > ".join(reversed(names))
 
 
-async def _end(run: Run, reason: str) -> None:
-    if run.machine.phase not in ("ended", "ending"):
+async def _end(run: Run) -> None:
+    # Counted again: a room that is being closed stands in the journal of its run already, and is here still.
+    reason = over_budget(run)
+    if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
             run.end_at_limit(reason)
         except (InterruptedRunError, StoreError):

@@ -26,6 +26,7 @@ from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.offer import Offer
+from ideabridge.bridge.room_view import used_in_rooms
 from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import is_still
@@ -249,6 +250,7 @@ class Runs:
             rest=lambda: run.rest(),
             mind=mind,
             open_room=lambda effect: self.rooms.open(run, effect),
+            used=lambda key: used_in_rooms(run, key),
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
@@ -271,8 +273,7 @@ class Runs:
         """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it."""
         numbered = [(number, event_from_json(event)) for number, event in self._store.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
-        first = events[0] if events else None
-        named = first.mind if isinstance(first, RunStarted) else None
+        named = events[0].mind if events and isinstance(events[0], RunStarted) else None
         mind = self._mind if self._mind is not None and self._mind.name == named else None
         run = self._attach(record.id, record.caller, Machine(), mind, parent)
         if parent is not None and run.key in parent.machine.rooms:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -221,7 +221,7 @@ class CallFinished(_Event):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
     The error kind `cancelled`: its group was decided without it, or its Solution cancelled; it was told to stop.
-    `chosen` is the output path an activity chose for itself, `spent` what a room that answered it has used.
+    `chosen` is the output path an activity chose for itself, `spent` what its room has used, however that ended.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -275,11 +275,12 @@ class MessageAdded(_Event):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(_Event):
-    """The run is over."""
+    """The run is over. `spent` is what rooms of it have used that were open until now, and end with it."""
 
     name: ClassVar[str] = "run_ended"
     status: EndStatus
     reason: str | None = None
+    spent: JSONObject | None = None
 
 
 Event: TypeAlias = (
@@ -305,31 +306,7 @@ Event: TypeAlias = (
     | RunEnded
 )
 
-_BY_NAME: dict[str, type[Event]] = {
-    kind.name: kind
-    for kind in (
-        RunStarted,
-        RequestMade,
-        CallProposed,
-        OutputProposed,
-        SolutionClosed,
-        UsageNoted,
-        SolutionProposed,
-        SolutionCancelled,
-        GroupCommitted,
-        SolutionRejected,
-        ApprovalAsked,
-        CallDecided,
-        PlanAsked,
-        PlanDecided,
-        CallStarted,
-        CallFinished,
-        OutcomeAsked,
-        OutcomeDecided,
-        MessageAdded,
-        RunEnded,
-    )
-}
+_BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in get_args(Event)}
 
 
 def event_from_json(value: JSONObject) -> Event:

@@ -344,7 +344,7 @@ class Machine:
             raise JournalError("the run has not begun")
         if self.phase == "solving" and self._tick is not None:
             self.errors = [*self._tick.errors(), *self.errors]
-        self.phase = "ended"
-        self.status, self.reason = event.status, event.reason
+        self.phase, self.status, self.reason = "ended", event.status, event.reason
+        self.spending.add_room(event.spent)
         self._tick = self.planning = self._finish = None
         self._mind_due = False

@@ -13,7 +13,17 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.defect import cause, log
-from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
+from ideabridge.bridge.loop.effect import (
+    AskApproval,
+    AskMind,
+    AskPlan,
+    Cancel,
+    Commit,
+    Effect,
+    Execute,
+    ExecutionKey,
+    Finish,
+)
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallFinished,
@@ -57,6 +67,7 @@ class Runner:
         rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
         mind: answers the Requests; None: somebody hands the solutions in, by turns.
         open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
+        used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
     """
 
     def __init__(
@@ -72,6 +83,7 @@ class Runner:
         rest: Callable[[], None],
         mind: Mind | None = None,
         open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
+        used: Callable[[ExecutionKey | None], JSONObject | None] = lambda _: None,
     ) -> None:
         self.machine = machine
         self.mind = mind
@@ -88,6 +100,7 @@ class Runner:
         self._close_step = close_step
         self._rest = rest
         self._open_room = open_room
+        self._used = used
         self._answering: TaskHandle[None] | None = None
         self._failed: Exception | None = None
         self._taken: list[Event] = []
@@ -236,7 +249,7 @@ class Runner:
             case AskPlan():
                 return PlanAsked(effect.approval, effect.digest, time.time())
             case Cancel():
-                return CallFinished(effect.call.index, effect.item, error=effect.error)
+                return CallFinished(*effect.key, error=effect.error, spent=self._used(effect.key))
             case Commit():
                 return GroupCommitted(list(effect.calls))
             case AskMind():
@@ -245,7 +258,7 @@ class Runner:
                 return RequestMade(effect.step, self.request.id)
             case Finish():
                 self._finish_step(effect.status)
-                return RunEnded(effect.status, effect.reason)
+                return RunEnded(effect.status, effect.reason, self._used(None))
 
     def _finish_step(self, outcome: str) -> None:
         # An idea is kept of what the journal holds already.
@@ -286,7 +299,7 @@ class Runner:
         self._take(told_so_far(self))
         if self.machine.phase == "solving":
             self._finish_step(status)
-        self.post(RunEnded(status, reason))
+        self.post(RunEnded(status, reason, self._used(None)))
         self._stop()
 
     def fail(self, error: Exception) -> None:
