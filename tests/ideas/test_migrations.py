@@ -1,14 +1,17 @@
 """Stores of every earlier version open, and hold what they held: as SQL, written by the code of that version."""
 
+import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas import IdeaFilter, Store
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.ideas.migrations import MIGRATIONS
+from ideabridge.tools.encoding import JSON
 
 pytestmark = pytest.mark.anyio
 
@@ -72,3 +75,48 @@ def test_an_old_store_becomes_what_a_new_one_is(version: int, tmp_path: Path) ->
     for path in (old, new):
         Store.open(path).close()
     assert shape_of(old) == shape_of(new)
+
+
+BACK_TO_7 = """
+DROP TABLE idea_uses; DROP TABLE content_keys; DELETE FROM counters WHERE key = 'keyed';
+CREATE UNIQUE INDEX idx_contents_hash ON contents(hash);
+DROP INDEX idea_places_by_run; ALTER TABLE idea_places DROP COLUMN step;
+DELETE FROM idea_places WHERE idea > 40;
+CREATE INDEX ideas_by_run ON ideas(run, step) WHERE run IS NOT NULL;
+CREATE INDEX idea_calls_by_module ON idea_calls(module, idea);
+PRAGMA user_version=7;
+"""
+
+
+def kept_for_lists(path: Path) -> list[list[tuple[object, ...]]]:
+    """What lists are read from."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = "SELECT * FROM idea_uses ORDER BY 1, 2, 3", "SELECT idea, run, step, time FROM idea_places"
+        return [connection.execute(one).fetchall() for one in tables]
+
+
+def test_what_lists_are_read_from_is_made_of_an_old_store_as_of_ideas_saved_now(tmp_path: Path) -> None:
+    path, source = tmp_path / "ideas.db", random.Random(5)
+    with Store.open(path) as store:
+        for number in range(60):
+            tools = source.sample(["a", "b", "c", "d"], source.randrange(3))
+            calls: JSON = [{"_tool": tool, "_module": source.choice(["", "m", "n"])} for tool in tools]
+            run = source.choice([None, "one", "two", "three"])
+            meta = IdeaMeta(run=run, step=number if run else None, tags=("odd",) if number % 9 == 0 else ())
+            store.save_idea(Idea([{"role": "user", "content": str(number)}], {}, {"calls": calls}), meta)
+            if number % 7 == 0:
+                store.index_ideas()
+        while store.index_ideas():
+            pass
+    now = kept_for_lists(path)
+    assert len(now[0]) > 100
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(BACK_TO_7)
+    with Store.open(path) as store:
+        # What was stored before is recognised.
+        idea = Idea([{"role": "user", "content": "7"}], {}, {"calls": [], "output": "another"})
+        store.save_idea(idea, IdeaMeta())
+    with closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT count(*), count(DISTINCT body) FROM contents").fetchone()
+        assert found == (61, 61)
+    assert kept_for_lists(path) == now

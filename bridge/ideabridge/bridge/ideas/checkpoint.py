@@ -10,10 +10,10 @@ import sqlite3
 import threading
 from typing import Final
 
-COMMITS: Final = 256
+COMMITS: Final = 512
 """So many commits bring about one checkpoint."""
 
-LONG: Final = 2048
+LONG: Final = 8192
 """Pages in the log from which it is begun anew. It is by itself where nothing is committed during a checkpoint; where
 commits never pause it would grow, and writing into new memory takes longer than over the old. Whoever commits waits
 while the few pages are moved that came since."""
