@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 from tests.loop.driving import Driven, started
 from tests.loop.interpreter import CAUGHT, Interpreter, overlap, split
 
+T = TypeVar("T")
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 INPUT: dict[str, JSON] = {"n": 1, "items": [{"v": 1}, {"v": 2}], "text": "†state.a is only text"}
 STATE: dict[str, JSON] = {"a": 10, "old": {"v": "before"}}
@@ -73,16 +76,27 @@ BASE = ["†input.n", "†input.items", "†input.text", "†state.a", "†state
 ODD = ["†input.none", "†state.never", "†state", "†results.0", "†results.1.v", "†state.a.deep"]
 
 
+# Made once, and of a list a place is drawn: to make a strategy for each of a hundred draws took longer than to draw.
+COUNTS = st.integers(1, 8)
+NAMES = st.permutations(["a", "b", "c", "d.x", "d.y", "old.v", "e", "f", "g"])
+TO = [st.integers(0, most) for most in range(32)]
+SEEDS = st.integers(0, 10_000)
+FAILING = [st.frozensets(TO[count - 1], max_size=2) for count in range(1, 9)]
+
+
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    count = draw(st.integers(1, 8))
-    names = draw(st.permutations(["a", "b", "c", "d.x", "d.y", "old.v", "e", "f", "g"]))
-    overlapping = draw(st.integers(0, 3)) == 0
+    def one(options: Sequence[T]) -> T:
+        return options[draw(TO[len(options) - 1])]
+
+    count = draw(COUNTS)
+    names = draw(NAMES)
+    overlapping = draw(TO[3]) == 0
     paths: list[str | None] = []
     for index in range(count):
-        kind = draw(st.integers(0, 9))
-        place = draw(st.sampled_from(names[:4])) if overlapping else names[index]
-        other = draw(st.sampled_from(names)) if overlapping else f"err{index}"
+        kind = draw(TO[9])
+        place = one(names[:4]) if overlapping else names[index]
+        other = one(names) if overlapping else f"err{index}"
         paths.append(f"{place} || {other}" if kind >= 7 else place if kind >= 3 else None)
     # What each call may be read at: most references go to something that is really written.
     written: list[list[str]] = []
@@ -91,49 +105,50 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         written.append([root + tail for root in roots for tail in ("", ".v", ".list.0")])
 
     def operand(index: int) -> str:
-        where = draw(st.integers(0, 19))
+        where = draw(TO[19])
         if where == 0:
-            return draw(st.sampled_from(ODD))
+            return one(ODD)
         if where < 5 or (index == 0 and where < 17):
-            return draw(st.sampled_from(BASE))
+            return one(BASE)
         # Mostly backwards; forwards now and then, which may close a cycle.
         known = written[:index] if where < 17 and index else written[index + 1 :] or written[:index]
-        return draw(st.sampled_from(draw(st.sampled_from(known)))) if known else draw(st.sampled_from(BASE))
+        return one(one(known)) if known else one(BASE)
 
     def value(index: int) -> JSON:
-        shape = draw(st.integers(0, 9))
+        shape = draw(TO[9])
         if shape < 5:
             return operand(index)
         if shape < 7:
-            operator = draw(st.sampled_from([" || ", " && "]))
-            return operator.join(operand(index) for _ in range(draw(st.integers(2, 3))))
+            operator = one([" || ", " && "])
+            return operator.join(operand(index) for _ in range(2 + draw(TO[1])))
         shapes: list[JSON] = [7, "††state.a", {"deep": [operand(index), "plain"]}]
         return shapes[shape - 7]
 
     calls: list[JSONObject] = []
     for index in range(count):
-        call: JSONObject = {"_tool": draw(st.sampled_from(["echo", "echo", "write"])), "x": value(index)}
-        if draw(st.booleans()):
+        call: JSONObject = {"_tool": one(["echo", "echo", "write"]), "x": value(index)}
+        if draw(TO[1]):
             call["y"] = value(index)
         if paths[index] is not None:
             call["_outputPath"] = paths[index]
-        if draw(st.integers(0, 4)) == 0:
+        if draw(TO[4]) == 0:
             earlier = [f"{root[:-2]}.list" for places in written[:index] for root in places if root.endswith(".v")]
-            call["_each"] = draw(st.sampled_from(["†input.items", [1, {"v": 3}], [], *earlier]))
-            call["y"] = draw(st.sampled_from(["†item", "†item.v || †state.a", "†item.v"]))
-        if draw(st.integers(0, 5)) == 0:
+            lists: list[JSON] = ["†input.items", [1, {"v": 3}], [], *earlier]
+            call["_each"] = one(lists)
+            call["y"] = one(["†item", "†item.v || †state.a", "†item.v"])
+        if draw(TO[5]) == 0:
             call["_id"] = f"id{index}"
         calls.append(call)
     for index, call in enumerate(calls):
-        ids = [other["_id"] for other in calls[: index if draw(st.integers(0, 3)) else count] if "_id" in other]
-        if ids and draw(st.integers(0, 5)) == 0:
-            after = draw(st.sampled_from(ids))
+        ids = [other["_id"] for other in calls[: index if draw(TO[3]) else count] if "_id" in other]
+        if ids and draw(TO[5]) == 0:
+            after = one(ids)
             if after != call.get("_id"):
                 call["_after"] = [after]
-    failing = draw(st.frozensets(st.integers(0, count - 1), max_size=2))
+    failing = draw(FAILING[count - 1])
     outputs: list[JSON] = [None, "†state.b || †state.a", {"all": "†state"}]
-    output = draw(st.sampled_from(outputs))
-    return Scenario(calls, output, failing, draw(st.integers(0, 10_000)))
+    output = one(outputs)
+    return Scenario(calls, output, failing, draw(SEEDS))
 
 
 def check_invariants(driven: Driven) -> None:
