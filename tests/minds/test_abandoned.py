@@ -38,37 +38,57 @@ class Slow:
 
 
 @asynccontextmanager
+async def over_http(url: str, mode: str) -> AsyncGenerator[Client]:
+    async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+        yield client
+
+
+@asynccontextmanager
 async def served(transport: str, configuration: Path, mode: str) -> AsyncGenerator[Client]:
     if transport == "stdio":
         async with over_stdio(configuration, mode) as client:
             yield client
         return
     with http_process(configuration) as url:
-        async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+        async with over_http(url, mode) as client:
             yield client
 
 
+async def left_at_work(client: Client, slow: Slow) -> None:
+    """The host ends its call; the run goes on, and its output is there for who asks."""
+    # The server would wait for 45 s; the host does not.
+    with pytest.raises(MCPError, match="timed out"):
+        await client.call_tool("solve", SOLVE, read_timeout_seconds=3)
+    with anyio.fail_after(20):
+        await slow.begun.wait()
+    latest = (await call(client, "check_run"))["runs"][0]
+    assert latest["status"] == "running"
+    slow.go.set()
+    done = await call(client, "check_run", run=latest["run"])
+    assert (done["status"], done["output"]) == ("done", 3)
+
+
 @pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_call_that_a_host_ends_after_its_time_leaves_the_run_at_work(
-    tmp_path: Path, transport: str, mode: str
-) -> None:
+async def test_a_call_that_a_host_ends_after_its_time_leaves_the_run_at_work(tmp_path: Path, mode: str) -> None:
     slow = Slow()
     async with (
         endpoint(say(slow.wait, DONE)) as fake,
-        served(transport, slow.configuration(tmp_path, fake), mode) as client,
+        over_stdio(slow.configuration(tmp_path, fake), mode) as client,
     ):
-        # The server would wait for 45 s; the host does not.
-        with pytest.raises(MCPError, match="timed out"):
-            await client.call_tool("solve", SOLVE, read_timeout_seconds=3)
-        with anyio.fail_after(20):
-            await slow.begun.wait()
-        [latest] = (await call(client, "check_run"))["runs"]
-        assert latest["status"] == "running"
-        slow.go.set()
-        done = await call(client, "check_run", run=latest["run"])
-        assert (done["status"], done["output"]) == ("done", 3)
+        await left_at_work(client, slow)
+        assert len((await call(client, "check_run"))["runs"]) == 1
     assert len(fake.bodies) == 1
+
+
+async def test_over_http_too_a_call_that_a_host_ends_leaves_the_run_at_work(tmp_path: Path) -> None:
+    slow = [Slow() for _ in ERAS]
+    async with endpoint(*(say(one.wait, DONE) for one in slow)) as fake:
+        with http_process(slow[0].configuration(tmp_path, fake)) as url:
+            for number, (mode, one) in enumerate(zip(ERAS, slow, strict=True), 1):
+                async with over_http(url, mode) as client:
+                    await left_at_work(client, one)
+                    assert len((await call(client, "check_run"))["runs"]) == number
+                assert len(fake.bodies) == number
 
 
 HOST = """
@@ -84,22 +104,23 @@ anyio.run(main)
 """
 
 
-@pytest.mark.parametrize("mode", ERAS)
-async def test_a_host_that_is_gone_finds_its_run_when_it_comes_back(tmp_path: Path, mode: str) -> None:
-    slow = Slow()
-    async with endpoint(say(slow.wait, DONE)) as fake:
-        with http_process(slow.configuration(tmp_path, fake)) as url:
-            async with await anyio.open_process([sys.executable, "-c", HOST, url, mode]) as host:
-                with anyio.fail_after(20):
-                    await slow.begun.wait()
-                host.kill()
-                await host.wait()
-            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
-                [latest] = (await call(client, "check_run"))["runs"]
-                slow.go.set()
-                done = await call(client, "check_run", run=latest["run"])
-                assert (done["status"], done["output"]) == ("done", 3)
-    assert len(fake.bodies) == 1
+async def test_a_host_that_is_gone_finds_its_run_when_it_comes_back(tmp_path: Path) -> None:
+    slow = [Slow() for _ in ERAS]
+    async with endpoint(*(say(one.wait, DONE) for one in slow)) as fake:
+        with http_process(slow[0].configuration(tmp_path, fake)) as url:
+            for number, (mode, one) in enumerate(zip(ERAS, slow, strict=True), 1):
+                async with await anyio.open_process([sys.executable, "-c", HOST, url, mode]) as host:
+                    with anyio.fail_after(20):
+                        await one.begun.wait()
+                    host.kill()
+                    await host.wait()
+                async with over_http(url, mode) as client:
+                    runs = (await call(client, "check_run"))["runs"]
+                    assert len(runs) == number
+                    one.go.set()
+                    done = await call(client, "check_run", run=runs[0]["run"])
+                    assert (done["status"], done["output"]) == ("done", 3)
+                assert len(fake.bodies) == number
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])

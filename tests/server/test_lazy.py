@@ -54,9 +54,9 @@ async def test_a_host_decides_on_a_plan_as_a_whole(era: str, tmp_path: Path) -> 
         assert (done["status"], done["output"]) == ("done", "seven")
 
 
-@pytest.mark.parametrize(("decision", "status"), [("approve", "done"), ("deny", "needs_solution")])
-async def test_a_person_decides_on_a_plan_by_a_form(era: str, tmp_path: Path, decision: str, status: str) -> None:
+async def test_a_person_decides_on_a_plan_by_a_form(era: str, tmp_path: Path) -> None:
     messages: list[str] = []
+    decision = ""
 
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestFormParams)
@@ -64,11 +64,12 @@ async def test_a_person_decides_on_a_plan_by_a_form(era: str, tmp_path: Path, de
         return types.ElicitResult(action="accept", content={"decision": decision})
 
     async with over_stdio(configured(tmp_path), era, elicitation_callback=answer) as client:
-        told = await call(client, "solve", task="Add.", planning="lazy", output_schema={"type": "integer"})
-        solution = {"calls": CALLS, "output": "†state.sum"}
-        done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
-        assert done["status"] == status
-        assert done.get("output") == (3 if decision == "approve" else None)
-    [message] = messages
-    assert message.startswith("Run this plan?")
-    assert "0 add" in message
+        for decision, status, output in (("approve", "done", 3), ("deny", "needs_solution", None)):
+            messages.clear()
+            told = await call(client, "solve", task="Add.", planning="lazy", output_schema={"type": "integer"})
+            solution = {"calls": CALLS, "output": "†state.sum"}
+            done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
+            assert (done["status"], done.get("output")) == (status, output), decision
+            [message] = messages
+            assert message.startswith("Run this plan?")
+            assert "0 add" in message

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import types
 
@@ -39,23 +38,26 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def cut_off(folder: Path) -> tuple[Path, str]:
-    """The configuration, and a run whose process ended while it paid."""
+async def cut_off(folder: Path, count: int = 1) -> tuple[Path, list[str]]:
+    """The configuration, and runs whose process ended while they paid."""
     path = folder / "ideabridge.json"
     (folder / "tools.py").write_text(TOOLS)
     path.write_text('{"store": "ideas.sqlite", "tools": ["tools.py"], "approval": "allow_all"}')
     plan = read_plan({"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}], "output": "†state.paid.receipt"})
+    runs: list[str] = []
     async with Bridge(load_configuration(path, project=folder)) as bridge:
-        run = await bridge.run_plan(plan)
-        async for event in run:
-            if isinstance(event, CallStarted):
-                break
+        for _ in range(count):
+            run = await bridge.run_plan(plan)
+            async for event in run:
+                if isinstance(event, CallStarted):
+                    break
+            runs.append(run.id)
     (folder / "open").touch()
-    return path, run.id
+    return path, runs
 
 
 async def test_a_host_decides_what_came_of_it(era: str, tmp_path: Path) -> None:
-    path, run = await cut_off(tmp_path)
+    path, [run] = await cut_off(tmp_path)
     async with over_stdio(path, era) as client:
         told = await call(client, "check_run", run=run)
         assert told["status"] == "needs_approval"
@@ -73,43 +75,47 @@ async def test_a_host_decides_what_came_of_it(era: str, tmp_path: Path) -> None:
         assert (done["status"], done["output"]) == ("done", 7)
 
 
-@pytest.mark.parametrize(
-    ("content", "output"),
-    [
-        ({"decision": "retry"}, 1),
-        ({"decision": "value", "value": '{"receipt": 5}'}, 5),
-        ({"decision": "skip", "reason": "ask the bank"}, None),
-        ({"decision": "approve"}, "waits"),
-        ({"decision": "value", "value": "paid"}, "waits"),
-        (None, None),
-    ],
-)
-async def test_a_person_answers_a_form(era: str, tmp_path: Path, content: dict[str, Any] | None, output: Any) -> None:
-    path, run = await cut_off(tmp_path)
-    asked = anyio.Event()
+ANSWERS: list[tuple[dict[str, Any] | None, Any]] = [
+    ({"decision": "retry"}, 1),
+    ({"decision": "value", "value": '{"receipt": 5}'}, 5),
+    ({"decision": "skip", "reason": "ask the bank"}, None),
+    ({"decision": "approve"}, "waits"),
+    ({"decision": "value", "value": "paid"}, "waits"),
+    (None, None),
+]
+
+
+async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
+    # One server for all answers, each about a run of its own that was cut off before it began.
+    path, runs = await cut_off(tmp_path, len(ANSWERS))
+    given: dict[str, Any] | None = None
+    forms = 0
 
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        nonlocal forms
         assert isinstance(params, types.ElicitRequestFormParams)
         assert params.message.startswith("What came of pay?")
         assert set(params.requested_schema["properties"]) == {"decision", "value", "reason"}
-        asked.set()
-        return types.ElicitResult(action="decline" if content is None else "accept", content=content)
+        forms += 1
+        return types.ElicitResult(action="decline" if given is None else "accept", content=given)
 
     async with over_stdio(path, era, elicitation_callback=answer) as client:
-        told = await call(client, "check_run", run=run)
-        assert asked.is_set()
-        if output == "waits":
-            assert told["status"] == "needs_approval"
-            assert "what the person answered in the form was not taken" in told["notes"][0]
-        elif output is None:
-            assert told["status"] == "failed"
-            assert "ask the bank" in str(told["errors"]) if content else "form was declined" in str(told["errors"])
-        else:
-            assert (told["status"], told["output"]) == ("done", output)
+        for run, (given, output) in zip(runs, ANSWERS, strict=True):
+            forms = 0
+            told = await call(client, "check_run", run=run)
+            assert forms, given
+            if output == "waits":
+                assert told["status"] == "needs_approval", given
+                assert "what the person answered in the form was not taken" in told["notes"][0], given
+            elif output is None:
+                assert told["status"] == "failed", given
+                assert "ask the bank" in str(told["errors"]) if given else "form was declined" in str(told["errors"])
+            else:
+                assert (told["status"], told["output"]) == ("done", output), given
 
 
 async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str, tmp_path: Path) -> None:
-    path, run = await cut_off(tmp_path)
+    path, [run] = await cut_off(tmp_path)
     given = ["paid", None, '{"receipt": 5}']
     forms: list[str] = []
 
@@ -130,7 +136,7 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str,
 
 
 async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(era: str, tmp_path: Path) -> None:
-    path, run = await cut_off(tmp_path)
+    path, [run] = await cut_off(tmp_path)
     forms: list[str] = []
 
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,31 @@ def era(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+def with_latent(folder: Path) -> Path:
+    (folder / "latent.py").write_text(LATENT)
+    return configured(folder, tools=[str(TOOLS), "latent.py"])
+
+
 @pytest.fixture
 def latent(tmp_path: Path) -> Path:
-    (tmp_path / "latent.py").write_text(LATENT)
-    return configured(tmp_path, tools=[str(TOOLS), "latent.py"])
+    return with_latent(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Path, str]]:
+    """One server over HTTP for what needs none of its own: its configuration and URL."""
+    configuration = with_latent(tmp_path_factory.mktemp("rooms"))
+    with http_process(configuration) as url:
+        yield configuration, url
+
+
+@pytest.fixture
+def url(shared: tuple[Path, str]) -> str:
+    return shared[1]
+
+
+def over_http(url: str, mode: str, **keys: Any) -> Client:
+    return Client(url, mode=mode, read_timeout_seconds=20, **keys)
 
 
 class Thinking(Model):
@@ -71,26 +93,31 @@ def authors(configuration: Path, run: str) -> list[tuple[str, str]]:
         return [(idea.meta.mind, idea.meta.model) for idea in store.step_ideas(run)]
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
-async def test_the_clients_model_answers_the_latent_step_of_a_plan(
-    era: str, tools: bool, transport: str, latent: Path
-) -> None:
-    model = Thinking(spelling, tools=tools)
-    if transport == "stdio":
-        async with over_stdio(latent, era, **model.keys) as client:
-            done = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
-    else:
-        with http_process(latent) as url:
-            async with Client(url, mode=era, read_timeout_seconds=20, **model.keys) as client:
-                done = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
+async def spelt_by_sampling(client: Client, model: Model, configuration: Path) -> None:
+    """The client's model answers the latent step; what it was asked and what is kept of it are as they should be."""
+    done = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
     assert (done["status"], done["output"]) == ("done", {"words": "three"})
     [asked] = model.asked
     assert "Write the result of the call below" in said(asked)
     assert "The number in words." in said(asked)
     # A plan's author is not a mind; in the room it was one.
-    assert authors(latent, done["run"]) == [("", "")]
-    assert authors(latent, f"{done['run']}.1") == [("sampling", "scripted-1")]
+    assert authors(configuration, done["run"]) == [("", "")]
+    assert authors(configuration, f"{done['run']}.1") == [("sampling", "scripted-1")]
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
+async def test_the_clients_model_answers_the_latent_step_of_a_plan(era: str, tools: bool, latent: Path) -> None:
+    model = Thinking(spelling, tools=tools)
+    async with over_stdio(latent, era, **model.keys) as client:
+        await spelt_by_sampling(client, model, latent)
+
+
+async def test_over_http_one_server_lets_the_models_of_all_clients_answer_it(latent: Path) -> None:
+    with http_process(latent) as url:
+        for era, tools in product(ERAS, (False, True)):
+            model = Thinking(spelling, tools=tools)
+            async with over_http(url, era, **model.keys) as client:
+                await spelt_by_sampling(client, model, latent)
 
 
 async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done(era: str, latent: Path) -> None:
@@ -111,32 +138,29 @@ async def test_clean_rooms_of_a_plan_are_asked_about_together_until_each_is_done
     assert len(model.asked) == 4
 
 
-async def test_a_published_plan_asks_the_model_of_whoever_calls_it(era: str, latent: Path) -> None:
+async def test_a_published_plan_asks_the_model_of_whoever_calls_it(era: str, shared: tuple[Path, str]) -> None:
+    configuration, url = shared
     model = Thinking(spelling)
-    async with over_stdio(latent, era, **model.keys) as client:
+    name = f"spelt_{era}"
+    async with over_http(url, era, **model.keys) as client:
         taught = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
         # Not by `auto`, which would give the stored answer where the same input is seen again.
-        await call(client, "publish_idea", idea=taught["run"], name="spelt", answer="plan", choices={"accept": True})
-        result = await client.call_tool("spelt", {"a": 3, "b": 4})
+        await call(client, "publish_idea", idea=taught["run"], name=name, answer="plan", choices={"accept": True})
+        result = await client.call_tool(name, {"a": 3, "b": 4})
         assert not result.is_error, text(result)
         assert structured(result) == {"words": "seven"}
         # As a tool of another plan it is a room, and the room of its latent step stands in that.
-        use = {"_tool": "spelt", "_module": "idea:spelt", "a": 1, "b": 2, "_outputPath": "s"}
-        done = await call(client, "run_plan", calls=[use], output="†state.s.words")
+        use = {"_tool": name, "_module": f"idea:{name}", "_outputPath": "s"}
+        done = await call(client, "run_plan", calls=[{**use, "a": 1, "b": 2}], output="†state.s.words")
         assert done["output"] == "three"
-        assert authors(latent, f"{done['run']}.0.1") == [("sampling", "scripted-1")]
+        assert authors(configuration, f"{done['run']}.0.1") == [("sampling", "scripted-1")]
         # So it is where a mind solves: who answers there answers here.
-        solving = Thinking(lambda asked: spelling(asked) if "of the call below" in asked else SOLVED)
-        async with over_stdio(latent, era, **solving.keys) as other:
-            done = await call(other, "solve", task="Spell 7.", tools=["idea:spelt"])
+        solved = {"calls": [{**use, "a": 3, "b": 4}], "output": "†state.s.words"}
+        solving = Thinking(lambda asked: spelling(asked) if "of the call below" in asked else solved)
+        async with over_http(url, era, **solving.keys) as other:
+            done = await call(other, "solve", task="Spell 7.", tools=[f"idea:{name}"])
         assert done["output"] == "seven"
         assert len(solving.asked) == 2
-
-
-SOLVED: dict[str, Any] = {
-    "calls": [{"_tool": "spelt", "_module": "idea:spelt", "a": 3, "b": 4, "_outputPath": "s"}],
-    "output": "†state.s.words",
-}
 
 
 async def test_a_published_plan_that_waits_for_a_solution_shows_what_is_asked(era: str, latent: Path) -> None:
@@ -183,9 +207,9 @@ async def test_a_plan_nobody_waited_for_is_answered_when_it_is_asked_for(era: st
     assert done["output"] == {"words": "three"}
 
 
-async def test_the_person_at_the_client_refuses_for_the_whole_plan(latent: Path) -> None:
+async def test_the_person_at_the_client_refuses_for_the_whole_plan(url: str) -> None:
     model = Model(types.ErrorData(code=-1, message="User rejected sampling request"))
-    async with over_stdio(latent, "legacy", **model.keys) as client:
+    async with over_http(url, "legacy", **model.keys) as client:
         told = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
     assert told["status"] == "cancelled"
     assert "refused to let its model answer" in told["reason"]
@@ -222,8 +246,8 @@ TWO: dict[str, Any] = {
 }
 
 
-async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_taken(latent: Path) -> None:
-    async with over_stdio(latent, "auto", **Model().keys) as client:
+async def test_of_a_round_what_was_settled_elsewhere_is_told_and_the_rest_is_taken(url: str) -> None:
+    async with over_http(url, "auto", **Model().keys) as client:
         state, questions = await put(client, **TWO)
         assert questions == ["solution-0", "solution-1"]
         run = (await call(client, "check_run"))["runs"][0]["run"]
@@ -271,28 +295,27 @@ async def test_a_refusal_in_rounds_is_told_and_the_run_goes_on_by_turns_or_is_ca
             assert "note" not in str(await call(client, "check_run"))
 
 
-async def test_an_answer_is_refused_when_somebody_has_given_another_by_turns(latent: Path) -> None:
+async def test_an_answer_is_refused_when_somebody_has_given_another_by_turns(url: str) -> None:
     arguments = {**SPELL, "input": {"a": 3, "b": 4}}
-    with http_process(latent) as url:
-        async with Client(url, mode="auto", read_timeout_seconds=20, **Model().keys) as client:
-            state, _ = await put(client, **arguments)
-            run = (await call(client, "check_run"))["runs"][0]["run"]
-            by_hand: dict[str, Any] = {"calls": [], "output": {"words": "by hand"}}
-            await call(client, "submit_solution", run=f"{run}.1", turn=0, solution=by_hand)
-            for late in (SEVEN, "no solution at all"):
-                result = await again(client, state, arguments, {"solution-0": late})
-                assert isinstance(result, types.CallToolResult)
-                assert result.is_error
-                assert "turn 0 is" in text(result) or "has ended (done)" in text(result)
-            # The same answer as was given is answered as it was.
-            result = await again(client, state, arguments, {"solution-0": by_hand})
+    async with over_http(url, "auto", **Model().keys) as client:
+        state, _ = await put(client, **arguments)
+        run = (await call(client, "check_run"))["runs"][0]["run"]
+        by_hand: dict[str, Any] = {"calls": [], "output": {"words": "by hand"}}
+        await call(client, "submit_solution", run=f"{run}.1", turn=0, solution=by_hand)
+        for late in (SEVEN, "no solution at all"):
+            result = await again(client, state, arguments, {"solution-0": late})
             assert isinstance(result, types.CallToolResult)
-            assert structured(result)["output"] == {"words": "by hand"}
+            assert result.is_error
+            assert "turn 0 is" in text(result) or "has ended (done)" in text(result)
+        # The same answer as was given is answered as it was.
+        result = await again(client, state, arguments, {"solution-0": by_hand})
+        assert isinstance(result, types.CallToolResult)
+        assert structured(result)["output"] == {"words": "by hand"}
 
 
-async def test_an_answer_counts_though_another_hand_gave_a_malformed_one_meanwhile(latent: Path) -> None:
+async def test_an_answer_counts_though_another_hand_gave_a_malformed_one_meanwhile(url: str) -> None:
     arguments = {**SPELL, "input": {"a": 3, "b": 4}}
-    async with over_stdio(latent, "auto", **Model().keys) as client:
+    async with over_http(url, "auto", **Model().keys) as client:
         state, _ = await put(client, **arguments)
         run = (await call(client, "check_run"))["runs"][0]["run"]
         bad: dict[str, Any] = {"calls": [{"_tool": "nowhere"}], "output": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -65,20 +66,9 @@ def minds_of(configuration: Path, run: str) -> list[tuple[str, str]]:
 # -- the same task through every mind ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
-async def test_the_clients_model_solves_a_task_over_two_modules_and_a_tool(
-    era: str, tools: bool, transport: str, tmp_path: Path
-) -> None:
-    configuration, task = prepare(tmp_path)
-    model = Model(*SCRIPT, tools=tools)
-    if transport == "stdio":
-        async with over_stdio(configuration, era, **model.keys) as client:
-            done = await call(client, "solve", **task)
-    else:
-        with http_process(configuration) as url:
-            async with over_http(url, era, **model.keys) as client:
-                done = await call(client, "solve", **task)
+async def solved_by_sampling(client: Client, task: dict[str, Any], model: Model, configuration: Path) -> None:
+    """The client's model solves the task; what it was asked and what is kept of it are as they should be."""
+    done = await call(client, "solve", **task)
     assert done["status"] == "done"
     assert done["output"] == OUTPUT
     assert done["mind"]["name"] == "sampling"
@@ -91,7 +81,7 @@ async def test_the_clients_model_solves_a_task_over_two_modules_and_a_tool(
     assert "nowhere" in said(second)
     assert "count_wrods" not in said(second)
     assert first.max_tokens == 16_384
-    if tools:
+    if model.tools:
         assert first.tool_choice is not None
         assert first.tool_choice.mode == "required"
         assert first.tools is not None
@@ -102,6 +92,25 @@ async def test_the_clients_model_solves_a_task_over_two_modules_and_a_tool(
         assert first.tools is None
         assert '"count_words"' in said(first)
     assert minds_of(configuration, done["run"]) == [("sampling", "scripted-1"), ("sampling", "scripted-1")]
+
+
+@pytest.mark.parametrize("tools", [False, True], ids=["text", "tools"])
+async def test_the_clients_model_solves_a_task_over_two_modules_and_a_tool(
+    era: str, tools: bool, tmp_path: Path
+) -> None:
+    configuration, task = prepare(tmp_path)
+    model = Model(*SCRIPT, tools=tools)
+    async with over_stdio(configuration, era, **model.keys) as client:
+        await solved_by_sampling(client, task, model, configuration)
+
+
+async def test_over_http_one_server_lets_the_models_of_all_clients_solve_it(tmp_path: Path) -> None:
+    configuration, task = prepare(tmp_path)
+    with http_process(configuration) as url:
+        for era, tools in product(ERAS, (False, True)):
+            model = Model(*SCRIPT, tools=tools)
+            async with over_http(url, era, **model.keys) as client:
+                await solved_by_sampling(client, task, model, configuration)
 
 
 async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(era: str, tmp_path: Path) -> None:
