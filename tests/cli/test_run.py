@@ -397,6 +397,8 @@ def test_from_a_run_to_a_tool(here: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
     assert "no ideas are saved yet" in ideabridge("ideas", "list").stderr
     assert ideabridge("run", "sum.json", "--save-as", "sums").returncode == 0
+    assert "no idea passes these filters" in ideabridge("ideas", "list", "--tool", "never").stderr
+    assert "no idea comes after this cursor" in ideabridge("ideas", "list", "--after", "0@2020-01-01").stderr
     listed = ideabridge("ideas", "list").stdout.split("\n")
     assert listed[0].split()[:2] == ["idea", "published"]
     assert "sums" in listed[1]

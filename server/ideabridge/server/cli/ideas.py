@@ -77,7 +77,13 @@ def list_ideas(
         if following:
             say(f"more: --after {following}", "dim")
     else:
-        say("nothing is published" if published else "no ideas are saved yet; every run saves one")
+        what = "tool" if published else "idea"
+        if after is not None:
+            say(f"no {what} comes after this cursor")
+        elif not chosen.empty:
+            say("no idea passes these filters")
+        else:
+            say("nothing is published" if published else "no ideas are saved yet; every run saves one")
     return 0
 
 

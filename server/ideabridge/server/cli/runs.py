@@ -54,6 +54,8 @@ def list_runs(
         print_table(titles, [_row(record) for record in records])
         if following:
             say(f"more: --after {following}", "dim")
+    elif after is not None:
+        say(f"no run{f' that is {status.value}' if status else ''} comes after {after}")
     else:
         say("no runs yet" if status is None else f"no run is {status.value}")
     return 0
