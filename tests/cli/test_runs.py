@@ -93,6 +93,13 @@ def test_a_killed_run_is_resumed_and_followed(here: Path, capsys: pytest.Capture
     assert "has ended (done)" in printed.err
     assert main(["runs", "list"]) == 0
     assert run["run"] in capsys.readouterr().out
+    for words, told in (
+        (["--after", run["run"]], f"no run comes after {run['run']}"),
+        (["--after", run["run"], "--status", "done"], f"no run that is done comes after {run['run']}"),
+        (["--status", "failed"], "no run is failed"),
+    ):
+        assert main(["runs", "list", *words]) == 0
+        assert told in capsys.readouterr().err
 
 
 def test_what_must_not_run_twice_is_asked_about(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
