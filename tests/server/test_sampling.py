@@ -122,18 +122,20 @@ async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(era
     assert minds_of(configuration, done["run"]) == [("sampling", "m" * 200)]
 
 
-async def test_by_turns_the_same_task_has_the_same_output(era: str, tmp_path: Path) -> None:
+async def test_by_turns_the_same_task_has_the_same_output(tmp_path: Path) -> None:
     configuration, task = prepare(tmp_path)
-    async with over_stdio(configuration, era) as client:
-        told = await call(client, "solve", **task)
-        assert told["mind"]["name"] == "turns"
-        run = told["run"]
-        assert "count_wrods" in await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
-        told = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
-        assert told["turn"] == 1
-        done = await call(client, "submit_solution", run=run, turn=1, solution=SECOND)
-        assert done["output"] == OUTPUT
-    assert minds_of(configuration, run) == [("turns", ""), ("turns", "")]
+    with http_process(configuration) as url:
+        for era in ERAS:
+            async with over_http(url, era) as client:
+                told = await call(client, "solve", **task)
+                assert told["mind"]["name"] == "turns"
+                run = told["run"]
+                assert "count_wrods" in await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
+                told = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
+                assert told["turn"] == 1
+                done = await call(client, "submit_solution", run=run, turn=1, solution=SECOND)
+                assert done["output"] == OUTPUT
+            assert minds_of(configuration, run) == [("turns", ""), ("turns", "")]
 
 
 async def test_a_recording_of_the_sampled_run_has_the_same_output(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ideabridge.bridge.ideas.store import Store
 from tests.minds.fake import endpoint, say
 
 from .sampled import Model, said
-from .serving import ERAS, all_tools, call, configured, http_process, over_stdio, refused, structured, text
+from .serving import ERAS, all_tools, call, configured, over_stdio, refused, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -75,32 +75,32 @@ async def test_the_configured_model_solves_a_published_idea_anew(era: str, tmp_p
         assert steps[0].meta.mind == "model"
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_the_clients_model_solves_a_published_idea_anew(era: str, transport: str, tmp_path: Path) -> None:
-    configuration = configured(tmp_path)
-    model = Model(WRONG, SOLUTION, SOLUTION)
-
-    async def use(client: Client) -> None:
-        await publish(client, "solve")
-        result = await client.call_tool("plus_one", {"a": 4})
-        assert not result.is_error, text(result)
-        assert structured(result) == {"total": 5}
-        # So it is where a mind that samples calls it in a run of its own.
-        inner = {"_tool": "plus_one", "_module": "idea:plus_one", "a": 6, "_outputPath": "x"}
-        model.answers.insert(0, {"calls": [inner], "output": "†state.x.total"})
-        arguments: dict[str, Any] = {"task": "Add.", "tools": ["idea:plus_one"], "output_schema": {"type": "integer"}}
-        told = await call(client, "solve", **arguments)
-        assert (told["status"], told["output"]) == ("done", 7)
-
-    if transport == "stdio":
-        async with over_stdio(configuration, era, **model.keys) as client:
-            await use(client)
-    else:
-        with http_process(configuration) as url:
-            async with Client(url, mode=era, read_timeout_seconds=20, **model.keys) as client:
-                await use(client)
+async def solved_anew(client: Client, model: Model, name: str) -> None:
+    """The client's model solves a published idea, called as a tool and in a run of its own."""
+    await publish(client, "solve", name)
+    result = await client.call_tool(name, {"a": 4})
+    assert not result.is_error, text(result)
+    assert structured(result) == {"total": 5}
+    # So it is where a mind that samples calls it in a run of its own.
+    inner = {"_tool": name, "_module": f"idea:{name}", "a": 6, "_outputPath": "x"}
+    model.answers.insert(0, {"calls": [inner], "output": "†state.x.total"})
+    arguments: dict[str, Any] = {"task": "Add.", "tools": [f"idea:{name}"], "output_schema": {"type": "integer"}}
+    told = await call(client, "solve", **arguments)
+    assert (told["status"], told["output"]) == ("done", 7)
     assert model.answers == []
     assert "how it was solved before" in said(model.asked[0])
+
+
+async def test_the_clients_model_solves_a_published_idea_anew(era: str, tmp_path: Path) -> None:
+    model = Model(WRONG, SOLUTION, SOLUTION)
+    async with over_stdio(configured(tmp_path), era, **model.keys) as client:
+        await solved_anew(client, model, "plus_one")
+
+
+async def test_over_http_too_the_clients_model_solves_a_published_idea_anew(era: str, shared_url: str) -> None:
+    model = Model(WRONG, SOLUTION, SOLUTION)
+    async with Client(shared_url, mode=era, read_timeout_seconds=20, **model.keys) as client:
+        await solved_anew(client, model, f"sampled_{era}")
 
 
 async def test_by_turns_the_answer_is_an_error_that_holds_the_request(client: Client) -> None:
