@@ -18,10 +18,8 @@ def idea_tool(store: Store, module: str, caller: str) -> Tool | None:
         caller: who calls it.
     """
     try:
-        found = store.named(module.removeprefix(IDEA))
+        found = store.named(module.removeprefix(IDEA), caller=caller)
     except UnknownPublicationError:
-        return None
-    if found.owner not in (None, caller):
         return None
     return Tool(
         found.name,

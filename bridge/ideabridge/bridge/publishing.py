@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.portable import read_document
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.keeping import LOCAL, Keeping
@@ -76,7 +75,7 @@ class Publishing(Keeping):
                 except IdeabridgeError as error:
                     raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
         try:
-            before = self.store.publication(told["name"])
+            before = self.store.publication(told["name"], caller=caller)
         except IdeabridgeError:
             before = None
         idea_id = self.store.import_idea(
@@ -165,11 +164,11 @@ class Publishing(Keeping):
             PublicationError: recorded with another input, or a tool it was solved with is gone.
             PlanError: the plan cannot run (a tool is gone, say).
             MindUnavailableError: a mind that is not there.
-            UnknownIdeaError: nothing is published under that name.
+            UnknownPublicationError: nothing is published to this caller under that name.
         """
-        publication = self.store.named(name) if version is None else self.store.publication(name, version)
-        if publication.owner not in (None, caller):
-            raise UnknownIdeaError(f"nothing is published to you under the name {name!r}")
+        store = self.store
+        pinned = version is not None
+        publication = store.publication(name, version, caller=caller) if pinned else store.named(name, caller=caller)
         check_arguments(publication, arguments)
         return await self._replay(publication, arguments, mind, caller, samples=samples)
 
@@ -212,15 +211,13 @@ class Publishing(Keeping):
             caller: who asks.
 
         Raises:
-            UnknownPublicationError: nothing is published under one of the names.
+            UnknownPublicationError: nothing is published to this caller under one of the names.
         """
         await self.offer.settled()
         wanted = list(names)
-        found = [self.store.named(name) for name in wanted] if wanted else self._published(caller)
+        found = [self.store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
         verdicts: list[Verdict] = []
         for publication in found:
-            if publication.owner not in (None, caller):
-                raise UnknownIdeaError(f"nothing is published to you under the name {publication.name!r}")
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
             plan = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
+from ideabridge.server.callers import caller_of
 from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.resources import uri_name
 
@@ -66,6 +68,8 @@ class Announcements:
         # oldest make room.
         self._fronts: OrderedDict[str, _Front] = OrderedDict()
         self._versions: dict[str, int] = {}
+        # One over HTTP, where one token is taken: what is published to others is no change to those who listen here.
+        self._callers: set[str] = set()
         self._seen = bridge.store.catalogue_version()
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
@@ -86,6 +90,7 @@ class Announcements:
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """A client of the handshake era wants to know when a resource changes."""
         front = self._fronts.setdefault(_session_id(context), _Front(context.session))
+        self._callers.add(caller_of(context))
         uri = str(params.uri)
         front.uris.add(uri)
         self._note_version(uri)
@@ -102,6 +107,7 @@ class Announcements:
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """A client of 2026-07-28 listens, until it goes."""
+        self._callers.add(caller_of(context))
         uris = list(params.notifications.resource_subscriptions or ())
         for uri in uris:
             self._note_version(str(uri))
@@ -115,10 +121,11 @@ class Announcements:
         name = uri_name(uri)
         if name is None:
             return 0
-        try:
-            return self._bridge.store.publication(name).version
-        except UnknownPublicationError:
-            return 0
+        seen = 0
+        for caller in self._callers:
+            with suppress(UnknownPublicationError):
+                seen = max(seen, self._bridge.store.publication(name, caller=caller).version)
+        return seen
 
     # -- what changed ------------------------------------------------------------------------------------------
 

@@ -7,12 +7,12 @@ from typing import Final
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.message import read_context
-from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.records import IdeaHit, Publication, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.callers import Asked
-from ideabridge.server.published import described, is_visible
+from ideabridge.server.published import described
 from ideabridge.server.tool_search import ToolSearch
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -119,25 +119,36 @@ class Finding:
         chosen = IdeaFilter(**{name: str(arguments[name]) for name in _FILTERS if name in arguments})
         hits = self._bridge.store.search_ideas(str(arguments.get("words", "")), min(100, count * 2), chosen)
         seen = [hit for hit in hits if self._sees(hit, asked.caller)][:count]
-        ideas: list[JSON] = [self._told(hit) for hit in seen]
+        ideas: list[JSON] = [self._told(hit, asked.caller) for hit in seen]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         return answer({"ideas": ideas}, "\n".join(lines))
 
-    def _told(self, hit: IdeaHit) -> JSONObject:
+    def _told(self, hit: IdeaHit, caller: str) -> JSONObject:
         meta = hit.meta
         told: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
-        if hit.names:
-            told["published_as"] = list[JSON](hit.names)
+        # Others may have come to the same idea, and published it to themselves.
+        names = [name for name in hit.names if self._published_to(name, caller)]
+        if names:
+            told["published_as"] = list[JSON](names)
         if meta.description:
             told["description"] = meta.description[:500]
         if meta.tools:
             told["tools"] = list[JSON](meta.tools[:20])
-        if meta.run is not None:
-            told["run"] = meta.run
+        run = self._run_of(hit, caller)
+        if run is not None:
+            told["run"] = run
         if meta.outcome:
             told["outcome"] = meta.outcome
         return told
+
+    def _run_of(self, hit: IdeaHit, caller: str) -> str | None:
+        """The run an idea was first saved in, or else the first of this caller's; those of others are not told."""
+        store, first = self._bridge.store, hit.meta.run
+        if first is None or (record := store.run(first)) is None or record.caller == caller:
+            return first
+        others = (store.run(run) for run in store.runs_of_idea(hit.id))
+        return next((one.id for one in others if one is not None and one.caller == caller), None)
 
     def _sees(self, hit: IdeaHit, caller: str) -> bool:
         return self._is_own(hit.id, caller) or any(self._published_to(name, caller) for name in hit.names)
@@ -150,10 +161,10 @@ class Finding:
 
     def _published_to(self, ref: str, caller: str) -> bool:
         try:
-            publication = self._bridge.store.named(ref)
-        except IdeabridgeError:
+            self._bridge.store.named(ref, caller=caller)
+        except UnknownPublicationError:
             return False
-        return is_visible(publication, caller)
+        return True
 
     def expect_visible(self, ref: str, caller: str) -> StoredIdea:
         """The idea `ref` names, if this caller may see it.
@@ -162,10 +173,10 @@ class Finding:
             UnknownIdeaError: there is none for this caller.
             AmbiguousIdeaError: several ids start so.
         """
-        stored = self._bridge.store.idea(ref)
+        stored = self._bridge.store.idea(ref, caller=caller)
         if self._is_own(stored.id, caller) or self._published_to(ref, caller):
             return stored
-        raise UnknownIdeaError(f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id, or a run")
+        raise self._bridge.store.unknown_idea(ref, caller)
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
         """A stored idea as guidance for a new run: its words, and its calls as a plan.

@@ -13,7 +13,6 @@ from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.server.callers import caller_of
-from ideabridge.server.published import is_visible
 from ideabridge.server.resources import published_page
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -44,10 +43,10 @@ class IdeaPrompts:
             MCPError: no such prompt, or arguments that are missing or unknown.
         """
         try:
-            publication = self._bridge.store.publication(params.name)
+            publication = self._bridge.store.publication(params.name, caller=caller_of(context))
         except UnknownPublicationError as error:
             raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: {error}") from None
-        words = self._words(publication) if is_visible(publication, caller_of(context)) else []
+        words = self._words(publication)
         if not words:
             raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: prompts/list has them")
         messages = [_prompt_message(message.role, str(message.value)) for message in words]

@@ -103,9 +103,8 @@ class IdeaResources:
             )
         name, version = match[1], match[2]
         try:
-            publication = self._bridge.store.publication(name, int(version) if version else None)
-            if not is_visible(publication, caller_of(context)):
-                raise UnknownPublicationError(f"nothing is published as {name!r}")
+            number = int(version) if version else None
+            publication = self._bridge.store.publication(name, number, caller=caller_of(context))
             document = self._bridge.export_idea(f"{name}@{publication.version}")
         except SecretInIdeaError as error:
             raise MCPError(types.INVALID_PARAMS, f"{uri} is not given away: {error}") from None
@@ -158,10 +157,8 @@ class IdeaResources:
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
         try:
-            live = self._bridge.store.publication(name)
+            self._bridge.store.publication(name, caller=caller)
         except UnknownPublicationError:
-            return []
-        if not is_visible(live, caller):
             return []
         # A pinned name stands for an earlier one than its latest.
         versions = self._bridge.store.versions(name)

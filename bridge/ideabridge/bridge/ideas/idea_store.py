@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, FilterError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.places import Places
@@ -51,39 +52,61 @@ class IdeaStore(RunStore):
                 self._shapes.saved(saved.number)
         return saved.id
 
-    def idea(self, ref: str) -> StoredIdea:
+    def idea(self, ref: str, *, caller: str | None = None) -> StoredIdea:
         """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
+
+        Args:
+            ref: names it.
+            caller: names published to others are to it as if they were not there, also in errors; None: the person who
+                holds the store. Whose the idea is, is not looked at.
 
         Raises:
             UnknownIdeaError: there is none; the message names the nearest names, or the versions there are.
             AmbiguousIdeaError: several ids start so.
         """
         with self._database.snapshot():
-            return self._table.read(self._resolve(ref))
+            return self._table.read(self._resolve(ref, caller))
 
-    def _resolve(self, ref: str) -> int:
+    def _resolve(self, ref: str, caller: str | None = None) -> int:
         try:
             name, version = read_named(ref)
         except UnknownPublicationError:
-            name, version, number = ref, None, None
+            number = None
         else:
-            number = self._publications.find(name, version)
-        # An id may look like a name.
-        number = number or self._table.find(ref) or self._table.last_of_run(ref)
+            number = self._publications.find(name, version, caller)
+        try:
+            # An id may look like a name.
+            number = number or self._table.find(ref) or self._table.last_of_run(ref)
+        except AmbiguousIdeaError:
+            if caller is None:
+                raise
+            # Whose they are was not looked at: none of them is told.
+            raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}; write more digits") from None
         if number is None:
+            raise self._unknown_idea(ref, caller)
+        return number
+
+    def unknown_idea(self, ref: str, caller: str) -> UnknownIdeaError:
+        """The error of `idea` where there is none: of an idea that this caller may not know of, for one."""
+        with self._database.guard:
+            return self._unknown_idea(ref, caller)
+
+    def _unknown_idea(self, ref: str, caller: str | None) -> UnknownIdeaError:
+        name = ref
+        with contextlib.suppress(UnknownPublicationError):
+            name, version = read_named(ref)
             if version is not None:
                 # The versions that there are say more than names that are near.
                 try:
-                    self._publications.get(name, version)
+                    self._publications.get(name, version, caller)
                 except UnknownPublicationError as error:
-                    raise UnknownIdeaError(str(error)) from None
-            near = nearest(name, self._publications.names())
-            hint = f"; nearest names: {', '.join(near)}" if near else ""
-            raise UnknownIdeaError(
-                f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
-                f"digits, or a run{hint}"
-            )
-        return number
+                    return UnknownIdeaError(str(error))
+        near = nearest(name, self._publications.names(caller))
+        hint = f"; nearest names: {', '.join(near)}" if near else ""
+        return UnknownIdeaError(
+            f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
+            f"digits, or a run{hint}"
+        )
 
     def ideas(
         self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None

@@ -27,6 +27,9 @@ _SELECT: Final = (
     "LEFT JOIN names ON names.name = p.name"
 )
 
+_SEEN: Final = "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3))"
+"""What a caller (the third parameter) may know of; none: everything."""
+
 
 def check_name(name: str) -> str:
     """`name`, if it can be published.
@@ -187,39 +190,49 @@ class Publications:
         self._index(name, None)
         self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
-    def get(self, name: str, version: int | None = None) -> Publication:
-        """One version, or the one the name stands for now."""
-        which = "names.version" if version is None else "?"
+    def get(self, name: str, version: int | None = None, caller: str | None = None) -> Publication:
+        """One version, or the one the name stands for now; with `caller`, only what has no owner or this one."""
+        which = "names.version" if version is None else "?2"
         row = self._database.execute(
-            f"{_SELECT} WHERE p.name = ? AND p.version = {which}",
-            (name,) if version is None else (name, version),
+            f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, caller)
         ).fetchone()
         if row is None:
-            raise self._unknown(name, version)
+            raise self._unknown(name, version, caller)
         return _read(row)
 
-    def find(self, name: str, version: int | None) -> int | None:
-        """The row of the idea a name (and version) stands for."""
+    def find(self, name: str, version: int | None, caller: str | None = None) -> int | None:
+        """The row of the idea a name (and version) stands for; `caller` as for `get`."""
         row = self._database.execute(
-            "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "
-            "WHERE p.name = ?1 AND p.version = coalesce(?2, names.version)",
-            (name, version),
+            "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
+            f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
+            (name, version, caller),
         ).fetchone()
         return None if row is None else row[0]
 
-    def names(self) -> list[str]:
-        """Up to 5,000 names, for telling the nearest ones."""
-        return [row[0] for row in self._database.execute("SELECT name FROM names ORDER BY name LIMIT 5000")]
+    def names(self, caller: str | None = None) -> list[str]:
+        """Up to 5,000 names, for telling the nearest ones; `caller` as for `get`."""
+        seen = "" if caller is None else "WHERE owner IN ('', ?1) "
+        return [
+            row[0]
+            for row in self._database.execute(
+                f"SELECT name FROM names {seen}ORDER BY name LIMIT 5000",  # noqa: S608
+                () if caller is None else (caller,),
+            )
+        ]
 
-    def _unknown(self, name: str, version: int | None = None) -> UnknownPublicationError:
-        latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+    def _unknown(self, name: str, version: int | None = None, caller: str | None = None) -> UnknownPublicationError:
+        latest = self._database.number(
+            f"SELECT max(version) FROM publications AS p WHERE p.name = ?1 AND {_SEEN}",  # noqa: S608
+            (name, None, caller),
+        )
         if latest and version is not None:
             return UnknownPublicationError(f"{name!r} has the versions 1 to {latest}, not {version}")
         if latest:
             return UnknownPublicationError(f"{name!r} is not published any more; its last version was {latest}")
-        near = nearest(name, self.names())
+        near = nearest(name, self.names(caller))
         hint = f"; nearest: {', '.join(near)}" if near else ""
-        return UnknownPublicationError(f"nothing is published as {name[:64]!r}{hint}")
+        to = "" if caller is None else " to you"
+        return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
     def page(self, limit: int, after: str | None, caller: str | None) -> Page[Publication]:
         """What is published now, by name."""

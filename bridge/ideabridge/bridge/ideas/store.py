@@ -277,22 +277,27 @@ class Store(IdeaStore):
         except UnknownPublicationError:
             return None
 
-    def named(self, ref: str) -> Publication:
-        """What NAME or NAME@VERSION stands for.
+    def named(self, ref: str, *, caller: str | None = None) -> Publication:
+        """What NAME or NAME@VERSION stands for; `caller` as for `publication`.
 
         Raises:
             UnknownPublicationError: it is neither, or there is none; the message names the nearest.
         """
-        return self.publication(*read_named(ref))
+        return self.publication(*read_named(ref), caller=caller)
 
-    def publication(self, name: str, version: int | None = None) -> Publication:
+    def publication(self, name: str, version: int | None = None, *, caller: str | None = None) -> Publication:
         """What a name stands for now, or one version of it (also of a name unpublished since).
+
+        Args:
+            name: the name.
+            version: one of its versions; None: the one it stands for.
+            caller: what is published to others is to it as if it were not there; None: the person who holds the store.
 
         Raises:
             UnknownPublicationError: there is none; the message names the nearest, or the versions.
         """
         with self._database.guard:
-            return self._publications.get(name, version)
+            return self._publications.get(name, version, caller)
 
     def publications(
         self, limit: int = 50, after: str | None = None, *, caller: str | None = None

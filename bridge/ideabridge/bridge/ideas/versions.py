@@ -160,4 +160,7 @@ def change_of(store: Store, publication: Publication) -> Change:
     if publication.version == 1:
         return Change([], [])
     name, version = publication.name, publication.version
+    if store.publication(name, version - 1).owner not in (None, publication.owner):
+        # The name was another's until it was taken out of the catalogue: theirs is not told of.
+        return Change([], [])
     return store.change(f"{name}@{version - 1}", f"{name}@{version}")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import PublicationError, UnknownRunError
-from ideabridge.bridge.ideas.errors import UnknownIdeaError
 from ideabridge.bridge.ideas.records import RunRecord, StoredIdea
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import (
@@ -139,15 +138,12 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         if not steps:
             raise PublicationError(f"run {ref} holds no solution yet; it is {record.status}")
         return store.idea(steps[-1].id), ref
-    stored = store.idea(ref)
+    stored = store.idea(ref, caller=caller)
     runs = [found for run in store.runs_of_idea(stored.id) if (found := store.run(run)) is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
         # As where there is none: what others did is not told.
-        raise UnknownIdeaError(
-            f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
-            f"digits, or a run"
-        )
+        raise store.unknown_idea(ref, caller)
     ended = [run for run in own if store.step_ideas(run.id)[-1].id == stored.id]
     if not ended:
         why = "the runs of it went on after it; publish the run" if own else "it was made elsewhere"
