@@ -13,7 +13,7 @@ from ideabridge.bridge.ideas.store import Store
 from tests.minds.fake import endpoint, say
 
 from .sampled import Model, said
-from .serving import ERAS, all_tools, call, configured, over_stdio, refused, structured, text
+from .serving import ERAS, all_tools, call, configured, http_process, over_stdio, refused, structured, text
 
 pytestmark = pytest.mark.anyio
 
@@ -46,33 +46,36 @@ async def publish(client: Client, answer: str, name: str = "plus_one", **plan: A
     return await call(client, "publish_idea", **arguments)
 
 
-async def test_the_configured_model_solves_a_published_idea_anew(era: str, tmp_path: Path) -> None:
+async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path) -> None:
     answers = [say(json.dumps(one, ensure_ascii=False)) for one in (WRONG, SOLUTION)]
-    async with endpoint(*answers) as fake:
+    async with endpoint(*answers, *answers) as fake:
         configuration = configured(tmp_path, model={"name": "openai:tiny-1", "base_url": fake.base_url})
-        async with over_stdio(configuration, era) as client:
-            told = await publish(client, "solve")
-            assert told["answer"] == "solve"
-            definition = (await all_tools(client))["plus_one"]
-            assert "A model is asked to solve it anew with your input" in (definition.description or "")
-            assert definition.annotations is not None
-            assert definition.annotations.read_only_hint is True
-            result = await client.call_tool("plus_one", {"a": 41})
-            assert not result.is_error, text(result)
-            # What did not satisfy the output schema did not leave.
-            assert structured(result) == {"total": 42}
-            assert result.meta is not None
-            assert result.meta["ideabridge/answer"] == "solve"
-            assert "found" in fake.texts(1)
-        first = fake.texts(0)
-        for part in ("Add one to a.", "how it was solved before", "41"):
-            assert part in first
-        # Only what the idea was offered can be called.
-        assert "write_note" not in json.dumps(fake.bodies[0])
-    with Store.open(tmp_path / "ideas.sqlite") as store:
-        steps = store.step_ideas(result.meta["ideabridge/run"])
-        assert steps[0].meta.parent == told["idea"]
-        assert steps[0].meta.mind == "model"
+        with http_process(configuration) as url:
+            for asked, era in enumerate(ERAS):
+                name = f"plus_one_{era}"
+                async with Client(url, mode=era, read_timeout_seconds=20) as client:
+                    told = await publish(client, "solve", name)
+                    assert told["answer"] == "solve"
+                    definition = (await all_tools(client))[name]
+                    assert "A model is asked to solve it anew with your input" in (definition.description or "")
+                    assert definition.annotations is not None
+                    assert definition.annotations.read_only_hint is True
+                    result = await client.call_tool(name, {"a": 41})
+                assert not result.is_error, text(result)
+                # What did not satisfy the output schema did not leave.
+                assert structured(result) == {"total": 42}
+                assert result.meta is not None
+                assert result.meta["ideabridge/answer"] == "solve"
+                first = 2 * asked
+                assert "found" in fake.texts(first + 1)
+                for part in ("Add one to a.", "how it was solved before", "41"):
+                    assert part in fake.texts(first)
+                # Only what the idea was offered can be called.
+                assert "write_note" not in json.dumps(fake.bodies[first])
+                with Store.open(tmp_path / "ideas.sqlite") as store:
+                    steps = store.step_ideas(result.meta["ideabridge/run"])
+                    assert steps[0].meta.parent == told["idea"]
+                    assert steps[0].meta.mind == "model"
 
 
 async def solved_anew(client: Client, model: Model, name: str) -> None:
