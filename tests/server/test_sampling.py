@@ -325,6 +325,42 @@ async def test_nonsense_is_answered_with_what_was_expected_until_it_is_enough(ur
         assert done["output"] == 3
 
 
+def called(*uses: tuple[str, dict[str, Any]]) -> types.CreateMessageResultWithTools:
+    """An answer that calls tools."""
+    blocks = [types.ToolUseContent(name=name, id=f"use-{n}", input=given) for n, (name, given) in enumerate(uses)]
+    return types.CreateMessageResultWithTools(role="assistant", content=[*blocks], model="scripted-1")
+
+
+async def test_an_answer_that_calls_other_tools_is_told_what_came_instead(url: str, era: str) -> None:
+    twice = called(("solution", SUM), ("solution", IDLE))
+    result = types.ToolResultContent(tool_use_id="use-1", content=[types.TextContent(text="3")])
+    given = types.CreateMessageResultWithTools(role="assistant", content=result, model="scripted-1")
+    for answer, told in (
+        (called(("git_log", {"repo": "ours"})), 'a call of \'git_log\' with {"repo": "ours"}'),
+        (twice, "a call of 'solution' with {\"calls\""),
+        (given, "tool_result"),
+    ):
+        model = Model(answer, SUM)
+        async with over_http(url, era, **model.keys) as client:
+            assert (await call(client, "solve", **ADD))["output"] == 3
+        # As what it wrote, and as what is wrong with it.
+        assert said(model.asked[1]).count(told) >= 2
+        assert "expected one call of the tool solution" in said(model.asked[1]) or told == "tool_result"
+
+
+async def test_an_answer_that_is_too_large_is_refused_as_that(url: str, era: str) -> None:
+    long = "x" * 9_000_000
+    for answer, told in (
+        (answer_of({"output": long}), "the answer has 9,000,014 characters; at most 8,388,608 are taken"),
+        (called(("solution", {"output": long})), "the answer has 9,000,013 bytes; at most 8,388,608 are taken"),
+    ):
+        model = Model(answer, SUM)
+        async with over_http(url, era, **model.keys) as client:
+            assert (await call(client, "solve", **ADD))["output"] == 3
+        assert told in said(model.asked[1])
+        assert len(said(model.asked[1])) < 100_000
+
+
 async def test_an_answer_that_was_cut_is_told_so(url: str, era: str) -> None:
     content = types.TextContent(text='{"calls": [{"_tool": "add", "a": 1')
     cut = types.CreateMessageResult(role="assistant", content=content, model="scripted-1", stop_reason="maxTokens")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -16,7 +17,7 @@ from ideabridge.bridge.minds.turns import RULES
 from ideabridge.bridge.run_values import rejection
 from ideabridge.server.callers import Asked
 from ideabridge.server.rounds import has_back_channel, has_rounds
-from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.inline import inline_refs
 from ideabridge.tools.reading import read_solution
@@ -27,7 +28,12 @@ TOOL: Final = "solution"
 MAX_PARAMS: Final = 900_000
 """Bytes of JSON one question may have: SDK clients refuse events over 1 MiB."""
 
+MAX_ANSWER: Final = MAX_BYTES
+"""Bytes of one answer, as of those of endpoints: of its text (then characters), or of the input of its call."""
+
 _KEPT: Final = 20_000
+_SHOWN: Final = 300
+_SHOWN_BLOCKS: Final = 5
 _REJECTED: Final = -1
 _REFUSAL: Final = re.compile(
     r"\b(user|person|human)\b.*\b(reject|declin|den[iy]|refus|cancel|not allow)|"
@@ -174,19 +180,41 @@ def _raw(blocks: list[Any]) -> JSON:
     uses = [block for block in blocks if isinstance(block, types.ToolUseContent)]
     if uses:
         if len(uses) > 1 or uses[0].name != TOOL:
-            named = ", ".join(use.name[:60] for use in uses[:5])
-            raise SampleError(f"expected one call of the tool {TOOL}, found {named}")
-        return normalise(uses[0].input, what="the solution")
-    text = text_of(blocks)
+            raise SampleError(
+                f"expected one call of the tool {TOOL}, or text with one JSON object; found {_told(uses)}"
+            )
+        value = normalise(uses[0].input, what="the solution")
+        _expect_fits(len(encode(value)), "bytes")
+        return value
+    texts = [block.text for block in blocks if isinstance(block, types.TextContent)]
+    _expect_fits(sum(map(len, texts)), "characters")
+    text = "\n".join(texts)
     if not text.strip():
-        kinds = ", ".join(str(block.type) for block in blocks[:5]) or "nothing"
-        raise SampleError(f"expected text with one JSON object, found {kinds}")
+        raise SampleError(f"expected text with one JSON object, found {_told(blocks)}")
     return text
 
 
-def text_of(blocks: list[Any]) -> str:
-    """The text of an answer, bounded: what a malformed one is remembered by."""
-    return "\n".join(block.text for block in blocks if isinstance(block, types.TextContent))
+def _expect_fits(size: int, what: str) -> None:
+    if size > MAX_ANSWER:
+        raise SampleError(
+            f"the answer has {size:,} {what}; at most {MAX_ANSWER:,} are taken (write fewer calls, or shorter values)"
+        )
+
+
+def _told(blocks: list[Any]) -> str:
+    """What came instead of a solution, for the model that wrote it."""
+    told = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
+    more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"] if len(blocks) > _SHOWN_BLOCKS else []
+    return ", ".join([*told, *more]) or "nothing"
+
+
+def _block(block: Any) -> str:
+    if isinstance(block, types.ToolUseContent):
+        # However deep it is: it is only shown.
+        shown = json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
+        return f"a call of {block.name[:60]!r} with {shown}"
+    kind = str(block.type)[:_SHOWN]
+    return f"{kind} ({block.mime_type[:60]})" if isinstance(block, types.ImageContent | types.AudioContent) else kind
 
 
 def is_same(result: types.CreateMessageResult | types.CreateMessageResultWithTools, rejected: SolutionRejected) -> bool:
@@ -199,7 +227,12 @@ def is_same(result: types.CreateMessageResult | types.CreateMessageResultWithToo
 
 
 def remembered(result: types.CreateMessageResult | types.CreateMessageResultWithTools) -> str:
-    """An answer without a solution as the journal keeps it: its text, or what it was."""
+    """An answer without a solution as the journal keeps it: the beginning of its text, or what it was."""
     blocks: list[Any] = result.content if isinstance(result.content, list) else [result.content]
-    text = text_of(blocks) or ", ".join(str(block.type) for block in blocks[:5])
-    return text[:_KEPT]
+    kept, left = list[str](), _KEPT
+    for block in blocks:
+        if left > 0 and isinstance(block, types.TextContent):
+            kept.append(block.text[:left])
+            left -= len(block.text) + 1
+    text = "\n".join(kept)
+    return text if text.strip() else _told(blocks)
