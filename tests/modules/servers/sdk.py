@@ -119,6 +119,8 @@ def main() -> None:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    # Whoever reads the port may connect at once.
+    listener.listen()
     print(listener.getsockname()[1], flush=True)
     app = Old() if "--sse" in sys.argv else SERVER.streamable_http_app()
     config = uvicorn.Config(
