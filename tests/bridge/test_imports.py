@@ -181,6 +181,79 @@ async def test_an_import_cannot_close_a_circle_of_ideas() -> None:
         assert bridge.store.publication_count() == 1
 
 
+async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_to_come() -> None:
+    document = await exported("first")
+
+    def calling(name: str, version: int) -> JSONObject:
+        return plan_calling({"_tool": name, "_module": f"idea:{name}@{version}", "name": "a"})
+
+    async with here("look") as bridge:
+        with pytest.raises(PublicationError, match="call itself: first -> first"):
+            await bridge.import_idea(forged(document, plan=calling("first", 1)), publish=True)
+        # The second version of `second`, when there is none yet.
+        await bridge.import_idea(forged(document, plan=calling("second", 2)), publish=True)
+        second = forged(document, name="second", plan=calling("first", 1))
+        await bridge.import_idea(second, publish=True)
+        with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
+            await bridge.import_idea(second, publish=True)
+        # An earlier version stays what it is: that is no circle.
+        for plan in (plan_calling({"_tool": "look", "name": "a"}), calling("third", 1)):
+            adopted = await bridge.import_idea(forged(document, name="third", plan=plan), publish=True)
+        assert adopted.publication is not None
+        assert adopted.publication.version == 2
+
+
+GUIDE: JSONObject = {
+    "context": [{"role": "user", "content": "Look."}, {"type": "input", "input": {}}],
+    "tools": [[None, "look"]],
+    "output_schema": {},
+}
+LOOKING: JSON = {"_tool": "look", "name": "†input.name"}
+ROUND: JSON = {"_tool": "found", "_module": "idea:found", "name": "a"}
+
+
+@pytest.mark.parametrize(
+    ("guide", "why"),
+    [
+        (None, r"recorded\.solve: expected an object, found null"),
+        ({**GUIDE, "context": "Look."}, r"solve\.context: expected an array of messages, found"),
+        ({**GUIDE, "context": [{"role": "user"}]}, r"solve: no run can begin with it: "),
+        ({**GUIDE, "context": [{"type": "tool", "tool": {"name": 3}}]}, r"solve: no run can begin with it: "),
+        ({**GUIDE, "tools": ["look"]}, r"solve\.tools: expected an array of \[module or null, name\], found"),
+        ({**GUIDE, "output_schema": None}, r"solve\.output_schema: expected a JSON Schema, found null"),
+        ({**GUIDE, "output_schema": {"type": "nonsense"}}, r"solve: no run can begin with it: .*nonsense"),
+        ({**GUIDE, "by_instance": "yes"}, r"solve\.by_instance: expected true or false, found"),
+        ({**GUIDE, "plan": {"calls": ["look"]}}, r"solve\.plan: expected an object \{"),
+        ({**GUIDE, "plan": {"calls": [ROUND]}}, r"solve\.plan: it would call itself: found -> found"),
+    ],
+)
+@pytest.mark.parametrize("answer", ["solve", "auto"])
+async def test_what_a_fresh_run_cannot_begin_with_is_refused_when_it_is_imported(
+    guide: JSON, why: str, answer: str
+) -> None:
+    told: JSONObject = {"input": {"name": "a"}, "output": None, "solve": guide}
+    document = forged(await exported(), answer=answer, plan=plan_calling(LOOKING), recorded=told)
+    async with here("look") as bridge:
+        if guide is None and answer == "auto":
+            # Its plan answers.
+            await bridge.import_idea(document, publish=True)
+            return
+        with pytest.raises(PublicationError, match=why):
+            await bridge.import_idea(document, publish=True)
+        assert bridge.store.ideas().items == []
+
+
+async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not_here() -> None:
+    plan: JSONObject = {"calls": [LOOKING], "output": None}
+    told: JSONObject = {"input": {"name": "a"}, "output": None, "solve": {**GUIDE, "plan": plan}}
+    document = forged(await exported(), answer="solve", recorded=told)
+    async with here() as bridge:
+        adopted = await bridge.import_idea(document, publish=True)
+        assert adopted.publication is not None
+        with pytest.raises(PublicationError, match="was solved with look, which is not here now"):
+            await bridge.call_idea("found", {"name": "a"})
+
+
 async def test_a_name_that_stood_for_something_else_is_told() -> None:
     document = await exported()
     async with here("look") as bridge:

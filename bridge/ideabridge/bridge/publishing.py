@@ -12,7 +12,14 @@ from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.replay.adopt import Adopted, check_circle, honest_annotations, known_calls, offered_plan
+from ideabridge.bridge.replay.adopt import (
+    Adopted,
+    check_circle,
+    check_guide,
+    honest_annotations,
+    known_calls,
+    offered_plan,
+)
 from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.lift import lift
@@ -54,7 +61,8 @@ class Publishing(Keeping):
 
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
-            PublicationError: its plan would call itself, or cannot run with the tools here.
+            PublicationError: its plan would call itself, or cannot run with the tools here; or no fresh run could begin
+                with what it says one begins with.
             SecretGivenError: it holds a secret of the configuration.
         """
         read = read_document(document)
@@ -65,6 +73,7 @@ class Publishing(Keeping):
         told = read.publication_members()
         here = offered = await self.offer.settled()
         plan = offered_plan(read)
+        check_guide(self.store, read)
         if plan is not None:
             here = self.offer.of_plan(replace(plan, tools=()), caller)
             offered = self.offer.of_plan(plan, caller)

@@ -128,7 +128,8 @@ class Ways:
         context = [*before, *context_of(guide, arguments)]
         defined = defined_tools(read_context(context))
         await self._offer.settled()
-        tools = without_cycles(self._store, publication.name, self._offer.named(tools_of(guide), caller))
+        offered = self._offer.named(tools_of(guide), caller)
+        tools = without_cycles(self._store, publication.name, publication.version, offered)
         catalogue = self._offer.with_defined(tools, defined)
         gone = [call for call in calls_of(guide) if isinstance(call, dict) and catalogue.look_up(call) is None]
         if gone:

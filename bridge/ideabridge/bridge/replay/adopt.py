@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
+from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.portable import Document
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import CAUTIOUS, Store
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.minds.choice import AUTO, Choice
+from ideabridge.bridge.offer import defined_tools
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.replay.called import cycle_through
+from ideabridge.bridge.replay.called import cycle_through, next_version
 from ideabridge.bridge.replay.replay import read_published
+from ideabridge.bridge.replay.solving import calls_of, context_of
+from ideabridge.bridge.starts import start_solve
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
 from ideabridge.tools.tool import Annotations
 
 
@@ -50,15 +60,80 @@ def known_calls(plan: Plan, catalogue: Catalogue) -> bool:
     return all(isinstance(call, dict) and catalogue.look_up(call) is not None for call in plan.calls)
 
 
-def check_circle(store: Store, name: str, calls: list[JSON]) -> None:
+def check_circle(store: Store, name: str, calls: list[JSON], where: str = "plan") -> None:
     """Refuse a plan that would call itself once it is published.
+
+    Args:
+        store: holds the publications.
+        name: what it is to be called.
+        calls: as it lists them.
+        where: it stands in the document.
 
     Raises:
         PublicationError: it would; the message names the ideas on the way.
     """
-    cycle = cycle_through(store, name, calls)
+    cycle = cycle_through(store, name, next_version(store, name), calls)
     if cycle is not None:
-        raise PublicationError(f"publication.plan: it would call itself: {' -> '.join(cycle)}")
+        raise PublicationError(f"publication.{where}: it would call itself: {' -> '.join(cycle)}")
+
+
+def check_guide(store: Store, document: Document) -> None:
+    """Check what a document says a fresh run begins with (`Publication.guide`), as far as it can be without its tools:
+    those may come.
+
+    Raises:
+        PublicationError: no run could begin with it, or it would call itself; the message says where.
+    """
+    told = document.publication_members()
+    recorded: JSON = told["recorded"]
+    guide = recorded.get("solve") if isinstance(recorded, dict) else None
+    if guide is None and told["answer"] != "solve":
+        return
+    if not isinstance(guide, dict):
+        raise PublicationError(f"publication.{_GUIDE}: expected an object, found {show(guide)}")
+    for member, expected, fits in _MEMBERS:
+        if not fits(guide.get(member)):
+            raise PublicationError(
+                f"publication.{_GUIDE}.{member}: expected {expected}, found {show(guide.get(member))}"
+            )
+    given = recorded.get("input") if isinstance(recorded, dict) else None
+    arguments: JSONObject = given if isinstance(given, dict) else {}
+    schema = guide["output_schema"]
+    try:
+        context = context_of(guide, arguments)
+        defined_tools(read_context(context))
+        asked = schema if isinstance(schema, dict) else None
+        start_solve(context, Catalogue(()), Settings(), asked, Choice(AUTO, "it is imported"))
+    except IdeabridgeError as error:
+        raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
+    check_circle(store, told["name"], calls_of(guide), f"{_GUIDE}.plan")
+
+
+def _is_tools(value: JSON) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and (pair[0] is None or isinstance(pair[0], str))
+        and isinstance(pair[1], str)
+        for pair in value
+    )
+
+
+def _is_plan(value: JSON) -> bool:
+    if value is None:
+        return True
+    calls = value.get("calls") if isinstance(value, dict) else None
+    return isinstance(calls, list) and all(isinstance(one, dict) and isinstance(one.get("_tool"), str) for one in calls)
+
+
+_GUIDE: Final = "recorded.solve"
+_MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
+    ("context", "an array of messages", lambda value: isinstance(value, list)),
+    ("tools", "an array of [module or null, name]", _is_tools),
+    ("output_schema", "a JSON Schema", lambda value: isinstance(value, dict)),
+    ("by_instance", "true or false", lambda value: value is None or isinstance(value, bool)),
+    ("plan", 'an object {"calls": [call, ...], "output"}', _is_plan),
+)
 
 
 def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -> JSONObject:

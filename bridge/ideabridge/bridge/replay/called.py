@@ -38,22 +38,32 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
     return False
 
 
-def cycle_through(store: Store, name: str, calls: Iterable[JSON]) -> list[str] | None:
-    """The ideas through which a plan that is to be published under a name would call itself, that name first and last;
-    None: it would not.
+def next_version(store: Store, name: str) -> int:
+    """The version that the next publication of a name is."""
+    try:
+        return store.versions(name)[0].version + 1
+    except UnknownPublicationError:
+        return 1
+
+
+def cycle_through(store: Store, name: str, version: int, calls: Iterable[JSON]) -> list[str] | None:
+    """The ideas through which a plan that is, or is to be, published under a name would call itself, that name first
+    and last; None: it would not.
 
     Args:
         store: holds the publications.
-        name: what the plan is to be called.
+        name: what the plan is called.
+        version: which version of the name it is; it may be named before it is there.
         calls: as the plan lists them.
     """
-    # A version that is named stays what it is: only calls of whatever stands now come to what is published next.
+    # Any other version that is named stays what it is.
+    own = (f"{IDEA}{name}", f"{IDEA}{name}@{version}")
     left: list[tuple[list[str], Iterable[JSON]]] = [([name], calls)]
     seen: set[tuple[str, int]] = set()
     while left:
         path, listed = left.pop()
         listed = list(listed)
-        if any(isinstance(call, dict) and call.get("_module") == f"{IDEA}{name}" for call in listed):
+        if any(isinstance(call, dict) and call.get("_module") in own for call in listed):
             return [*path, name]
         for found in _called(store, listed):
             if (found.name, found.version) not in seen:

@@ -13,7 +13,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.asking import asks_of, demand
-from ideabridge.bridge.replay.called import asking_calls, cycle_through
+from ideabridge.bridge.replay.called import asking_calls, cycle_through, next_version
 from ideabridge.bridge.replay.choices import Choices, read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
@@ -186,7 +186,7 @@ def _lifted(
             raise
         return str(error)
     decided = decide(lifted, choices)
-    cycle = cycle_through(store, name, decided.calls)
+    cycle = cycle_through(store, name, next_version(store, name), decided.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"
     catalogue = tools(decided.with_input(function.input or {}))

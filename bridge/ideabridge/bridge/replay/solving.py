@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.proposal import LAZY
-from ideabridge.bridge.replay.called import cycle_through
+from ideabridge.bridge.replay.called import cycle_through, next_version
 from ideabridge.bridge.replay.function import Function
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import IDEA, Tool
@@ -45,13 +45,14 @@ def guide_of(function: Function, lifted: JSONObject | None, task: str, store: St
     else:
         listed: list[JSON] = [one.call.raw for one in machine.history]
         calls, output = listed if function.run.places is None else function.calls, function.output
+    version = next_version(store, name)
     if isinstance(calls, list):
-        cycle = cycle_through(store, name, calls)
+        cycle = cycle_through(store, name, version, calls)
         if cycle is not None:
             return f"it would call itself: {' -> '.join(cycle)}"
     offered: list[JSON] = [
         [tool.module, tool.name]
-        for tool in without_cycles(store, name, machine.catalogue.tools)
+        for tool in without_cycles(store, name, version, machine.catalogue.tools)
         if tool.module is not None or tool.name not in defined
     ]
     asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
@@ -62,8 +63,8 @@ def guide_of(function: Function, lifted: JSONObject | None, task: str, store: St
     return guide
 
 
-def without_cycles(store: Store, name: str, tools: Iterable[Tool]) -> list[Tool]:
-    """The tools through which an idea published as `name` cannot come to be called inside its own run."""
+def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
+    """The tools through which a version of an idea published as `name` cannot come to be called inside its own run."""
     return [
         tool
         for tool in tools
@@ -71,7 +72,7 @@ def without_cycles(store: Store, name: str, tools: Iterable[Tool]) -> list[Tool]
         or not tool.module.startswith(IDEA)
         or (
             tool.module.removeprefix(IDEA).partition("@")[0] != name
-            and cycle_through(store, name, [{"_module": tool.module}]) is None
+            and cycle_through(store, name, version, [{"_module": tool.module}]) is None
         )
     ]
 
