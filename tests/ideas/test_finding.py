@@ -2,7 +2,7 @@
 
 import random
 from datetime import UTC, datetime
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 
@@ -209,19 +209,24 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
 
     parts = {"tool": "send", "module": "mail", "since": "2026-01-04", "until": "2026-01-10", "outcome": "failed"}
     parts |= {"mind": "turns", "tag": "odd"}
-    for names in (names for count in range(len(parts) + 1) for names in combinations(parts, count)):
+    every = [names for count in range(len(parts) + 1) for names in combinations(parts, count)]
+    for names, run in product(every, (None, "r5")):
         chosen = {name: parts[name] for name in names}
-        places = [(meta.time, place) for place, (meta, calls) in enumerate(made) if passes((meta, calls), chosen)]
+        places = [
+            (meta.time, place)
+            for place, (meta, calls) in enumerate(made)
+            if run in (None, meta.run) and passes((meta, calls), chosen)
+        ]
         wanted = [made[place][0].title for _, place in sorted(places, reverse=True)]
         seen: list[str] = []
         after: str | None = None
         while True:
-            page = store.ideas(4, after, chosen=IdeaFilter(**chosen))
+            page = store.ideas(4, after, run=run, chosen=IdeaFilter(**chosen))
             seen += [one.meta.title for one in page.items]
             after = page.next
             if after is None:
                 break
-        assert seen == wanted, chosen
+        assert seen == wanted, (chosen, run)
 
 
 def test_lists_hold_what_is_taken_up_and_what_waits_in_any_order_of_times(store: Store) -> None:

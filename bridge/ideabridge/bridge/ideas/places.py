@@ -55,6 +55,18 @@ def waiting(uses: list[str]) -> list[Source]:
     return [Source(_WAITING, [], uses)]
 
 
+def of_run(run: str, uses: list[str]) -> list[Source]:
+    """The ideas of a run that have these uses."""
+    columns = "SELECT {} AS number, run, time, outcome, mind FROM"
+    return [
+        # A run has few, whatever else is asked for.
+        Source(
+            f"({columns.format('idea')} idea_places INDEXED BY idea_places_by_run WHERE run = ?) AS ideas", [run], uses
+        ),
+        Source(f"({columns.format('number')} ideas WHERE number > {_TAKEN} AND run = ?) AS ideas", [run], uses),
+    ]
+
+
 def among(numbers: list[int], uses: list[str]) -> list[Source]:
     """The ideas in these rows that have these uses."""
     text = f"[{','.join(map(str, numbers))}]"

@@ -11,7 +11,7 @@ from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
 from ideabridge.bridge.ideas.filters import Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.places import OF_RUN, Places, among, every
+from ideabridge.bridge.ideas.places import OF_RUN, Places, among, of_run
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
 from ideabridge.bridge.ideas.uses import Uses
 from ideabridge.bridge.ideas.walk import Walk
@@ -231,15 +231,13 @@ class IdeaTable:
         """Ideas, newest first: by the time they were saved, and of one time the last saved first."""
         chosen = chosen or IdeaFilter()
         sql, values = chosen.columns()
-        if run is not None:
-            sql, values = f"{sql}ideas.run = ? AND ", [*values, run]
         if after is not None:
             sql, values = f"{sql}(ideas.time, ideas.number) < (?, ?) AND ", [*values, *_read_place(after)]
         own, some = Condition(sql, values), check_limit(limit) + 1
         if run is None:
             places = self._walk.newest(own, chosen.uses, some)
         else:
-            places = self._places.newest(every(chosen.uses), own, some)
+            places = self._places.newest(of_run(run, chosen.uses), own, some)
         following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
         return Page(self.records([number for _, number in places[:limit]]), following)
 
