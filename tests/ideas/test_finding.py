@@ -10,7 +10,8 @@ from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, walk
 from ideabridge.bridge.ideas.errors import FilterError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.places import LAG as WAITING
-from ideabridge.bridge.ideas.shapes import LAG, shape_of
+from ideabridge.bridge.ideas.shape import is_literal, shape_of
+from ideabridge.bridge.ideas.shapes import LAG
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
 
@@ -111,10 +112,27 @@ def test_a_shape_is_a_plan_without_its_literals() -> None:
     assert isinstance(calls, list)
     turned["calls"] = [dict(reversed(one.items())) for one in calls if isinstance(one, dict)]
     assert shape == shape_of(turned)
-    for other in (plan("†input.x"), plan("x", _module="m"), plan("x", _outputPath="b"), plan("x", subject="s")):
+    for other in (plan("†state.x"), plan("x", _module="m"), plan("x", _outputPath="b"), plan("x", subject="s")):
         assert shape_of(other) != shape
     nothing: list[JSON] = [None, {}, {"calls": []}, {"calls": {}}, []]
     assert [shape_of(one) for one in nothing] == [None] * 5
+
+
+def test_a_reference_to_the_input_stands_where_a_literal_would() -> None:
+    shape = shape_of(plan("x"))
+    for given in ("†input", "†input.x", '†input["odd || key"].x', "††input.x"):
+        same = shape_of(plan(given)) == shape
+        # What may be an alternative is not looked into.
+        assert same is ("||" not in given)
+        assert is_literal(given) is given.startswith("††")
+    for read in ("†input.x || †state.a", "†state.input", "†inputs.x", "†①.input.x", "†item"):
+        assert shape_of(plan(read)) != shape
+    several: JSONObject = {"calls": [{"_tool": "look", "name": "†item", "_each": "†input.names"}], "output": "†input.x"}
+    listed: JSONObject = {"calls": [{"_tool": "look", "name": "†item", "_each": ["a", "b"]}], "output": "x"}
+    assert shape_of(several) == shape_of(listed)
+    # A place that holds a reference is none that a tool would have to be given.
+    assert not is_literal(["†input.x", "a"])
+    assert is_literal(["a", 1])
 
 
 def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store) -> None:
@@ -140,6 +158,16 @@ def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store)
     assert [one.times for one in store.repeated()] == [4]
     store.unpublish("often")
     assert [one.times for one in store.repeated()] == [5, 4]
+
+
+def test_a_plan_with_its_values_is_done_again_where_they_are_given_as_input(store: Store) -> None:
+    saved_as = [
+        store.save_idea(Idea([said(given)], {}, plan(given)), IdeaMeta(run=given[-1:], step=1, outcome="done"))
+        for given in ("one", "two", "†input.text")
+    ]
+    assert [one.times for one in store.repeated()] == [3]
+    publish(store, "given", saved_as[-1])
+    assert store.repeated() == []
 
 
 def test_saving_takes_shapes_up_before_too_many_wait(store: Store) -> None:

@@ -11,11 +11,13 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.ideas.migrations import MIGRATIONS
+from ideabridge.bridge.ideas.shape import shape_of as shape_of_plan
 from ideabridge.tools.encoding import JSON
 
 pytestmark = pytest.mark.anyio
 
 OLD = Path(__file__).parent / "old_stores"
+SHAPES = "SELECT lower(hex(id)), shape FROM idea_shapes JOIN ideas ON number = idea"
 VERSIONS = range(1, len(MIGRATIONS))
 
 
@@ -39,6 +41,19 @@ def shape_of(path: Path) -> dict[str, list[tuple[str, str]]]:
             found[f"{kind} {name}"] = [(str(row[-1] if kind == "index" else row[1]), str(row[2])) for row in rows]
     connection.close()
     return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_shapes_are_those_of_today(version: int, tmp_path: Path) -> None:
+    path = old_store(version, tmp_path)
+    with Store.open(path) as store:
+        while store.index_ideas():
+            pass
+        with closing(sqlite3.connect(path)) as connection:
+            kept = connection.execute(SHAPES).fetchall()
+        assert len(kept) >= 2
+        assert "†input" in str([store.idea(idea).idea.solution for idea, _ in kept])
+        assert [shape for _, shape in kept] == [shape_of_plan(store.idea(idea).idea.solution) for idea, _ in kept]
 
 
 def test_there_is_a_store_of_every_version() -> None:

@@ -10,7 +10,9 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final
 
+from ideabridge.bridge.ideas.shape import shape_of
 from ideabridge.bridge.ideas.views import FIRST, IDEA_LIST
+from ideabridge.tools.encoding import decode_trusted
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -321,5 +323,15 @@ def _eighth(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO counters(key, value) SELECT 'keyed', coalesce(max(number), 0) FROM contents")
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth)
+def _ninth(connection: sqlite3.Connection) -> None:
+    # A reference to the input stands for a literal: what has one has another shape.
+    rows = connection.execute(
+        "SELECT idea, solution FROM idea_shapes JOIN ideas ON ideas.number = idea "
+        "WHERE shape IS NOT NULL AND instr(solution, '†input')"
+    )
+    shapes = [(shape_of(decode_trusted(solution)), number) for number, solution in rows]
+    connection.executemany("UPDATE idea_shapes SET shape = ? WHERE idea = ?", shapes)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth, _ninth)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -1,68 +1,24 @@
-"""Shapes: the calls of an idea without their literals, so that what was done over and over is recognised; and which
-tools it called (DESIGN 4.11).
+"""Shapes: the shapes of ideas, so that what was done over and over is recognised; and which tools they called (DESIGN
+4.11).
 
 Like the words for the search, they are taken up when there is time, not when an idea is saved.
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final, cast
 
-from ideabridge.bridge.context.reference import is_reference
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.needs import modules_of, need_of
+from ideabridge.bridge.ideas.shape import shape_of
 from ideabridge.bridge.ideas.uses import Step, Uses
-from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
-from ideabridge.tools.tool import META_PROPERTIES
+from ideabridge.tools.encoding import decode_trusted
 
 LAG: Final = 2048
 """At most about so many ideas wait to be taken up."""
 
 _BATCH: Final = 256
-_LITERAL: Final = "·"
 _SCHEMAS: Final = 512
-
-
-def shape_of(solution: JSON) -> bytes | None:
-    """The hash of a Solution's calls and output without their literals; None where it has no calls.
-
-    References, tools, modules, paths and keys count; texts, numbers and lists of them do not.
-    """
-    calls = solution.get("calls") if isinstance(solution, dict) else None
-    if not isinstance(calls, list) or not calls or not isinstance(solution, dict):
-        return None
-    told: JSONObject = {"calls": [_call(call) for call in calls], "output": _bare(solution.get("output"))}
-    return hashlib.sha256(encode(told)).digest()[:16]
-
-
-def _call(call: JSON) -> JSON:
-    if not isinstance(call, dict):
-        return _LITERAL
-    # In one order: the same call may be written with its parameters in any.
-    return {
-        key: call[key] if key in META_PROPERTIES and key not in ("_each", "_output") else _bare(call[key])
-        for key in sorted(call)
-    }
-
-
-def is_literal(value: JSON) -> bool:
-    """Whether a parameter is a text, number or list that a shape leaves out."""
-    return _bare(value) == _LITERAL
-
-
-def _bare(value: JSON) -> JSON:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value if is_reference(value) else _LITERAL
-    if isinstance(value, dict):
-        return {key: _bare(value[key]) for key in sorted(value)}
-    if isinstance(value, list):
-        bare = [_bare(item) for item in value]
-        # How many literals a list has is a literal too.
-        return _LITERAL if all(item == _LITERAL or item is None for item in bare) else bare
-    return _LITERAL
 
 
 class Shapes:

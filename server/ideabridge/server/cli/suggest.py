@@ -87,7 +87,7 @@ def _lines(solution: JSON) -> list[str]:
 
 def _literals(solution: JSON) -> list[JSON]:
     """The places of parameters that hold no reference: what a tool would have to be given."""
-    from ideabridge.bridge.ideas.shapes import is_literal
+    from ideabridge.bridge.ideas.shape import is_literal
     from ideabridge.tools.tool import META_PROPERTIES
 
     return [
