@@ -4,12 +4,13 @@ import sqlite3
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
-from ideabridge.bridge.ideas.checkpoint import COMMITS
+from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
 from ideabridge.bridge.ideas.errors import (
     StoreAccessError,
     StoreBusyError,
@@ -158,6 +159,33 @@ def test_checkpoints_happen_beside_and_end_with_the_store(tmp_path: Path) -> Non
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
     assert not path.with_name("ideas.db-wal").exists()
+
+
+def test_the_log_is_begun_anew_though_commits_never_pause(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    Store.open(path).close()
+    checkpointer = Checkpointer(str(path))
+
+    def log() -> bytes:
+        # Its salts are others when it is begun anew (the WAL format of SQLite).
+        with path.with_name("ideas.db-wal").open("rb") as file:
+            return file.read(24)[16:]
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        write = "INSERT OR REPLACE INTO settings(key, value) VALUES ('k', ?)"
+        connection.execute(write, (b"",))
+        first = log()
+        checkpointer.want()
+        number = 0
+        while log() == first:
+            connection.execute(write, (bytes(number) + bytes(100_000),))
+            checkpointer.move_rest(connection)
+            number += 1
+            assert number < 10_000
+        checkpointer.stop()
+        assert connection.execute("SELECT length(value) FROM settings").fetchone() == (number - 1 + 100_000,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 def test_views_for_readers(tmp_path: Path) -> None:

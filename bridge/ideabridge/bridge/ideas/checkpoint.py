@@ -2,24 +2,21 @@
 
 A checkpoint waits for the disk twice. Done inside a commit, as SQLite does by itself, it would hold the event loop
 for many milliseconds. Nothing depends on it: what is committed is in the log.
+
+SQLite begins the log anew when all of it was moved. Where commits never pause some is always left, and the log would
+grow: writing into a growing file takes half as long again as over what is there. So whoever commits moves the little
+that came during a checkpoint.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import suppress
 from typing import Final
 
-COMMITS: Final = 512
+COMMITS: Final = 1024
 """So many commits bring about one checkpoint."""
-
-LONG: Final = 8192
-"""Pages in the log from which it is begun anew. It is by itself where nothing is committed during a checkpoint; where
-commits never pause it would grow, and writing into new memory takes longer than over the old. Whoever commits waits
-while the few pages are moved that came since."""
-
-_PATIENCE_S: Final = 0.05
-"""So long it waits for whoever writes or reads: if that is not enough, the log grows until the next time."""
 
 
 class Checkpointer:
@@ -29,6 +26,7 @@ class Checkpointer:
         self._path = path
         self._wanted = threading.Event()
         self._stopped = False
+        self._left = False
         self._thread: threading.Thread | None = None
 
     def want(self) -> None:
@@ -37,6 +35,15 @@ class Checkpointer:
             self._thread = threading.Thread(target=self._work, name="ideabridge-checkpoint", daemon=True)
             self._thread.start()
         self._wanted.set()
+
+    def move_rest(self, connection: sqlite3.Connection) -> None:
+        """Move what the thread left, if it did. Called after a commit, with the store's lock held: about 1 ms."""
+        if not self._left:
+            return
+        self._left = False
+        # What is in the way will be again, and is told, when the log is at its bound.
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def stop(self) -> None:
         """End the thread, after the checkpoint it is at."""
@@ -49,18 +56,21 @@ class Checkpointer:
     def _work(self) -> None:
         connection: sqlite3.Connection | None = None
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE_S)
+            connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
             while True:
                 self._wanted.wait()
                 self._wanted.clear()
                 if self._stopped:
                     return
-                _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-                if frames > LONG:
-                    connection.execute("PRAGMA wal_checkpoint(RESTART)")
+                first, second = (self._move(connection) for _ in range(2))
+                self._left = second > first
         except sqlite3.Error:
             # The log only grows: at its bound a commit of the store does the same work, and reports what is wrong.
             return
         finally:
             if connection is not None:
                 connection.close()
+
+    def _move(self, connection: sqlite3.Connection) -> int:
+        """Move what can be; returns how many pages the log had."""
+        return connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]

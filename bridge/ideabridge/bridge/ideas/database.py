@@ -196,6 +196,8 @@ class Database:
         self._commits += 1
         if self._commits % COMMITS == 0 and self.path != ":memory:":
             self._checkpointer.want()
+        else:
+            self._checkpointer.move_rest(self.connection)
 
     def raise_translated(self, error: BaseException) -> None:
         """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
