@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ideabridge.bridge.loop.effect import Cancel, Execute
 from ideabridge.bridge.loop.event import CallFinished, Event, OutcomeAsked, SolutionClosed
+from ideabridge.bridge.loop.inquiry import gone
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.question import UNKNOWN, outcome_question
@@ -23,7 +24,8 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
         What runs again, and what is to be journaled.
     """
     again: list[Execute] = []
-    events: list[Event] = []
+    # Whoever waited for an answer is gone: these come first, and what is asked anew is asked by a new call.
+    events: list[Event] = [*gone(machine.history)]
     called_off = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
     for progress, number in in_flight(machine.history):
         call = progress.call

@@ -6,12 +6,15 @@ same step again: no clock, no network, no lookup.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
+from ideabridge.bridge.loop.inquiry_event import QuestionAnswered as QuestionAnswered
+from ideabridge.bridge.loop.inquiry_event import QuestionAsked as QuestionAsked
+from ideabridge.bridge.loop.inquiry_event import QuestionRefused as QuestionRefused
+from ideabridge.bridge.loop.journaled import Journaled
+from ideabridge.bridge.loop.journaled import JournalError as JournalError
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import IdeabridgeError
 
 EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
 """How a run ended."""
@@ -21,33 +24,8 @@ Pattern: TypeAlias = Literal["all", "any", "race"]
 """What the calls of one Solution are to each other (DESIGN 4.7); see `loop.group`."""
 
 
-class JournalError(IdeabridgeError):
-    """A journal that cannot be folded: an event nobody knows, or one that does not fit the run's state."""
-
-
 @dataclass(frozen=True, slots=True)
-class _Event:
-    name: ClassVar[str]
-
-    def to_json(self) -> JSONObject:
-        """The event as the journal holds it; members that stand at None of themselves are left out."""
-        result: JSONObject = {"event": self.name}
-        for name, is_null_by_default in _members(type(self)):
-            value: JSON = getattr(self, name)
-            # A call that is null must be read again as one: only what is null by default goes without saying.
-            if value is not None or not is_null_by_default:
-                result[name] = value
-        return result
-
-
-@cache
-def _members(kind: type[_Event]) -> tuple[tuple[str, bool], ...]:
-    """(name, whether it is null by default) of each member."""
-    return tuple((member.name, member.default is None) for member in fields(kind))
-
-
-@dataclass(frozen=True, slots=True)
-class RunStarted(_Event):
+class RunStarted(Journaled):
     """A run begins. `tools` are full definitions: a journal can be folded while modules are down. `mind` names the
     mind that was chosen, None: by turns; `why` says in words why it was. `idea` is the idea it was made from.
     """
@@ -65,7 +43,7 @@ class RunStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestMade(_Event):
+class RequestMade(Journaled):
     """A Request went out to a mind. `request` is its id (DESIGN 4.11)."""
 
     name: ClassVar[str] = "request_made"
@@ -74,7 +52,7 @@ class RequestMade(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallProposed(_Event):
+class CallProposed(Journaled):
     """One Call was listed by the mind. `place` is given where several instances share a plan's place."""
 
     name: ClassVar[str] = "call_proposed"
@@ -83,7 +61,7 @@ class CallProposed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class OutputProposed(_Event):
+class OutputProposed(Journaled):
     """The mind wrote an output that is not null. Wrapped, so that any JSON may stand in it."""
 
     name: ClassVar[str] = "output_proposed"
@@ -91,7 +69,7 @@ class OutputProposed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SolutionClosed(_Event):
+class SolutionClosed(Journaled):
     """The answer ended; `broken` says why where it broke off (DESIGN 4.4.6). `extra` is what stood beside."""
 
     name: ClassVar[str] = "solution_closed"
@@ -100,7 +78,7 @@ class SolutionClosed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class UsageNoted(_Event):
+class UsageNoted(Journaled):
     """What the answer to the Request at hand took, as `Usage.to_json` tells it."""
 
     name: ClassVar[str] = "usage_noted"
@@ -108,7 +86,7 @@ class UsageNoted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SolutionProposed(_Event):
+class SolutionProposed(Journaled):
     """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`. `mind` and `model`
     tell who wrote it, where that was not the caller by turns. With a `pattern` its calls are a group.
     """
@@ -124,7 +102,7 @@ class SolutionProposed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SolutionCancelled(_Event):
+class SolutionCancelled(Journaled):
     """Who handed the Solution in wants no more of it: its calls are cancelled, and the run goes on."""
 
     name: ClassVar[str] = "solution_cancelled"
@@ -132,7 +110,7 @@ class SolutionCancelled(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupCommitted(_Event):
+class GroupCommitted(Journaled):
     """Every call of a group (`all`) has done its work: what `calls` wrote is seen from now on, by everybody."""
 
     name: ClassVar[str] = "group_committed"
@@ -140,7 +118,7 @@ class GroupCommitted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SolutionRejected(_Event):
+class SolutionRejected(Journaled):
     """A solution that arrived whole was malformed: nothing of it ran, and the Request stays open."""
 
     name: ClassVar[str] = "solution_rejected"
@@ -149,7 +127,7 @@ class SolutionRejected(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalAsked(_Event):
+class ApprovalAsked(Journaled):
     """A person is asked about a call. `digest` is the hash of the resolved call the decision is bound to, `at` when, in
     seconds since 1970: the machine does not look at it, time-outs do.
     """
@@ -162,7 +140,7 @@ class ApprovalAsked(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallDecided(_Event):
+class CallDecided(Journaled):
     """A decision on a call: by whom, why, and the edited call where there is one (DESIGN 4.6).
 
     `tool` is the full definition of another tool that runs in the call's place: a plan's journal holds only those that
@@ -180,7 +158,7 @@ class CallDecided(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanAsked(_Event):
+class PlanAsked(Journaled):
     """A person is asked about a plan as a whole, of which nothing has run (DESIGN 4.9). `digest` is the hash of the
     plan the decision is bound to, `at` as in `ApprovalAsked`.
     """
@@ -192,7 +170,7 @@ class PlanAsked(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanDecided(_Event):
+class PlanDecided(Journaled):
     """A decision on a plan as a whole. An edited plan is `calls`, `output` and `places`, as in `SolutionProposed`: a
     person wrote them as a plan's author, so their references are live.
     """
@@ -208,7 +186,7 @@ class PlanDecided(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallStarted(_Event):
+class CallStarted(Journaled):
     """A call (or one item of it) is about to run. Started and not finished: in flight (DESIGN 7)."""
 
     name: ClassVar[str] = "call_started"
@@ -217,7 +195,7 @@ class CallStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CallFinished(_Event):
+class CallFinished(Journaled):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
     The error kind `cancelled`: its group was decided without it, or its Solution cancelled; it was told to stop.
@@ -234,7 +212,7 @@ class CallFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeAsked(_Event):
+class OutcomeAsked(Journaled):
     """A call (or one item) was in flight when its process died, and may not simply run again: a person is asked what
     came of it (DESIGN 7). `digest` is the hash of the question, `at` as in `ApprovalAsked`.
     """
@@ -248,7 +226,7 @@ class OutcomeAsked(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeDecided(_Event):
+class OutcomeDecided(Journaled):
     """A person said what came of it: `value`: that is its result; `skip`: it fails, `error` says how; `retry`: it runs
     again.
     """
@@ -265,7 +243,7 @@ class OutcomeDecided(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageAdded(_Event):
+class MessageAdded(Journaled):
     """An activity added a message for the next Request."""
 
     name: ClassVar[str] = "message_added"
@@ -274,7 +252,7 @@ class MessageAdded(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded(_Event):
+class RunEnded(Journaled):
     """The run is over. `spent` is what rooms of it have used that were open until now, and end with it."""
 
     name: ClassVar[str] = "run_ended"
@@ -302,6 +280,9 @@ Event: TypeAlias = (
     | CallFinished
     | OutcomeAsked
     | OutcomeDecided
+    | QuestionAsked
+    | QuestionAnswered
+    | QuestionRefused
     | MessageAdded
     | RunEnded
 )

@@ -181,10 +181,10 @@ class Machine:
                 self._solving().decided(event)
             case events.PlanAsked() | events.PlanDecided():
                 self._plan(event)
-            case events.OutcomeAsked():
+            case events.OutcomeAsked() | events.OutcomeDecided():
                 self._solving().doubted(event)
-            case events.OutcomeDecided():
-                self._solving().undoubted(event)
+            case events.QuestionAsked() | events.QuestionAnswered() | events.QuestionRefused():
+                self._solving().questioned(event)
             case events.UsageNoted():
                 self.spending.add(event.usage)
             case events.MessageAdded():

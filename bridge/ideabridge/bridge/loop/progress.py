@@ -11,6 +11,7 @@ from ideabridge.bridge.context.document import MISSING, Missing, describe_missin
 from ideabridge.bridge.context.document import read as read_path
 from ideabridge.bridge.context.reference import Path, Reference, clipped
 from ideabridge.bridge.loop.call import Call, Read
+from ideabridge.bridge.loop.inquiry_event import QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
@@ -42,6 +43,7 @@ class Item:
 
     `imports`: (path, value) of what its room may see.
     `doubt` is the digest of the question what came of it, while a person is asked; `doubts` counts such questions.
+    `question` is what its module asks, while it waits for an answer; `questions` counts those answered.
     """
 
     parameters: JSONObject
@@ -53,6 +55,14 @@ class Item:
     error: JSONObject | None = None
     doubt: str | None = None
     doubts: int = 0
+    question: QuestionAsked | None = None
+    questions: int = 0
+
+    def end(self, value: JSON, error: JSONObject | None) -> bool:
+        """It has ended; whether its module was waiting for an answer."""
+        self.finished, self.value, self.error = True, value, error
+        waited, self.question = self.question is not None, None
+        return waited
 
 
 @dataclass(slots=True)
@@ -69,6 +79,7 @@ class Progress:
         value: the result, once done.
         replaced: the tool that runs instead of the call's own, where a person said so (DESIGN 4.6).
         held: it may run, and waits for calls that only the listed order puts before it.
+        unasked: what its module asked and nobody was asked, and why.
     """
 
     call: Call
@@ -83,6 +94,7 @@ class Progress:
     value: JSON = None
     replaced: Tool | None = None
     held: bool = False
+    unasked: list[str] = field(default_factory=list[str])
 
     @property
     def tool(self) -> Tool | None:
@@ -120,6 +132,17 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
         if one.standing is Standing.RUNNING
         for number, item in enumerate(one.items)
         if item.started and not item.finished and item.doubt is None
+    ]
+
+
+def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
+    """What modules ask and wait for, in the order of the calls."""
+    return [
+        item.question
+        for one in history
+        if one.standing is Standing.RUNNING
+        for item in one.items
+        if item.question is not None
     ]
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from ideabridge.bridge.loop.inquiry_event import QuestionAsked
 from ideabridge.bridge.loop.progress import Progress, Standing
 from ideabridge.bridge.loop.readiness import Refusal, digest_of, executed_call
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import Tool
 
-Kind: TypeAlias = Literal["call", "outcome", "plan"]
-"""`call`: may it run; `outcome`: what came of it, where nobody knows; `plan`: is it accepted as a whole."""
+Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
+"""`call`: may it run; `outcome`: what came of it, where nobody knows; `plan`: is it accepted as a whole; `question`:
+what its module asks while it runs.
+"""
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
 
@@ -25,9 +28,11 @@ CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "call": ("approve", "deny", "edit"),
     "outcome": ("retry", "skip", "value"),
     "plan": ("approve", "deny", "edit"),
+    # value: the form is filled in; deny: the person refuses; skip: it is left.
+    "question": ("value", "deny", "skip"),
 }
 
-REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny"}
+REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny", "question": "skip"}
 """What holds where nobody answers in time."""
 
 UNKNOWN: Final = "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"
@@ -45,6 +50,7 @@ class Question:
         why: why it is asked.
         call: the call's index in the run; `item`: of its `_each`; None for a plan.
         tool: the call's tool.
+        asked: what its module asks.
     """
 
     kind: Kind
@@ -55,6 +61,7 @@ class Question:
     call: int | None = None
     item: int | None = None
     tool: Tool | None = None
+    asked: QuestionAsked | None = None
 
     @property
     def key(self) -> Key:
@@ -72,13 +79,17 @@ class Question:
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
-        """`{"approval", "call" or "plan", "why"}`, with `choices` (and `item`) for an unknown outcome."""
+        """`{"approval", "call" or "plan", "why"}`, with `choices` (and `item`) for an unknown outcome; of a module's
+        question `question` too: `{"module", "message", "schema"}`.
+        """
         told: JSONObject = {
             "approval": self.approval,
             "plan" if self.kind == "plan" else "call": self.shown,
             "why": self.why,
         }
-        if self.kind == "outcome":
+        if self.asked is not None:
+            told["question"] = form_of(self.asked)
+        if self.kind in ("outcome", "question"):
             told["choices"] = list(self.choices)
         if self.item is not None:
             told["item"] = self.item
@@ -110,3 +121,18 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     place = call.index if number is None else f"{call.index}.{number}"
     why = f"{UNKNOWN}. retry: run it again; skip: it fails as unknown; value: give its result"
     return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, why, call.index, number, progress.tool)
+
+
+def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
+    """What a module asks while it runs a call."""
+    shown = executed_call(progress, progress.items[event.item or 0].parameters)
+    why = (
+        f"module {event.module!r} asks while it runs the call; these are its words, and none of ours. value: what goes"
+        " into its form; deny: it is told no; skip: it is told nothing"
+    )
+    return Question("question", event.approval, event.digest, shown, why, event.call, event.item, progress.tool, event)
+
+
+def form_of(event: QuestionAsked) -> JSONObject:
+    """What a module asks, as callers see it: `{"module", "message", "schema"}`."""
+    return {"module": event.module, "message": event.message, "schema": event.schema}

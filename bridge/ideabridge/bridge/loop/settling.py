@@ -10,7 +10,7 @@ from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import UNCAUGHT, ErrorKind
 from ideabridge.bridge.loop.group import Group
 from ideabridge.bridge.loop.memory import Memory, Write
-from ideabridge.bridge.loop.progress import Progress, Standing, items_error
+from ideabridge.bridge.loop.progress import Absent, Progress, Standing, items_error
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -101,6 +101,13 @@ class Settling:
                 self.settle(progress, Standing.CAUGHT)
                 return
         self.settle(progress, Standing.FAILED)
+
+    def fail_absent(self, progress: Progress, absent: Absent) -> None:
+        """What a call reads is not there, and never will be."""
+        if absent.why == "skipped":
+            self.skip(progress, absent.message)
+        else:
+            self.fail(progress, "dependency" if absent.why == "failed" else "runtime", f"not run: {absent.message}")
 
     def skip(self, progress: Progress, message: str) -> None:
         """What a call reads is of a branch not taken: no error."""

@@ -17,6 +17,7 @@ from ideabridge.bridge.loop.effect import Commit, Effect, EffectKey, Execute, Ex
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.group import Group, halt
+from ideabridge.bridge.loop.inquiry import take
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.policy import policy_named
@@ -114,22 +115,33 @@ class Tick:
         item = progress.items[number]
         if item.finished or not item.started:
             raise JournalError(f"call {event.call} finished twice or without having started")
-        item.finished, item.value, item.error = True, event.value, event.error
-        self._running -= 1
-        self.rooms.pop((event.call, event.item), None)
-        progress.open_items -= 1
+        self._end(progress, item, event)
         if progress.open_items == 0:
             self._settling.complete(progress, event.chosen)
         self._drain()
 
-    def doubted(self, event: events.OutcomeAsked) -> None:
-        """What came of an execution in flight nobody knows: a person is asked."""
-        raise_doubt(self.progress, event)
-        self._running -= 1
-        self._asking += 1
+    def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
+        if item.end(event.value, event.error):
+            self._asking -= 1
+        else:
+            self._running -= 1
+        self.rooms.pop((event.call, event.item), None)
+        progress.open_items -= 1
 
-    def undoubted(self, event: events.OutcomeDecided) -> None:
-        """A person said what came of it, or to run it again."""
+    def questioned(self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused) -> None:
+        """The module of a call asks something: a parked call leaves its place to others until it is answered."""
+        change = take(self.progress, event)
+        self._running -= change
+        self._asking += change
+        self._drain()
+
+    def doubted(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
+        """What came of an execution in flight nobody knows: a person is asked, or said it, or to run it again."""
+        if isinstance(event, events.OutcomeAsked):
+            raise_doubt(self.progress, event)
+            self._running -= 1
+            self._asking += 1
+            return
         ended = settle_doubt(self.progress, event)
         self._asking -= 1
         if ended is None:
@@ -233,19 +245,11 @@ class Tick:
         if isinstance(found, Wait):
             self._waiting.setdefault(found.on, []).append(call.index)
         elif isinstance(found, Absent):
-            self._absent(progress, found)
+            self._settling.fail_absent(progress, found)
         elif isinstance(found, Refusal):
             self._settling.fail(progress, "runtime", f"not run: {found.message}")
         else:
             self._put_up(progress, found)
-
-    def _absent(self, progress: Progress, absent: Absent) -> None:
-        if absent.why == "skipped":
-            self._settling.skip(progress, absent.message)
-        elif absent.why == "failed":
-            self._settling.fail(progress, "dependency", f"not run: {absent.message}")
-        else:
-            self._settling.fail(progress, "runtime", f"not run: {absent.message}")
 
     def _put_up(self, progress: Progress, items: list[Item]) -> None:
         """The references are resolved: ask the policy, unless nothing is left to run."""
@@ -336,11 +340,7 @@ class Tick:
         if progress.standing is Standing.ASKING:
             self._asking -= 1
         else:
-            item = progress.items[number]
-            item.finished, item.value, item.error = True, event.value, event.error
-            self._running -= 1
-            self.rooms.pop((event.call, event.item), None)
-            progress.open_items -= 1
+            self._end(progress, progress.items[number], event)
         if progress.open_items == 0:
             self._settling.cancel(progress)
         self._drain()

@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
+from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError
 from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.http import HTTPTransport
@@ -64,6 +65,7 @@ class Connection:
         done: set when it is over and everything of it is closed.
         timed_out: whether the module was mute while connecting.
         listing: its tools, refreshed when it says they changed.
+        backchannel: tells which call a question belongs to.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Connection:
         secrets: Secrets,
         max_bytes: int,
         on_listing: Callable[[], None],
+        on_ask: Callable[[], None],
     ) -> None:
         self._module = module
         self._configuration = configuration
@@ -85,15 +88,18 @@ class Connection:
         if configuration.kind == "stdio":
             self._stdio = StdioTransport(module, launch, max_line_bytes=max_bytes)
         connect_timeout = configuration.connect_timeout
+        self.backchannel = Backchannel(on_ask)
         self._tap = Tap(
             self._stdio
-            or HTTPTransport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes)
+            or HTTPTransport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
+            self.backchannel,
         )
         self.client = Client(
             self._tap,
             mode="legacy" if legacy or configuration.kind == "sse" else "auto",
             read_timeout_seconds=connect_timeout,
             message_handler=self._on_message,
+            elicitation_callback=self.backchannel.elicit,
             client_info=types.Implementation(name="ideabridge", version=_version()),
             cache=None,
         )

@@ -69,4 +69,6 @@ class ModuleTimeoutError(ModuleError):
 
 
 class ModuleInputRequiredError(ModuleError):
-    """The module asks the user for input (elicitation, sampling), which this bridge does not pass on yet."""
+    """The module asks for what it is not given: the user's model (sampling), folders, a form where nobody can be asked,
+    or without end.
+    """

@@ -14,6 +14,7 @@ from typing import Final
 
 import anyio
 
+from ideabridge.bridge.inquiry import Asker
 from ideabridge.bridge.modules.connection import Connection, Peer
 from ideabridge.bridge.modules.errors import (
     ModuleConfigurationError,
@@ -166,6 +167,7 @@ class Module:
             secrets=self._secrets,
             max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
             on_listing=lambda: self._take_listing(connection),
+            on_ask=lambda: self._places.narrow(1),
         )
         self._connection = connection
 
@@ -259,6 +261,7 @@ class Module:
         timeout: float | None = None,
         progress: Progress | None = None,
         run: Hashable = None,
+        asker: Asker | None = None,
     ) -> JSON:
         """Call one of its tools.
 
@@ -269,6 +272,7 @@ class Module:
                 for one of the `parallel` places, come on top.
             progress: is told of the module's progress notifications.
             run: whose call it is: runs take turns where there are more calls than places.
+            asker: whom the module may ask meanwhile; the time they take is not the module's. None: nobody.
 
         Returns:
             Structured content, else text, else a list of content blocks (see `results.result_value`).
@@ -287,11 +291,13 @@ class Module:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._places.take(run)
         try:
-            return await self._send(tool, theirs, seconds, progress)
+            return await self._send(tool, theirs, seconds, progress, asker)
         finally:
             self._places.give_back()
 
-    async def _send(self, tool: Tool, arguments: JSONObject, seconds: float, progress: Progress | None) -> JSON:
+    async def _send(
+        self, tool: Tool, arguments: JSONObject, seconds: float, progress: Progress | None, asker: Asker | None
+    ) -> JSON:
         """Call over the connection there is; where the server forgot the session, once more over a new one."""
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
@@ -304,6 +310,7 @@ class Module:
                     arguments,
                     seconds=seconds,
                     on_progress=progress,
+                    asker=asker,
                     secrets=self._secrets,
                     max_bytes=self._result_bytes,
                     validator=self._validator(tool),
@@ -322,6 +329,10 @@ class Module:
                 if self._state == "down" and self._connection is connection and connection.usable:
                     self._set("up", None)
                 return value
+            finally:
+                if connection.backchannel.is_spent:
+                    # Whether a question is a given-up call's cannot be told on it any more: the next call connects.
+                    connection.stop()
 
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
 

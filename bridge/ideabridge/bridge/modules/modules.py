@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.inquiry import Asker
 from ideabridge.bridge.modules.errors import ModuleTimeoutError, UnknownModuleError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.status import ModuleStatus
@@ -158,13 +159,15 @@ class Modules:
         timeout: float | None = None,
         progress: Progress | None = None,
         run: Hashable = None,
+        asker: Asker | None = None,
     ) -> JSON:
         """Call a tool of a module; waits for one that is still connecting. See `Module.call`.
 
         Raises:
             UnknownModuleError: no such module; the message names the nearest ones.
         """
-        return await self._find(module).call(tool_name, arguments, timeout=timeout, progress=progress, run=run)
+        found = self._find(module)
+        return await found.call(tool_name, arguments, timeout=timeout, progress=progress, run=run, asker=asker)
 
     def _find(self, name: str) -> Module:
         found = self._modules.get(name)

@@ -18,8 +18,14 @@ class Places:
     """
 
     def __init__(self, number: int) -> None:
-        self._free = number
+        self._number = self._free = number
         self._waiting: OrderedDict[Hashable, deque[anyio.Event]] = OrderedDict()
+
+    def narrow(self, number: int) -> None:
+        """From now on there are at most `number` places; who has one keeps it."""
+        lost = max(self._number - number, 0)
+        self._number -= lost
+        self._free -= lost
 
     async def take(self, who: Hashable) -> None:
         """Take a place, once one is free and it is `who`'s turn.
@@ -27,7 +33,7 @@ class Places:
         Args:
             who: whose turn it is to be: a run, say; all that is one to `==` waits in one queue.
         """
-        if self._free:
+        if self._free > 0:
             # Nobody waits while a place is free.
             self._free -= 1
             return
@@ -47,7 +53,7 @@ class Places:
 
     def give_back(self) -> None:
         """Give a place back: to the one who is next."""
-        if not self._waiting:
+        if self._free < 0 or not self._waiting:
             self._free += 1
             return
         who, queue = self._waiting.popitem(last=False)

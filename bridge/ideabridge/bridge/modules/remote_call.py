@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -10,8 +11,17 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
+from ideabridge.bridge.inquiry import Asker
+from ideabridge.bridge.modules.asking import ROUNDS, Asking
 from ideabridge.bridge.modules.connection import Connection
-from ideabridge.bridge.modules.errors import ModuleDownError, ModuleError, ModuleProtocolError, ModuleTimeoutError
+from ideabridge.bridge.modules.errors import (
+    ModuleDownError,
+    ModuleError,
+    ModuleInputRequiredError,
+    ModuleProtocolError,
+    ModuleTimeoutError,
+    ModuleToolError,
+)
 from ideabridge.bridge.modules.http import UNREACHABLE
 from ideabridge.bridge.modules.results import result_value, shown
 from ideabridge.bridge.modules.secrets import Secrets
@@ -24,9 +34,6 @@ from ideabridge.tools.tool import Tool
 _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
-_SLACK_SECONDS: Final = 5.0
-"""The SDK's clock starts when a request is written; this bounds the writing."""
-
 _LOST: Final = ("session not found", "session terminated", "session has been terminated")
 
 
@@ -42,6 +49,7 @@ async def remote_call(
     *,
     seconds: float,
     on_progress: Callable[[float, float | None, str | None], Awaitable[None]] | None,
+    asker: Asker | None,
     secrets: Secrets,
     max_bytes: int,
     validator: Validator | None,
@@ -53,8 +61,9 @@ async def remote_call(
         module: the module's name.
         tool: the tool.
         arguments: by the module's own parameter names.
-        seconds: how long the answer may take.
+        seconds: how long the answer may take; the time in which a person is asked does not count.
         on_progress: told of progress notifications.
+        asker: whom the module may ask; None: nobody.
         secrets: what to hide.
         max_bytes: bound on the result, in bytes of JSON.
         validator: checks the result, where the tool has an output schema.
@@ -65,31 +74,41 @@ async def remote_call(
         LimitExceededError: the answer is too large.
     """
     name = f"tool {tool.name!r} of module {module!r}"
+    asking = Asking(module, name, seconds, asker, secrets)
     # Not `client.call_tool`: it may list all tools again, and asks back by itself (SDK-NOTES).
     params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
-    started = anyio.current_time()
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         if on_progress is not None:
             await on_progress(progress, total, message)
 
+    async def send(params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
+        # The clock is our own: the SDK's goes on while a person is asked.
+        return await connection.client.session.send_request(
+            types.CallToolRequest(params=params),
+            _RESULT,
+            request_read_timeout_seconds=math.inf,
+            progress_callback=tell if on_progress is not None else None,
+        )
+
     try:
-        with anyio.fail_after(seconds + _SLACK_SECONDS):
-            result = await connection.client.session.send_request(
-                types.CallToolRequest(params=params),
-                _RESULT,
-                request_read_timeout_seconds=seconds,
-                progress_callback=tell if on_progress is not None else None,
-            )
+        with connection.backchannel.calling(asking), asking.scope:
+            result = await send(params)
+            for _ in range(ROUNDS):
+                if not isinstance(result, types.InputRequiredResult):
+                    break
+                answers = await asking.answers(result)
+                again = {"input_responses": answers or None, "request_state": result.request_state}
+                result = await send(params.model_copy(update=again))
+            if isinstance(result, types.InputRequiredResult):
+                raise ModuleInputRequiredError(module, f"{name} asks again and again: {ROUNDS} times in one call")
+            return result_value(module, tool, result, secrets=secrets, max_bytes=max_bytes, validator=validator)
     except MCPError as error:
-        late = error.code == types.REQUEST_TIMEOUT and anyio.current_time() - started >= seconds
-        raise (
-            _timed_out(module, name, seconds) if late else _failure(connection, module, tool.name, error, secrets)
-        ) from None
-    except TimeoutError:
-        raise _timed_out(module, name, seconds) from None
+        raise _failure(connection, module, tool.name, error, secrets) from None
     except ValidationError:
         raise ModuleProtocolError(module, f"{name} answered with what is no result of a tool call") from None
+    except ModuleToolError as error:
+        raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # The connection was closed between the look at it and the call.
         if connection.usable:
@@ -97,7 +116,7 @@ async def remote_call(
         raise ModuleDownError(
             module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
-    return result_value(module, tool, result, secrets=secrets, max_bytes=max_bytes, validator=validator)
+    raise _timed_out(module, name, seconds)
 
 
 def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleOutputError, ModuleToolError
+from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleToolError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.tools.encoding import JSON, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
@@ -29,7 +29,7 @@ def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
 def result_value(
     module: str,
     tool: Tool,
-    result: types.CallToolResult | types.InputRequiredResult,
+    result: types.CallToolResult,
     *,
     secrets: Secrets,
     max_bytes: int,
@@ -41,13 +41,8 @@ def result_value(
     Raises:
         ModuleToolError: the tool says it failed.
         ModuleOutputError: the value does not satisfy the tool's own output schema, or is no JSON.
-        ModuleInputRequiredError: the tool asks for input first.
         LimitExceededError: more than `max_bytes` bytes of JSON.
     """
-    if isinstance(result, types.InputRequiredResult):
-        raise ModuleInputRequiredError(
-            module, f"{_name(module, tool)} asks the user for input, which this bridge does not pass on yet"
-        )
     if result.is_error:
         text = shown(_error_text(result), secrets)
         raise ModuleToolError(module, text or f"{_name(module, tool)} failed without saying why")

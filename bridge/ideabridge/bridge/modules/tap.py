@@ -13,8 +13,9 @@ from typing import Any
 import anyio
 from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
+from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.listing import repair_page
 
 _UNSETTLED = "2025-11-25"
@@ -23,14 +24,19 @@ _UNSETTLED = "2025-11-25"
 class Tap:
     """A transport around another one.
 
+    Args:
+        transport: the other one.
+        backchannel: told of each request that goes out, and of each that was answered.
+
     Attributes:
         ended: set once the other side has ended the connection.
         version: the protocol version, to be set once it is negotiated.
         notes: tools that were taken out of the pages read so far.
     """
 
-    def __init__(self, transport: AbstractAsyncContextManager[TransportStreams]) -> None:
+    def __init__(self, transport: AbstractAsyncContextManager[TransportStreams], backchannel: Backchannel) -> None:
         self._transport = transport
+        self._backchannel = backchannel
         self._listings: set[str | int] = set()
         self.ended = anyio.Event()
         self.version = _UNSETTLED
@@ -47,13 +53,22 @@ class Tap:
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Remember which requests ask for a page of tools."""
+        """Remember which requests are out, and which of them ask for a page of tools."""
         message = item.message
-        if isinstance(message, JSONRPCRequest) and message.method == "tools/list":
+        if not isinstance(message, JSONRPCRequest):
+            return
+        self._backchannel.sent(message)
+        if message.method == "tools/list":
             self._listings.add(message.id)
 
     def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Repair an answer to one of them."""
+        """Note what was answered, and repair a page of tools."""
+        if (
+            isinstance(item, SessionMessage)
+            and isinstance(item.message, JSONRPCResponse | JSONRPCError)
+            and item.message.id is not None
+        ):
+            self._backchannel.answered(item.message.id)
         if not self._listings or isinstance(item, Exception) or not isinstance(item.message, JSONRPCResponse):
             return item
         message = item.message

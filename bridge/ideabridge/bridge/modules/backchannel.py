@@ -1,0 +1,91 @@
+"""Back-channel: which call a question belongs to that a module of 2025 or before asks while it answers calls.
+
+Such a question does not say so (SDK-NOTES). It is put only where one single call is unanswered; else it is left, and
+every call in flight is told: a question must never reach another person than the one whose call it belongs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+import mcp_types as types
+from mcp.client.session import ClientRequestContext
+from mcp_types import JSONRPCRequest
+
+from ideabridge.bridge.modules.asking import Asking
+
+_CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
+_META = "io.modelcontextprotocol/clientCapabilities"
+
+
+class Backchannel:
+    """The calls of one connection that are unanswered, and the questions that come meanwhile.
+
+    Args:
+        on_ask: told that the module has asked: its calls go one at a time from then on.
+
+    Attributes:
+        mixed: a call that was given up may still ask: the connection is of no use for questions any more.
+    """
+
+    def __init__(self, on_ask: Callable[[], None]) -> None:
+        self.mixed = False
+        self._on_ask = on_ask
+        self._unanswered: dict[str | int, Asking | None] = {}
+        self._live: list[Asking] = []
+
+    @contextmanager
+    def calling(self, asking: Asking) -> Generator[None]:
+        """While a call is made: what is sent by this task is that call."""
+        self._live.append(asking)
+        token = _CALLING.set(asking)
+        try:
+            yield
+        finally:
+            _CALLING.reset(token)
+            self._live.remove(asking)
+
+    def sent(self, message: JSONRPCRequest) -> None:
+        """A request goes out."""
+        if message.method == "tools/call":
+            self._unanswered[message.id] = _CALLING.get()
+        _without_addresses(message)
+
+    def answered(self, request: str | int) -> None:
+        """The module has answered a request: nothing more comes of it, no question either."""
+        self._unanswered.pop(request, None)
+
+    async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        """The module asks."""
+        self._on_ask()
+        unanswered = list(self._unanswered.values())
+        if len(unanswered) == 1 and unanswered[0] is not None and unanswered[0] in self._live:
+            return await unanswered[0].put(params)
+        live = [asking for asking in self._live if asking in unanswered]
+        self.mixed = self.mixed or any(one is None or one not in live for one in unanswered)
+        why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
+        if self.mixed:
+            why = "an earlier call of it was given up, and may be the one that asks. Its connection is begun anew"
+        for asking in live:
+            asking.refuse(params.message, f"{why}. Its calls go one at a time from now on: run the call again")
+        return types.ElicitResult(action="cancel")
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the connection is of no use for questions any more, and no call is made on it."""
+        return self.mixed and not self._live
+
+
+def _without_addresses(message: JSONRPCRequest) -> None:
+    """Declare forms alone: the SDK says that it opens addresses too (url mode), wherever it says that it asks."""
+    params: dict[str, Any] = message.params or {}
+    for told in (_object(params, "capabilities"), _object(_object(params, "_meta"), _META)):
+        _object(told, "elicitation").pop("url", None)
+
+
+def _object(value: dict[str, Any], key: str) -> dict[str, Any]:
+    found = value.get(key)
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
