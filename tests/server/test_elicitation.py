@@ -14,7 +14,7 @@ from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.approver import ApprovalRequest
-from ideabridge.server.elicitation import message
+from ideabridge.server.forms import message
 from ideabridge.tools.tool import Tool
 
 from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError
@@ -15,12 +15,21 @@ from ideabridge.bridge.loop.event import (
     OutcomeDecided,
     PlanAsked,
     PlanDecided,
+    QuestionAnswered,
+    QuestionAsked,
 )
 from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Standing
-from ideabridge.bridge.loop.question import UNKNOWN, Key, Question, call_question, outcome_question
+from ideabridge.bridge.loop.question import (
+    UNKNOWN,
+    Key,
+    Question,
+    call_question,
+    inquiry_question,
+    outcome_question,
+)
 from ideabridge.bridge.loop.readiness import Refusal
 from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
@@ -28,8 +37,12 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator
 
-Asked: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked
-Decided: TypeAlias = CallDecided | OutcomeDecided | PlanDecided
+Asked: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
+Decided: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
+
+
+_ANSWER_BYTES: Final = 100_000
+"""How much goes into one form."""
 
 
 def questions(machine: Machine) -> list[Question]:
@@ -47,6 +60,7 @@ def questions(machine: Machine) -> list[Question]:
                 for number, item in enumerate(progress.items)
                 if item.doubt is not None
             )
+            found.extend(inquiry_question(progress, item.question) for item in progress.items if item.question)
     return [one for one in found if one is not None]
 
 
@@ -55,6 +69,10 @@ def question_of(machine: Machine, event: Asked) -> Question | None:
     if isinstance(event, PlanAsked):
         return machine.planning.question if machine.planning is not None else None
     progress = machine.history[event.call]
+    if isinstance(event, QuestionAsked):
+        # Not the event itself: what came after it may have settled it.
+        asked = progress.items[event.item or 0].question
+        return None if asked is None or asked.digest != event.digest else inquiry_question(progress, asked)
     return call_question(progress) if isinstance(event, ApprovalAsked) else outcome_question(progress, event.item)
 
 
@@ -65,6 +83,8 @@ def key_of(event: Decided) -> Key:
             return "call", event.call, None
         case OutcomeDecided():
             return "outcome", event.call, event.item
+        case QuestionAnswered():
+            return "question", event.call, event.item
         case PlanDecided():
             return "plan", None, None
 
@@ -91,7 +111,8 @@ def answered(
         reason: why.
         offered: the tools there are now: what a call of a plan may be replaced by.
         call: for `edit`: the resolved call as it shall run.
-        value: for `value`: the result of the call; a literal, whatever it looks like.
+        value: for `value`: the result of the call, or what goes into a module's form; a literal, whatever it looks
+            like.
         plan: for `edit` of a plan: `{"calls", "output"?}`, whose references are live; without `output` that stays.
 
     Raises:
@@ -110,6 +131,8 @@ def answered(
         return _plan(machine, question, decision, by, reason, plan)
     if question.kind == "outcome":
         return _outcome(question, question.call, decision, by, reason, value)
+    if question.asked is not None:
+        return _reply(question.asked, decision, by, reason, value)
     if decision == "edit":
         return _edited(machine, question, question.call, by, reason, call, offered)
     return CallDecided(question.call, question.digest, "approve" if decision == "approve" else "deny", by, reason)
@@ -169,6 +192,38 @@ def _outcome(
     if isinstance(value, Missing):
         raise DecisionError("'value' needs `value`: the result of the call, null where it has none")
     return OutcomeDecided(*place, "value", by, question.item, reason, _checked(question, value))
+
+
+def _reply(asked: QuestionAsked, decision: str, by: str, reason: str | None, value: JSON | Missing) -> QuestionAnswered:
+    if decision != "value":
+        action = "decline" if decision == "deny" else "cancel"
+        return QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=reason)
+    what = f"the answer to module {asked.module}"
+    try:
+        content = normalise(None if isinstance(value, Missing) else value, what=what)
+        if not isinstance(content, dict):
+            raise DecisionError("'value' needs `value`: an object that fits the form of the question")
+        size = len(encode(content))
+        if size > _ANSWER_BYTES:
+            raise DecisionError(f"{what} has {size:,} bytes of JSON; at most {_ANSWER_BYTES:,} are sent")
+        strange = [name for name in content if name not in _fields(asked.schema)]
+        if strange:
+            raise DecisionError(f"{what}: {strange[0][:60]!r} is no field of its form; it has {_named(asked.schema)}")
+        Validator(asked.schema, what=what).check(content)
+    except DecisionError:
+        raise
+    except IdeabridgeError as error:
+        raise DecisionError(f"the value does not fit the form: {error}") from None
+    return QuestionAnswered(asked.call, asked.digest, "accept", by, asked.item, content, reason)
+
+
+def _fields(schema: JSONObject) -> JSONObject:
+    fields = schema.get("properties")
+    return fields if isinstance(fields, dict) else {}
+
+
+def _named(schema: JSONObject) -> str:
+    return ", ".join(_fields(schema)) or "none"
 
 
 def _checked(question: Question, value: JSON) -> JSON:

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.answering import Asked, key_of, question_of
 from ideabridge.bridge.context.document import MISSING, Missing
-from ideabridge.bridge.errors import DecisionError
+from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
@@ -22,10 +22,12 @@ from ideabridge.bridge.loop.event import (
     OutcomeDecided,
     PlanAsked,
     PlanDecided,
+    QuestionAnswered,
+    QuestionAsked,
     RunEnded,
 )
 from ideabridge.bridge.loop.policy import approval_timeout
-from ideabridge.bridge.loop.question import CHOICES, Choice, Kind, Question
+from ideabridge.bridge.loop.question import CHOICES, Choice, Key, Kind, Question, form_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Tool
@@ -42,7 +44,8 @@ _REASON_CHARACTERS: Final = 2000
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
     """One thing somebody is asked about: a call that would run, (`kind` is `outcome`) what came of one that was in
-    flight when its process died, or (`plan`) a lazy run's plan as a whole.
+    flight when its process died, (`plan`) a lazy run's plan as a whole, or (`question`) what the module of a call asks
+    while it runs.
 
     Attributes:
         run: id of its run; `caller`: who started the run.
@@ -50,9 +53,11 @@ class ApprovalRequest:
         tool: the tool, with its module and annotations; None for a plan.
         call: the call with its references resolved: what would run, or did; empty for a plan.
         why: why it asks.
-        deadline: when it is denied (an outcome: skipped) if nobody has decided, in seconds since 1970; None: never.
+        deadline: when it is denied (an outcome, a question: skipped) if nobody has decided, in seconds since 1970;
+            None: never.
         choices: the decisions it takes.
         plan: `{"calls", "output", "dry_run", "drawing"}`, see `WaitingPlan.to_json`.
+        question: `{"module", "message", "schema"}` of a form; the words are the module's, and to be trusted as little.
     """
 
     run: str
@@ -65,6 +70,7 @@ class ApprovalRequest:
     kind: Kind = "call"
     choices: tuple[Choice, ...] = CHOICES["call"]
     plan: JSONObject | None = None
+    question: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,12 @@ class Decision:
     Attributes:
         decision: `approve`; `deny`; `edit`: `call` runs in its place, its values literal. Of an unknown outcome:
             `retry`: it runs again; `skip`: it fails as unknown; `value`: `value` is its result. Of a plan as a whole:
-            `approve`, `deny`, or `edit`: `plan` runs in its place, its references live.
+            `approve`, `deny`, or `edit`: `plan` runs in its place, its references live. Of a module's question:
+            `value`: `value` goes into its form; `deny`: the module is told no (decline); `skip`: nothing (cancel).
         call: for `edit`, the resolved call as it shall run.
         reason: told to the mind.
         by: who decided.
-        value: for `value`, the result of the call.
+        value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
     """
 
@@ -141,7 +148,7 @@ class People:
     def watch(self, event: Event) -> None:
         """A watcher of the run: what asks is seen to, and what is decided is let go."""
         match event:
-            case ApprovalAsked() | OutcomeAsked() | PlanAsked():
+            case ApprovalAsked() | OutcomeAsked() | PlanAsked() | QuestionAsked():
                 self._note(event)
                 question = question_of(self._run.machine, event)
                 if question is not None:
@@ -150,10 +157,14 @@ class People:
                     self._start(question)
             case CallFinished() if not self._open:
                 return
-            case CallDecided() | OutcomeDecided() | PlanDecided() | CallFinished():
-                # Decided, or called off: its group is decided without it.
-                key = ("call", event.call, None) if isinstance(event, CallFinished) else key_of(event)
-                for approval in [approval for approval, one in self._open.items() if one.key == key]:
+            case CallDecided() | OutcomeDecided() | PlanDecided() | QuestionAnswered() | CallFinished():
+                # Decided, or called off: its group is decided without it. What its module asked ends with it too.
+                ended: tuple[Key, ...] = (
+                    (("call", event.call, None), ("question", event.call, event.item))
+                    if isinstance(event, CallFinished)
+                    else (key_of(event),)
+                )
+                for approval in [approval for approval, one in self._open.items() if one.key in ended]:
                     del self._open[approval]
                     self._let_go(approval)
             case RunEnded():
@@ -165,7 +176,7 @@ class People:
     def take_up(self, events: Iterable[Event]) -> None:
         """The run was read from its journal: note what waits, and since when."""
         for event in events:
-            if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked):
+            if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
                 self._note(event)
         self._open.update({one.approval: one for one in self._run.questions()})
         for question in self._pending().values():
@@ -205,11 +216,17 @@ class People:
         told = None if plan is None else plan.to_json()
         shown = {} if one.kind == "plan" else one.shown
         place = (run.id, run.caller, one.approval, one.tool)
-        return ApprovalRequest(*place, shown, one.why, deadline, one.kind, one.choices, told)
+        asked = None if one.asked is None else form_of(one.asked)
+        return ApprovalRequest(*place, shown, one.why, deadline, one.kind, one.choices, told, asked)
 
     def _note(self, event: Asked) -> None:
         # A journal without the time counts from now.
         self._asked[event.approval] = self._now() if event.at is None else event.at
+
+    @property
+    def parks(self) -> bool:
+        """Whether a call waits here for an answer to what its module asks: it lives in this process alone."""
+        return any(one.kind == "question" for one in self._pending().values())
 
     # -- time-outs ---------------------------------------------------------------------------------------------
 
@@ -267,7 +284,7 @@ class People:
         try:
             try:
                 decision.hand_in(run, approval)
-            except DecisionError as error:
+            except (DecisionError, SecretGivenError) as error:
                 run.decide(approval, question.refusal, by=by, reason=f"its decision does not hold: {error}")
         except IdeabridgeError:
             # The run is not driven here any more; its status says why, and the journal holds no decision.

@@ -27,6 +27,8 @@ from ideabridge.bridge.loop.event import (
     OutputProposed,
     PlanAsked,
     PlanDecided,
+    QuestionAnswered,
+    QuestionAsked,
     RequestMade,
     RunEnded,
     RunStarted,
@@ -176,6 +178,9 @@ class Retelling:
                     case CallStarted():
                         self._start(event)
                     case OutcomeAsked() if (event.call, event.item) not in doubts:
+                        continue
+                    case QuestionAsked() | QuestionAnswered():
+                        # What a module asked was of the parent's call, which is not made again.
                         continue
                     case _:
                         self._take(event)

@@ -41,6 +41,10 @@ class Asker(Protocol):
         """Put a question, and wait for the answer, for however long it takes. Never raises but for cancellation."""
         ...
 
+    def withdraw(self) -> None:
+        """What was asked last is taken back."""
+        ...
+
     def refuse(self, message: str, why: str) -> None:
         """Tell of a question that was not put.
 

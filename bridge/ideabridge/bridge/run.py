@@ -24,7 +24,7 @@ from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.room_view import approvals_in_rooms, key_of, room_of_approval
 from ideabridge.bridge.run_events import follow
-from ideabridge.bridge.run_status import RunStatus, failure_of, is_still, status_of
+from ideabridge.bridge.run_status import RunStatus, failure_of, may_rest, status_of
 from ideabridge.bridge.run_values import given_by, rejection, value_at
 from ideabridge.bridge.run_view import answer_of, approvals_of
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
@@ -223,7 +223,7 @@ class Run:
             with contextlib.suppress(StoreError):
                 # It runs out by itself where the store cannot be written.
                 self._driver.release()
-        elif is_still(self) and self.status != "running":
+        elif may_rest(self):
             self._driver.set_status(self.status)
             self._driver.release()
         if self.parent is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ideabridge.bridge.errors import RunFailedError
+from ideabridge.bridge.loop.progress import parked
 from ideabridge.bridge.room_view import open_requests
 from ideabridge.bridge.run_values import rejection
 
@@ -26,7 +27,7 @@ _ENDED: dict[str, RunStatus] = {
 
 _STANDS: dict[str, str] = {
     "done": "it has ended without an output, with errors",
-    "needs_approval": "it waits for approvals; decide on them, or give the bridge an approver",
+    "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
     "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
 }
 """What a run without a result says of itself."""
@@ -65,6 +66,25 @@ def is_still(run: Run) -> bool:
     if not machine.at_rest or len(run.rooms) < len(machine.rooms):
         return False
     return bool(run.rooms) and all(is_still(room) for room in run.rooms.values())
+
+
+def may_rest(run: Run) -> bool:
+    """Whether a run waits for somebody and any process may take it up. One of which a call waits for an answer to what
+    its module asks stays with the process in which the call is at work.
+    """
+    return is_still(run) and status_of(run) != "running" and not parks(run)
+
+
+def stands(run: Run) -> bool:
+    """Whether nothing moves in a run that was read from its journal. A call whose module had asked something was at
+    work in another process, and may have died with it.
+    """
+    return is_still(run) and not parked(run.machine.history)
+
+
+def parks(run: Run) -> bool:
+    """Whether a call of a run or of its rooms waits for an answer to what its module asks."""
+    return (run.people is not None and run.people.parks) or any(parks(room) for room in run.rooms.values())
 
 
 def failure_of(run: Run) -> RunFailedError:

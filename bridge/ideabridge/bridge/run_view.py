@@ -15,6 +15,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 if TYPE_CHECKING:
     from ideabridge.bridge.run import Run
 
+_NOTES: Final = 20
+
 _ROOM: Final = (
     "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
     " hand the solution in with submit_solution, run {run}, turn {turn}."
@@ -58,6 +60,9 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
         approvals = run.approvals()
         if approvals or status == "needs_approval":
             result["approvals"] = approvals
+    unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
+    if unasked:
+        result["notes"] = unasked[:_NOTES]
     # By turns the host's model answers, and its tokens are the host's: none are spent here.
     spent = spent_by(run)
     result["usage"] = {

@@ -29,7 +29,7 @@ from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.room_view import used_in_rooms
 from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_status import is_still
+from ideabridge.bridge.run_status import may_rest, stands
 from ideabridge.bridge.run_view import summary_of
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import Start
@@ -191,7 +191,7 @@ class Runs:
         if driver.epoch is not None or run.machine.phase == "ended":
             return True
         # At work elsewhere, or nowhere any more: only another look at its lease tells.
-        return run.status != "running" and is_still(run)
+        return may_rest(run)
 
     def latest(self, caller: str, limit: int) -> list[JSONObject]:
         """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
@@ -292,7 +292,7 @@ class Runs:
             return run
         self.rooms.reopen(run)
         # A room may ask while a call of the run itself was cut off: that one goes on.
-        waits = is_still(run) and run.status in ("needs_solution", *(() if self._approver else ("needs_approval",)))
+        waits = stands(run) and run.status in ("needs_solution", *(() if self._approver else ("needs_approval",)))
         why = hindrance(run.machine, self._executor, record.fingerprint, self._fingerprint)
         if why is not None and waits:
             run.runner.lost = why

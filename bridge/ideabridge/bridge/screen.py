@@ -28,6 +28,7 @@ _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {
     events.CallDecided: ("edited", "by", "reason"),
     events.PlanDecided: ("calls", "output", "by", "reason"),
     events.OutcomeDecided: ("value", "by", "reason"),
+    events.QuestionAnswered: ("content", "by", "reason"),
 }
 """The members of events in which something stands that a person or a mind wrote."""
 
@@ -74,6 +75,10 @@ class Screen:
         elif isinstance(event, events.MessageAdded):
             message = self._secrets.redact(event.message)
             return replace(event, message=message) if isinstance(message, dict) else event
+        elif isinstance(event, events.QuestionAsked):
+            schema = self._secrets.redact(event.schema)
+            message = str(self._secrets.redact(event.message))
+            return replace(event, message=message, schema=schema if isinstance(schema, dict) else {})
         elif isinstance(event, events.RunEnded):
             # Not refused: who ends a run means it.
             reason = self._secrets.redact(event.reason)

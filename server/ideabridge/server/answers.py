@@ -102,7 +102,7 @@ def run_text(told: JSONObject) -> str:
             lines.append(f"{key}: {_short(told[key])}")
     approvals = told.get("approvals")
     if isinstance(approvals, list) and approvals:
-        lines.append("waiting for approval (a person decides; hand it in with decide_approval):")
+        lines.append("waiting for a person's decision or answer (hand it in with decide_approval):")
         lines.extend(f"- {_approval_line(one)}" for one in approvals)
     requests = told.get("requests")
     if isinstance(requests, list):
@@ -144,6 +144,10 @@ def _approval_line(one: JSON) -> str:
         return _short(one)
     choices = one.get("choices")
     takes = f" ({', '.join(map(str, choices))})" if isinstance(choices, list) else ""
+    asked = one.get("question")
+    if isinstance(asked, dict):
+        form = f"(value fits {_short(asked.get('schema'))})"
+        return f"{one.get('approval')}{takes}: module {asked.get('module')} asks: {_short(asked.get('message'))} {form}"
     plan = one.get("plan")
     if isinstance(plan, dict):
         return f"{one.get('approval')}: a plan, because {one.get('why')}\n{_short(plan.get('drawing'))}"

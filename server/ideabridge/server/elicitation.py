@@ -1,4 +1,5 @@
-"""Elicitation: asking the person at the client about calls that wait for approval, in both eras (DESIGN 4.6, 6).
+"""Elicitation: asking the person at the client about calls that wait for approval, and passing on what modules ask, in
+both eras (DESIGN 4.6, 4.10, 6).
 
 Up to 2025-11-25 a form goes out on the back-channel of the request that waits (`Forms`). From 2026-07-28 the request is
 answered with the forms, and the client sends it again with what the person said (`forms_of`, `answered`).
@@ -7,9 +8,8 @@ A form holds for one approval, and an approval for one resolved call: answers ca
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import mcp_types as types
@@ -19,45 +19,23 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.context.document import MISSING
-from ideabridge.bridge.errors import DecisionError
+from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import Event
-from ideabridge.bridge.loop.question import Choice, Kind
+from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.room_view import requests_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
+from ideabridge.server.forms import clipped, form_of, message
 from ideabridge.server.rounds import ROUNDS, Round
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
 BY: Final = "the person at the client"
 _AT_ONCE: Final = 20
-_VALUE: Final = 500
-_MESSAGE: Final = 6000
 _GRACE_S: Final = 1.0
 _TRIES: Final = 3
 """How often one request shows a form whose answer does not fit, the reason with it."""
-
-
-def _form(title: str, meaning: str, choices: list[Any], more: dict[str, Any]) -> types.ElicitRequestedSchema:
-    decision = {"type": "string", "title": title, "description": meaning, "enum": choices}
-    reason = {"type": "string", "title": "Reason", "description": "Told to the assistant. May be left out."}
-    return {"type": "object", "properties": {"decision": decision, **more, "reason": reason}, "required": ["decision"]}
-
-
-_RESULT: Final = {"type": "string", "title": "Result", "description": "For value: JSON, or else taken as text."}
-
-FORMS: Final[dict[Kind, types.ElicitRequestedSchema]] = {
-    "call": _form("Run this call?", "approve: it runs. deny: it does not.", ["approve", "deny"], {}),
-    "plan": _form("Run this plan?", "approve: it runs. deny: nothing of it does.", ["approve", "deny"], {}),
-    "outcome": _form(
-        "What came of this call?",
-        "retry: run it again. skip: it fails as unknown. value: it worked, and this is its result.",
-        ["retry", "skip", "value"],
-        {"value": _RESULT},
-    ),
-}
-"""What a person fills in, by what is asked."""
 
 
 def takes_forms(asked: Asked) -> bool:
@@ -72,63 +50,16 @@ def waiting(run: Run) -> list[ApprovalRequest]:
     return requests_of(run)
 
 
-# -- what a person sees ------------------------------------------------------------------------------------------
-
-
-def message(request: ApprovalRequest, fault: str | None = None) -> str:
-    """What a form says: the tool, its module, the resolved parameters, and why it asks. Values are shown as JSON, one
-    to a line and shortened, so that none can pass for a part of the form.
-
-    Args:
-        request: what it asks about.
-        fault: why the last answer was not taken, where there was one.
-    """
-    lines = [_headline(request), *([f"The last answer was not taken: {_clipped(fault)}"] if fault else []), ""]
-    left = _MESSAGE
-    shown = {key: value for key, value in request.call.items() if key not in ("_tool", "_module")}
-    if request.plan is not None:
-        # A drawing has each name and value shortened, and nothing a terminal would obey.
-        drawing = str(request.plan["drawing"])
-        lines.append(drawing if len(drawing) <= left else f"{drawing[:left]}... (shortened)")
-    for number, (key, value) in enumerate(shown.items()):
-        line = f"  {_plain(key)}: {_value(value)}"
-        left -= len(line)
-        if left < 0:
-            lines.append(f"  ... and {len(shown) - number} more, not shown here")
-            break
-        lines.append(line)
-    lines += ["", f"Why it asks: {_plain(request.why)}", f"Run {request.run}, approval {request.approval}."]
-    return "\n".join(lines)
-
-
-def _headline(request: ApprovalRequest) -> str:
-    if request.kind == "plan":
-        return "Run this plan?"
-    tool = request.tool
-    named = _plain(tool.name) if tool is not None else "it"
-    if tool is not None and tool.module:
-        named += f" of module {_plain(tool.module)}"
-    return f"What came of {named}?" if request.kind == "outcome" else f"Run {named}?"
-
-
-def _value(value: JSON) -> str:
-    return _clipped(json.dumps(value, ensure_ascii=False))
-
-
-def _clipped(text: str) -> str:
-    text = _plain(text)
-    return text if len(text) <= _VALUE else f"{text[:_VALUE]}... (shortened; {len(text):,} characters)"
-
-
-def _plain(text: str) -> str:
-    """`text` without what a terminal or a form could take for more than letters: control and direction marks."""
-    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+# -- what a person said -------------------------------------------------------------------------------------------
 
 
 def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decision | str | None:
     """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or nothing was decided: None,
-    it goes on waiting, and nothing runs. Text: why what they said cannot be taken.
+    it goes on waiting, and nothing runs. Text: why what they said cannot be taken. What a module asked is answered as
+    they did: filled in, declined, or cancelled.
     """
+    if request.kind == "question":
+        return _reply(result)
     if result.action == "decline":
         refused: Choice = "skip" if request.kind == "outcome" else "deny"
         return Decision(refused, reason="the form was declined", by=BY)
@@ -142,11 +73,20 @@ def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decisio
     if chosen is None:
         return None
     if decision is None:
-        return f"decision: expected {' or '.join(offered)}, found {str(chosen)[:_VALUE]!r}"
+        return f"decision: expected {' or '.join(offered)}, found {str(chosen)[:120]!r}"
     if decision == "value" and not isinstance(given, str):
         return "value: expected the result of the call, as JSON or text"
     value = _read(given) if isinstance(given, str) and decision == "value" else MISSING
     return Decision(decision, reason=told, by=BY, value=value)
+
+
+def _reply(result: types.ElicitResult) -> Decision:
+    if result.action == "accept":
+        content: JSONObject = {}
+        for name, value in (result.content or {}).items():
+            content[name] = list[JSON](value) if isinstance(value, list) else value
+        return Decision("value", by=BY, value=content)
+    return Decision("deny" if result.action == "decline" else "skip", by=BY)
 
 
 def _read(text: str) -> JSON:
@@ -169,7 +109,7 @@ def take(run: Run, request: ApprovalRequest, result: types.ElicitResult) -> str 
         return decision if isinstance(decision, str) else None
     try:
         decision.hand_in(run, request.approval)
-    except DecisionError as error:
+    except (DecisionError, SecretGivenError) as error:
         return str(error)
     except IdeabridgeError:
         # Another process has the run, or it has just ended: its status says so to whoever waits.
@@ -179,7 +119,7 @@ def take(run: Run, request: ApprovalRequest, result: types.ElicitResult) -> str 
 
 def untaken(approval: str, fault: str) -> str:
     """What the caller is told where the answers to a form were given up."""
-    return f"approval {approval} goes on waiting: what the person answered in the form was not taken: {_clipped(fault)}"
+    return f"approval {approval} goes on waiting: what the person answered in the form was not taken: {clipped(fault)}"
 
 
 # -- on the back-channel -----------------------------------------------------------------------------------------
@@ -243,7 +183,7 @@ class Forms:
             for _ in range(_TRIES):
                 try:
                     result = await context.session.elicit_form(
-                        self._mask(message(request, fault)), FORMS[request.kind], related_request_id=context.request_id
+                        self._mask(message(request, fault)), form_of(request), related_request_id=context.request_id
                     )
                 except (MCPError, ValidationError):
                     # The client could not show it, or what it sent is no answer: the call goes on waiting.
@@ -333,7 +273,7 @@ def forms_of(requests: list[ApprovalRequest], last: Round, mask: Callable[[str],
             "params": {
                 "mode": "form",
                 "message": mask(message(one, last.faults.get(one.approval, (0, None))[1])),
-                "requestedSchema": dict[str, Any](FORMS[one.kind]),
+                "requestedSchema": form_of(one),
             },
         }
         for one in requests

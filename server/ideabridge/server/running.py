@@ -180,7 +180,8 @@ class Running:
             calls = run.calls()
             told["progress"] = f"{sum(1 for one in calls if one.settled)} of {len(calls)} calls done"
         if notes or asked.told:
-            told["notes"] = [*notes, *asked.told]
+            unasked = told.get("notes")
+            told["notes"] = [*notes, *asked.told, *(unasked if isinstance(unasked, list) else [])]
         requests = told.get("requests")
         if isinstance(requests, list) and seen is not None:
             told["requests"] = [_changed(request, run.id, *seen) for request in requests]

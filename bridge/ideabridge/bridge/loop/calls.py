@@ -15,6 +15,7 @@ from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished, Event, MessageAdded
 from ideabridge.bridge.loop.executor import CallContext, Executor
+from ideabridge.bridge.loop.parking import CallAsker, Parking
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError
 
@@ -33,6 +34,7 @@ class Calls:
         hears: whether the Solution of a call is still at hand, so that a message of it reaches a Request.
         fail: given what came, where what has happened could not be posted.
         progress_watchers: told what calls report.
+        parking: puts what their modules ask.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Calls:
         hears: Callable[[int], bool],
         fail: Callable[[Exception], None],
         progress_watchers: list[ReportedProgress],
+        parking: Parking,
     ) -> None:
         self._executor = executor
         self._group = group
@@ -53,6 +56,7 @@ class Calls:
         self._hears = hears
         self._fail = fail
         self._progress_watchers = progress_watchers
+        self._parking = parking
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[CallFinished] = []
         self._called_off: set[ExecutionKey] = set()
@@ -124,7 +128,9 @@ class Calls:
                 raise ActivityError("add_message: the solution of this call has ended; the message comes too late")
             self._post([added])
 
-        context = CallContext(effect, on_progress, on_message, run=self)
+        module = effect.tool.module
+        asker = None if module is None else CallAsker(self._parking, effect.key, module)
+        context = CallContext(effect, on_progress, on_message, run=self, asker=asker)
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)

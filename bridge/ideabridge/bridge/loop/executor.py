@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
+from ideabridge.bridge.inquiry import Asker
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
@@ -32,6 +33,7 @@ class RemoteTools(Protocol):
         timeout: float | None = None,
         progress: ProgressCallback | None = None,
         run: Hashable = None,
+        asker: Asker | None = None,
     ) -> JSON:
         """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
         ...
@@ -46,8 +48,10 @@ class CallContext:
         on_progress: ProgressCallback,
         on_message: Callable[[JSONObject], None],
         run: Hashable = None,
+        asker: Asker | None = None,
     ) -> None:
         self.run = run
+        self.asker = asker
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
@@ -122,7 +126,12 @@ class Executor:
             # The module puts its own names back where a parameter was renamed.
             name = tool.remote_name or tool.name
             value = await self._modules.call(
-                tool.module, name, effect.parameters, progress=on_progress, run=context.run
+                tool.module,
+                name,
+                effect.parameters,
+                progress=on_progress,
+                run=context.run,
+                asker=context.asker,
             )
         else:
             activity = self._toolbox.activity_for(tool, effect.activity)

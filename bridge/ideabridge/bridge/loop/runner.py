@@ -39,6 +39,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.listening import listen, told_so_far
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.parking import Parking
 from ideabridge.bridge.loop.request import Composer, Request
 from ideabridge.bridge.minds.mind import Counting, Mind
 from ideabridge.bridge.screen import Screen
@@ -88,7 +89,10 @@ class Runner:
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
-        self.watchers: list[Watcher] = []
+        parking = Parking(
+            lambda call: machine.history[call], lambda events: self.post(*events), lambda: self.wanted, self.fail
+        )
+        self.watchers: list[Watcher] = [parking.watch]
         self.progress_watchers: list[ReportedProgress] = []
         self.lost: str | None = None
         self.untold: Counting | None = None
@@ -113,6 +117,7 @@ class Runner:
             hears=self._hears,
             fail=self.fail,
             progress_watchers=self.progress_watchers,
+            parking=parking,
         )
         machine.has_mind = mind is not None
 

@@ -48,16 +48,8 @@ class Asking:
         self._secrets = secrets
         self._asked = 0
         self._waiting = 0
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether somebody can be asked."""
-        return self._asker is not None
-
-    @property
-    def late(self) -> bool:
-        """Whether the call was ended because its time was up."""
-        return self.scope.cancelled_caught
+        self._left = 0.0
+        self._one = anyio.Lock()
 
     async def put(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         """Put a question, and wait for the answer. One that cannot be put is declined, and the run is told."""
@@ -71,8 +63,14 @@ class Asking:
         if self._asked > QUESTIONS:
             return self.refuse(params.message, f"one call may ask {QUESTIONS} questions, and this is one more")
         with self._stopped_clock():
-            reply = await self._asker.ask(inquiry)
-        return _result(reply)
+            # One after another: a person is shown one form of a call at a time.
+            async with self._one:
+                return _result(await self._asker.ask(inquiry))
+
+    def withdraw(self) -> None:
+        """The module takes back what it has asked."""
+        if self._asker is not None:
+            self._asker.withdraw()
 
     def refuse(self, message: str, why: str) -> types.ElicitResult:
         """Do not put a question, and tell whoever made the call why."""
@@ -101,7 +99,6 @@ class Asking:
             raise ModuleInputRequiredError(self._module, why)
         found: dict[str, types.InputResponse] = {}
         for name, request in wanted.items():
-            # One after another: a person is shown one form of a call at a time.
             if isinstance(request, types.ElicitRequest):
                 found[name] = await self.put(request.params)
         return found

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, cast
 
+import anyio
 import mcp_types as types
 from mcp.client.session import ClientRequestContext
 from mcp_types import JSONRPCRequest
@@ -63,7 +64,13 @@ class Backchannel:
         self._on_ask()
         unanswered = list(self._unanswered.values())
         if len(unanswered) == 1 and unanswered[0] is not None and unanswered[0] in self._live:
-            return await unanswered[0].put(params)
+            asking = unanswered[0]
+            try:
+                return await asking.put(params)
+            except anyio.get_cancelled_exc_class():
+                if asking in self._live:
+                    asking.withdraw()
+                raise
         live = [asking for asking in self._live if asking in unanswered]
         self.mixed = self.mixed or any(one is None or one not in live for one in unanswered)
         why = f"{len(live)} calls of it were at work, and it does not say which of them asks"

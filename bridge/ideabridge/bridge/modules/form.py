@@ -17,6 +17,7 @@ from ideabridge.tools.schema import check_schema
 MESSAGE_CHARACTERS: Final = 4000
 SCHEMA_BYTES: Final = 16_000
 FIELDS: Final = 50
+LINES: Final = 100
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
@@ -45,6 +46,9 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
         raise FormError("it wants an address to be opened (url mode), which a connected server does not choose here")
     if len(params.message) > MESSAGE_CHARACTERS:
         raise FormError(f"its message has {len(params.message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown")
+    lines = params.message.count("\n") + 1
+    if lines > LINES:
+        raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
     try:
         message = str(normalise(params.message, what="its message"))
         schema = normalise(params.requested_schema, what="its form")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
 import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import anyio
-import anyio.to_thread
 
-from ideabridge.server.cli.console import clean, err, report, say
+from ideabridge.server.cli.console import report, say
+from ideabridge.server.cli.fill_in import ask_form
 from ideabridge.server.cli.inputs import value_of
+from ideabridge.server.cli.typed import line
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -35,6 +35,21 @@ async def ask_all(run: Run) -> None:
         if not isinstance(entry, dict):
             continue
         await _settle(run, str(entry["approval"]), entry)
+
+
+def decline_all(run: Run) -> bool:
+    """Decline what modules ask, where nobody is at a terminal: their calls would be cut off when this process ends.
+
+    Returns:
+        Whether something was asked.
+    """
+    asked = [one for one in run.approvals() if isinstance(one, dict) and "question" in one]
+    for entry in asked:
+        question = entry.get("question")
+        module = question.get("module") if isinstance(question, dict) else None
+        report(f"module {module!r} asks something, and is declined: nobody is at a terminal to answer")
+        run.decide(str(entry["approval"]), "deny", by="the command line", reason="nobody is at a terminal to answer")
+    return bool(asked)
 
 
 async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
@@ -73,6 +88,9 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
 
 
 async def _ask(entry: JSONObject) -> Decision:
+    question = entry.get("question")
+    if isinstance(question, dict):
+        return await ask_form(question, entry.get("call"))
     say(f"? {entry.get('why')}", "bold yellow")
     plan = entry.get("plan")
     if isinstance(plan, dict):
@@ -118,18 +136,6 @@ async def _ask_outcome() -> Decision:
         if word.lower() in ("v", "value") and rest.strip():
             return Decision("value", value=value_of(rest.strip()))
         say("  r runs the call again, s (and a reason) lets it fail as unknown, v and JSON says what its result was")
-
-
-async def line(prompt: str) -> str | None:
-    """One line from the terminal; None at its end. Waiting can be cancelled (Ctrl-C)."""
-    err().print(clean(prompt), end="")
-    if sys.platform == "win32":
-        text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    else:
-        # A terminal gives whole lines: readable means that reading does not block.
-        await anyio.wait_readable(sys.stdin)
-        text = sys.stdin.readline()
-    return text if text else None
 
 
 async def _edit(call: JSON, what: str) -> JSONObject | None:

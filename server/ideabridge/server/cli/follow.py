@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 
 from ideabridge.bridge.run import Run
-from ideabridge.server.cli.ask import ask_all
+from ideabridge.server.cli.ask import ask_all, decline_all
 from ideabridge.server.cli.console import print_json, print_value, report, say
 from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
 from ideabridge.server.cli.progress import Board, Display, LiveDisplay, PlainDisplay, message_of
@@ -74,6 +74,8 @@ async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False) -> Ou
                             break
                     continue
                 if not standing_in_terminal():
+                    if decline_all(run):
+                        continue
                     outcome.pending = True
                     break
                 with aside:

@@ -122,6 +122,16 @@ def _of_call(event: Event, machine: Machine) -> tuple[str, str | None, int | Non
         case events.OutcomeDecided():
             what = f"{event.decision} by {event.by}{_why(event.reason)}"
             return f"! {_label(machine, event.call, event.item)} {what}", "yellow", event.call
+        case events.QuestionAsked():
+            said = f"module {event.module} asks: {shown(event.message)} {shown(event.schema)}"
+            return f"? {_label(machine, event.call, event.item)} {said}", "yellow", event.call
+        case events.QuestionAnswered():
+            what = f"{event.action} by {event.by}{_why(event.reason)}"
+            content = "" if event.content is None else f": {shown(event.content)}"
+            return f"! {_label(machine, event.call, event.item)} {what}{content}", "yellow", event.call
+        case events.QuestionRefused():
+            said = f"module {event.module} asked {shown(event.message)}, and was not answered: {event.why}"
+            return f"! {_label(machine, event.call, event.item)} {said}", "red", event.call
         case events.PlanAsked():
             return "? the plan waits to be accepted", "yellow", None
         case events.PlanDecided():

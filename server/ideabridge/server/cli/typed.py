@@ -1,0 +1,22 @@
+"""Typed: what a person types at the terminal, line by line."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import anyio.to_thread
+
+from ideabridge.server.cli.console import clean, err
+
+
+async def line(prompt: str) -> str | None:
+    """One line from the terminal; None at its end. Waiting can be cancelled (Ctrl-C)."""
+    err().print(clean(prompt), end="")
+    if sys.platform == "win32":
+        text = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    else:
+        # A terminal gives whole lines: readable means that reading does not block.
+        await anyio.wait_readable(sys.stdin)
+        text = sys.stdin.readline()
+    return text if text else None
