@@ -52,7 +52,8 @@ def take(progress: Mapping[int, Progress], event: QuestionAsked | QuestionAnswer
         raise JournalError(f"call {event.call} is not running")
     item = one.items[event.item or 0]
     if isinstance(event, QuestionRefused):
-        one.unasked.append(f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}")
+        said = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
+        one.unasked.append(f"{one.call.label}: {said}")
         return 0
     if isinstance(event, QuestionAsked):
         if not item.started or item.finished or item.doubt is not None or item.question is not None:

@@ -27,27 +27,32 @@ class Backchannel:
 
     Args:
         on_ask: told that the module has asked: its calls go one at a time from then on.
-
-    Attributes:
-        mixed: a call that was given up may still ask: the connection is of no use for questions any more.
     """
 
     def __init__(self, on_ask: Callable[[], None]) -> None:
-        self.mixed = False
+        self._asked = False
         self._on_ask = on_ask
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """While a call is made: what is sent by this task is that call."""
+        """While a call is made: what is sent by this task is that call. Where it is cancelled its module may not hear
+        of it, and may still ask.
+        """
         self._live.append(asking)
         token = _CALLING.set(asking)
+        given_up = False
         try:
             yield
+        except anyio.get_cancelled_exc_class():
+            given_up = True
+            raise
         finally:
             _CALLING.reset(token)
             self._live.remove(asking)
+            if not given_up:
+                self._unanswered = {key: one for key, one in self._unanswered.items() if one is not asking}
 
     def sent(self, message: JSONRPCRequest) -> None:
         """A request goes out."""
@@ -61,6 +66,7 @@ class Backchannel:
 
     async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         """The module asks."""
+        self._asked = True
         self._on_ask()
         unanswered = list(self._unanswered.values())
         if len(unanswered) == 1 and unanswered[0] is not None and unanswered[0] in self._live:
@@ -72,18 +78,20 @@ class Backchannel:
                     asking.withdraw()
                 raise
         live = [asking for asking in self._live if asking in unanswered]
-        self.mixed = self.mixed or any(one is None or one not in live for one in unanswered)
+        mixed = any(one is None or one not in live for one in unanswered)
         why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
-        if self.mixed:
-            why = "an earlier call of it was given up, and may be the one that asks. Its connection is begun anew"
+        if mixed:
+            why = "an earlier call of it was given up, and may be the one that asks"
         for asking in live:
             asking.refuse(params.message, f"{why}. Its calls go one at a time from now on: run the call again")
         return types.ElicitResult(action="cancel")
 
     @property
     def is_spent(self) -> bool:
-        """Whether the connection is of no use for questions any more, and no call is made on it."""
-        return self.mixed and not self._live
+        """Whether a call that was given up may still ask, so that a later one could not be told from it, and no call is
+        made now.
+        """
+        return self._asked and not self._live and bool(self._unanswered)
 
 
 def _without_addresses(message: JSONRPCRequest) -> None:

@@ -302,6 +302,10 @@ class Module:
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
             connection = await self._usable()
+            if connection.backchannel.is_spent:
+                # A question of the call that was given up would be taken for one of this call.
+                await self._forget(connection)
+                connection = await self._usable()
             try:
                 value = await remote_call(
                     connection,
@@ -329,10 +333,6 @@ class Module:
                 if self._state == "down" and self._connection is connection and connection.usable:
                     self._set("up", None)
                 return value
-            finally:
-                if connection.backchannel.is_spent:
-                    # Whether a question is a given-up call's cannot be told on it any more: the next call connects.
-                    connection.stop()
 
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
 

@@ -92,7 +92,7 @@ async def remote_call(
         )
 
     try:
-        with connection.backchannel.calling(asking), asking.scope:
+        with asking.scope, connection.backchannel.calling(asking):
             result = await send(params)
             for _ in range(ROUNDS):
                 if not isinstance(result, types.InputRequiredResult):

@@ -185,8 +185,8 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
 
 async def _ask(ask: Ask) -> JSON:
     """`accept`, what to take instead, or None to give up."""
-    from ideabridge.server.cli.typed import line
     from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.typed import line
 
     say(f"? {ask.text}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
