@@ -219,8 +219,8 @@ async def test_a_hostile_question_is_put_before_nobody_and_the_run_is_told_why(e
         for how, why in HOSTILE.items():
             run = await start(bridge, "hostile", how=how)
             assert got(run)[1] == [{"action": "decline", "content": None}], how
-            [note] = run.answer()["notes"]  # pyright: ignore[reportGeneralTypeIssues]
-            assert isinstance(note, str)
+            told: Any = run.answer()
+            [note] = told["notes"]
             assert why in note
             assert len(note) < 1000
             assert [type(event) for event in await journal(run)] == [QuestionRefused]
@@ -307,7 +307,8 @@ async def test_calls_side_by_side_of_a_modern_module_each_get_their_own_answer()
         run = await bridge.run_plan(read_plan({"calls": calls}))
         with anyio.fail_after(20):
             assert await run.wait() == "done"
-        for who, told in dict[str, Any](run.answer()["state"]).items():  # pyright: ignore[reportArgumentType, reportCallIssue]
+        state: Any = run.given()
+        for who, told in state.items():
             assert told.startswith(f"{who}:\n")
             assert json.loads(told.partition("\n")[2])["content"]["name"] == who
 
@@ -351,7 +352,7 @@ async def test_the_late_question_of_a_call_that_was_given_up_reaches_nobody() ->
     async with Bridge(configured("legacy"), approver=answer) as bridge:
         run = await bridge.run_plan(read_plan({"calls": [{"_tool": "stubborn", "who": "ann"}]}))
         started = anyio.Event()
-        run.runner.progress_watchers.append(lambda *_: started.set())
+        run.runner.progress_watchers.append(lambda _call, _done, _total, _note: started.set())
         with anyio.fail_after(20):
             await started.wait()
             run.cancel("no more of it")

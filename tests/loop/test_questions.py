@@ -1,0 +1,89 @@
+"""Calls whose modules ask, in the machine: they leave their place to others, and end with what they asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from ideabridge.bridge.inquiry import Inquiry
+from ideabridge.bridge.loop.aftermath import aftermath
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    JournalError,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionRefused,
+    SolutionProposed,
+)
+from ideabridge.bridge.loop.inquiry import asked
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.settings import Settings
+
+from .driving import Driven, started
+
+FORM = Inquiry("asks", "Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
+
+
+def driven(parallel_calls: int = 16) -> Driven:
+    run = Driven()
+    run.post(started(settings=Settings(approval="allow_all", parallel_calls=parallel_calls)))
+    run.post(SolutionProposed([{"_tool": "echo", "x": 1}, {"_tool": "echo", "x": 2}], None))
+    return run
+
+
+def question(run: Driven, call: int = 0) -> QuestionAsked:
+    found = asked(run.machine.history[call], None, FORM, 1.0)
+    assert found is not None
+    return found
+
+
+def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> None:
+    run = driven(parallel_calls=1)
+    assert [effect.key for effect in run.running] == [(0, None)]
+    first = question(run)
+    run.post(first)
+    assert [effect.key for effect in run.running] == [(0, None), (1, None)]
+    assert not run.machine.waits_for_people
+    run.post(CallFinished(1, value=2))
+    assert run.machine.waits_for_people
+    run.post(QuestionAnswered(0, first.digest, "accept", "Ann", content={"name": "Ann"}))
+    assert not run.machine.waits_for_people
+    second = question(run)
+    assert second.digest != first.digest
+    run.post(second)
+    # It may end while it waits: its module gave up.
+    run.post(CallFinished(0, value=1))
+    assert run.machine.status == "done"
+    again = Machine()
+    for event in run.journal:
+        again.receive(event)
+    assert (again.status, again.state) == (run.machine.status, run.machine.state)
+
+
+def test_an_answer_is_bound_to_the_question_that_waits() -> None:
+    run = driven()
+    with pytest.raises(JournalError, match="has asked nothing"):
+        run.post(QuestionAnswered(0, "x", "cancel", "Ann"))
+    one = question(run)
+    run.post(one)
+    with pytest.raises(JournalError, match="cannot ask now"):
+        run.post(one)
+    with pytest.raises(JournalError, match="bound to another question"):
+        run.post(QuestionAnswered(0, question(run, 1).digest, "cancel", "Ann"))
+    run.post(QuestionAnswered(0, one.digest, "decline", "Ann"))
+    run.post(CallFinished(0, value=1))
+    with pytest.raises(JournalError, match="is not running"):
+        run.post(QuestionRefused(0, "asks", "Who?", "too late"))
+
+
+def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
+    run = driven()
+    one = question(run)
+    run.post(one)
+    again, events = aftermath(run.machine, 1.0)
+    # Its tool may run twice, so both calls do.
+    assert [effect.key for effect in again] == [(0, None), (1, None)]
+    [gone] = events
+    assert isinstance(gone, QuestionAnswered)
+    assert (gone.digest, gone.action, gone.by) == (one.digest, "cancel", "the bridge")
+    run.post(gone)
+    run.post(question(run))
