@@ -9,7 +9,7 @@ from typing import Final
 import anyio
 import mcp_types as types
 
-from ideabridge.bridge.inquiry import Asker, Reply
+from ideabridge.bridge.inquiry import Asker, Inquiry, Reply
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError
 from ideabridge.bridge.modules.form import FormError, read_inquiry
 from ideabridge.bridge.modules.results import shown
@@ -50,9 +50,16 @@ class Asking:
         self._waiting = 0
         self._left = 0.0
         self._one = anyio.Lock()
+        self._open: set[anyio.CancelScope] = set()
+        self._ended = False
 
-    async def put(self, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """Put a question, and wait for the answer. One that cannot be put is declined, and the run is told."""
+    async def put(self, params: types.ElicitRequestParams, *, apart: bool = False) -> types.ElicitResult:
+        """Put a question, and wait for the answer. One that cannot be put is declined, and the run is told.
+
+        Args:
+            params: what the module asks.
+            apart: this is a task of its own: it is cancelled where the module takes its question back.
+        """
         try:
             inquiry = read_inquiry(self._module, params)
         except FormError as error:
@@ -62,15 +69,31 @@ class Asking:
         self._asked += 1
         if self._asked > QUESTIONS:
             return self.refuse(params.message, f"one call may ask {QUESTIONS} questions, and this is one more")
-        with self._stopped_clock():
-            # One after another: a person is shown one form of a call at a time.
-            async with self._one:
-                return _result(await self._asker.ask(inquiry))
+        with self._stopped_clock(), anyio.CancelScope() as scope:
+            self._open.add(scope)
+            try:
+                # One after another: a person is shown one form of a call at a time.
+                async with self._one:
+                    return _result(await self._ask(self._asker, inquiry, apart=apart))
+            finally:
+                self._open.discard(scope)
+        return types.ElicitResult(action="cancel")
 
-    def withdraw(self) -> None:
-        """The module takes back what it has asked."""
-        if self._asker is not None:
-            self._asker.withdraw()
+    async def _ask(self, asker: Asker, inquiry: Inquiry, *, apart: bool) -> Reply:
+        if self._ended:
+            return Reply("cancel")
+        try:
+            return await asker.ask(inquiry)
+        except anyio.get_cancelled_exc_class():
+            if apart and not self._ended:
+                asker.withdraw()
+            raise
+
+    def end(self) -> None:
+        """The call has ended: nobody is asked any more."""
+        self._ended = True
+        for scope in self._open:
+            scope.cancel()
 
     def refuse(self, message: str, why: str) -> types.ElicitResult:
         """Do not put a question, and tell whoever made the call why."""

@@ -32,6 +32,7 @@ class Backchannel:
     def __init__(self, on_ask: Callable[[], None]) -> None:
         self._asked = False
         self._on_ask = on_ask
+        # None: the call was given up.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
 
@@ -51,8 +52,12 @@ class Backchannel:
         finally:
             _CALLING.reset(token)
             self._live.remove(asking)
-            if not given_up:
-                self._unanswered = {key: one for key, one in self._unanswered.items() if one is not asking}
+            asking.end()
+            for request in [key for key, one in self._unanswered.items() if one is asking]:
+                if given_up:
+                    self._unanswered[request] = None
+                else:
+                    del self._unanswered[request]
 
     def sent(self, message: JSONRPCRequest) -> None:
         """A request goes out."""
@@ -70,15 +75,9 @@ class Backchannel:
         self._on_ask()
         unanswered = list(self._unanswered.values())
         if len(unanswered) == 1 and unanswered[0] is not None and unanswered[0] in self._live:
-            asking = unanswered[0]
-            try:
-                return await asking.put(params)
-            except anyio.get_cancelled_exc_class():
-                if asking in self._live:
-                    asking.withdraw()
-                raise
+            return await unanswered[0].put(params, apart=True)
         live = [asking for asking in self._live if asking in unanswered]
-        mixed = any(one is None or one not in live for one in unanswered)
+        mixed = any(one not in live for one in unanswered)
         why = f"{len(live)} calls of it were at work, and it does not say which of them asks"
         if mixed:
             why = "an earlier call of it was given up, and may be the one that asks"
