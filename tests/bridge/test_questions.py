@@ -363,6 +363,21 @@ async def test_the_late_question_of_a_call_that_was_given_up_reaches_nobody() ->
         assert "an earlier call of it was given up, and may be the one that asks" in notes[0]
 
 
+async def test_a_module_takes_its_question_back_and_asks_another() -> None:
+    async with Bridge(configured("legacy")) as bridge:
+        run = await start(bridge, "impatient", who="ann")
+        with anyio.fail_after(20):
+            while not run.approvals() or asked(run)["question"]["message"] != "Slowly, ann?":
+                await run.runner.wait_changed()
+        run.decide(asked(run)["approval"], "value", by="Ann", value={"name": "Ann", "seats": 1})
+        with anyio.fail_after(20):
+            await run.wait()
+        assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 1}}]
+        _, taken, _, answered = await journal(run)
+        assert (taken.action, taken.by, taken.reason) == ("cancel", "module 'asks'", "it took its question back")
+        assert answered.by == "Ann"
+
+
 async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
     places = Places(3)
     for who in "abc":

@@ -160,8 +160,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "decide_approval",
-        "Settle what waits for approval. Ask the person first: these calls change things. An unknown outcome"
-        " takes retry, skip or value; a module's question value, deny or skip; all others approve, deny or edit.",
+        "Settle what waits for approval. Ask the person first: these calls change things. Unknown outcomes"
+        " take retry, skip or value; what modules ask value, deny or skip; all others approve, deny or edit.",
         _closed(
             {
                 "run": _RUN,
@@ -175,7 +175,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                             "decision": {"enum": ["approve", "deny", "edit", "retry", "skip", "value"]},
                             "call": {"type": "object", "description": "For edit: the call as it shall run."},
                             "plan": {"type": "object", "description": "For edit of a plan: {calls, output}."},
-                            "value": {"description": "For value: the call's result, or the answer."},
+                            "value": {"description": "For value: the result, or the answer."},
                             "reason": {"type": "string"},
                         },
                         ["approval", "decision"],

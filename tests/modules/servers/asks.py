@@ -52,6 +52,7 @@ TOOLS = [
     tool("capabilities"),
     tool("stubborn", "who"),
     tool("late"),
+    tool("impatient", "who"),
 ]
 
 
@@ -122,6 +123,10 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
                 LATE_ANSWERS.append(str(await ask(ctx, params, {"q": form(f"Late seats for {who}?")})))
                 ANSWERED.set()
             return text("too late")
+        case "impatient":
+            with anyio.move_on_after(0.1):
+                await ask(ctx, params, {"q": form(f"Quick, {who}?")})
+            return await ask(ctx, params, {"q": form(f"Slowly, {who}?")})
         case "late":
             LATE.set()
             await ANSWERED.wait()
