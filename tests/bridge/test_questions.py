@@ -465,6 +465,29 @@ async def test_a_fork_keeps_the_result_and_not_the_question() -> None:
         assert await journal(fork) == []
 
 
+async def test_what_a_person_answered_a_module_is_given_to_no_later_call() -> None:
+    people: list[str] = []
+
+    async def answer(request: ApprovalRequest) -> Decision:
+        people.append(str(request.call["who"]))
+        return Decision("value", value={"name": str(len(people)), "seats": 1})
+
+    async with Bridge(configured("modern"), approver=answer) as bridge:
+        call: JSON = {"_tool": "book", "who": "†input.who", "_outputPath": "got"}
+        plan = read_plan({"calls": [call], "input": {"who": "ann"}, "output": "†state.got"})
+        run = await bridge.run_plan(plan)
+        with anyio.fail_after(20):
+            await run.result()
+        assert bridge.publish(run.id, "seat", answer="auto").annotations["readOnlyHint"] is True
+        for number in (2, 3):
+            replay = await bridge.call_idea("seat", {"who": "ann"})
+            assert replay.answer == "plan"
+            assert replay.run is not None
+            with anyio.fail_after(20):
+                assert f'"name": "{number}"' in str(await replay.run.result())
+        assert people == ["ann", "ann", "ann"]
+
+
 async def test_every_item_of_each_asks_for_itself() -> None:
     async def answer(request: ApprovalRequest) -> Decision:
         return Decision("value", value={"name": str(request.call["who"]), "seats": 1})

@@ -89,7 +89,7 @@ async def test_by_turns_the_deciding_tool_answers(tmp_path: Path, client_era: st
         assert told["status"] == "needs_approval"
         [entry] = told["approvals"]
         assert entry["question"]["message"] == "Seats for ann?"
-        assert f"{entry['approval']} (value, deny, skip): module asks asks: Seats for ann? (value fits {{" in text(
+        assert f'{entry["approval"]} (value, deny, skip): module asks asks: "Seats for ann?" (value fits {{' in text(
             result
         )
         run = told["run"]

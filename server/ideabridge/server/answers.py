@@ -146,8 +146,10 @@ def _approval_line(one: JSON) -> str:
     takes = f" ({', '.join(map(str, choices))})" if isinstance(choices, list) else ""
     asked = one.get("question")
     if isinstance(asked, dict):
+        # As JSON: none of its lines can pass for one of ours.
         form = f"(value fits {_short(asked.get('schema'))})"
-        return f"{one.get('approval')}{takes}: module {asked.get('module')} asks: {_short(asked.get('message'))} {form}"
+        said = f"module {asked.get('module')} asks: {encode_text(asked.get('message'))}"
+        return f"{one.get('approval')}{takes}: {said} {form}"
     plan = one.get("plan")
     if isinstance(plan, dict):
         return f"{one.get('approval')}: a plan, because {one.get('why')}\n{_short(plan.get('drawing'))}"

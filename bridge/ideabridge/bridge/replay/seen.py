@@ -121,6 +121,9 @@ def changed_since(store: Store, run: RecordedRun, tools: Callable[[Plan], Catalo
         then = one.tool
         if one.standing is Standing.CAUGHT:
             return f"{one.call.name} failed"
+        if one.unasked or any(item.questions for item in one.items):
+            # What a person said is theirs, and of that call.
+            return f"the module of {one.call.name} asked something"
         if one.call.has_latent or then is None or then.key in machine.catalogue.latent or then.module == ANONYMOUS:
             # A mind wrote it, or a room answered it, whose own calls are looked at below.
             continue

@@ -77,7 +77,8 @@ def _named(name: str, field: JSONObject) -> str:
         told.append(f"({field['type']})")
     if "default" in field:
         told.append(f"(default {json.dumps(field['default'], ensure_ascii=False)})")
-    return " ".join(told)
+    # One line, whatever the module wrote: none of it can pass for a line of ours.
+    return " ".join(" ".join(told).split())
 
 
 def _choices(field: JSONObject) -> list[str]:
