@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime
 from itertools import combinations, product
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, walk
 from ideabridge.bridge.ideas.errors import FilterError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.places import LAG as WAITING
+from ideabridge.bridge.ideas.places import Place, Places
 from ideabridge.bridge.ideas.shape import is_literal, shape_of
 from ideabridge.bridge.ideas.shapes import LAG
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -302,3 +304,44 @@ def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
         saved(store, f"kept {number}", meta=IdeaMeta(title=str(number), outcome="done"))
     listed = store.ideas(1000, chosen=IdeaFilter(outcome="done")).items
     assert sorted(int(one.meta.title) for one in listed) == list(range(WAITING + 5))
+
+
+def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(store: Store) -> None:
+    def idea_at(module: str) -> Idea:
+        branch: JSON = {"properties": {"_tool": {"const": "send"}, "_module": {"const": module}}}
+        schema: JSON = {"properties": {"calls": {"items": branch}}}
+        return Idea([said("mail")], schema, {"calls": [call("send")]})
+
+    def fail() -> None:
+        with store.transaction():
+            store.save_idea(idea_at("gone"), IdeaMeta())
+            store.index_ideas()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    kept = store.save_idea(idea_at("mail"), IdeaMeta())
+    assert [one.id for one in store.ideas(chosen=IdeaFilter(module="mail")).items] == [kept]
+    assert store.ideas(chosen=IdeaFilter(module="gone")).items == []
+
+
+def test_a_page_is_of_one_state_whatever_others_take_up_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walk, "FEW", 2)
+    monkeypatch.setattr(walk, "STRETCH", 2)
+    for number in range(20):
+        saved(store, str(number), meta=IdeaMeta(title=str(number), outcome="done", tags=("odd",)))
+        if number == 9:
+            store.index_ideas()
+    newest = Places.newest
+
+    def disturbed(*given: Any) -> list[Place]:
+        found = newest(*given)
+        other.index_ideas()
+        return found
+
+    with Store.open(store.path) as other:
+        monkeypatch.setattr(Places, "newest", disturbed)
+        page = store.ideas(15, chosen=IdeaFilter(tag="odd", outcome="done"))
+    assert [one.meta.title for one in page.items] == [str(number) for number in range(19, 4, -1)]

@@ -1,10 +1,12 @@
 """Old runs and ideas leave the store; what is needed stays whole, whatever others do meanwhile."""
 
+import contextlib
+import itertools
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import UnknownRunError as UnknownBridgeRunError
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, pruning, reach, search
 from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.plan import Plan
 from ideabridge.server.main import main
@@ -310,6 +312,47 @@ def test_others_save_and_search_between_all_its_transactions(store: Store, betwe
             assert store.idea(one.id).idea == one
         assert [hit for hit in other.search_ideas("old") if hit.meta.run] == []
     check(Path(store.path))
+
+
+@pytest.mark.parametrize("cut_off", [0, 1, 4, 9])
+def test_two_prunings_at_once_leave_the_store_whole(
+    tmp_path: Path, between: list[Callable[[], object]], monkeypatch: pytest.MonkeyPatch, cut_off: int
+) -> None:
+    monkeypatch.setattr(search, "BATCH", 4)
+    monkeypatch.setattr(pruning, "_TOGETHER", 5)
+    monkeypatch.setattr(reach, "_DELETED", 5)
+    for place in itertools.count(0):
+        path = tmp_path / f"{place}.db"
+        with Store.open(path) as one, Store.open(path) as other:
+            for number in range(12):
+                old_run(one, f"r{number}", idea_of(f"old {number}", number))
+                one.save_idea(idea_of(f"kept {number}", number), IdeaMeta(title=f"kept {number}"))
+            newest(one)
+            assert len(one.search_ideas("old", 100)) == 12
+            count = itertools.count(0)
+
+            def meanwhile(place: int = place, other: Store = other, count: Iterator[int] = count) -> None:
+                now = next(count)
+                if now == place:
+                    with contextlib.suppress(KeyboardInterrupt):
+                        other.prune(other.prunable(before="2021-01-01"))
+                elif cut_off and now == place + cut_off:
+                    # The other ends after so many of its transactions.
+                    raise KeyboardInterrupt
+
+            between[:] = [meanwhile]
+            with contextlib.suppress(KeyboardInterrupt):
+                one.prune(one.prunable(before="2021-01-01"))
+            between.clear()
+            one.prune(one.prunable(before="2021-01-01"))
+            for store in (one, other):
+                assert store.search_ideas("old", 100) == []
+                assert len(store.search_ideas("kept", 100)) == 12
+        check_whole(str(path))
+        if next(count) <= place:
+            # It paused less often.
+            assert place > 8
+            break
 
 
 def test_a_process_that_remembers_rows_saves_them_again(tmp_path: Path) -> None:

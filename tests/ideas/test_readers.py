@@ -54,6 +54,8 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(store: Store)
     utils("enable-fts", store.path, "contents", "body", "--create-triggers")
     utils("enable-fts", store.path, "runs", "title", "--create-triggers")
     utils("create-view", store.path, "mine", "SELECT title FROM idea_list WHERE outcome = 'done'")
+    words = "SELECT idea_list.title FROM idea_words JOIN idea_list ON idea_list.number = idea_words.rowid"
+    utils("create-view", store.path, "worded", words)
     utils("create-index", store.path, "runs", "title")
     ideas = [Idea([said(f"message {n} {part}") for part in range(70)], {"n": n}, {"n": n}) for n in range(20)]
     for number, idea in enumerate(ideas):
@@ -69,6 +71,7 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(store: Store)
     assert utils("search", store.path, "contents", "message") == []
     assert [hit.meta.title for hit in store.search_ideas("before")] == ["before"]
     assert utils("rows", store.path, "mine") == []
+    assert {"title": "before"} in utils("rows", store.path, "worded")
     with Store.open(store.path) as again:
         again.save_idea(ideas[3], IdeaMeta())
         assert again.idea(ideas[3].id).idea == ideas[3]

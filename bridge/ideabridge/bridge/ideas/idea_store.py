@@ -119,7 +119,8 @@ class IdeaStore(RunStore):
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self._index_all()
-        with self._database.guard:
+        # One state: what others take up between two readings would be listed twice, or not at all.
+        with self._database.snapshot():
             return self._table.page(limit, after, run, chosen)
 
     def tag_idea(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:

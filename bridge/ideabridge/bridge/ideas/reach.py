@@ -102,11 +102,15 @@ class Sweep:
         with self._database.unchecked():
             while self._look():
                 pass
-            gone = [(number,) for number in numbers if number not in self._reach]
             database = self._database
-            rows = [
-                database.execute("SELECT hash, number FROM contents WHERE number = ?", one).fetchone() for one in gone
+            found = [
+                database.execute("SELECT hash, number FROM contents WHERE number = ?", (number,)).fetchone()
+                for number in numbers
+                if number not in self._reach
             ]
+            # Another process that prunes may have been here first.
+            rows = [row for row in found if row is not None]
+            gone = [(number,) for _, number in rows]
             database.connection.executemany(
                 "DELETE FROM content_keys WHERE key = ? AND number = ?",
                 [(key_of(digest), number) for digest, number in rows],

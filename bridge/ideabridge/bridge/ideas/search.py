@@ -41,6 +41,10 @@ UNINDEXED: Final = "unindexed"
 """Key of the counter of deleted ideas that the index still holds."""
 
 _GONE: Final = f"SELECT value FROM counters WHERE key = '{UNINDEXED}'"  # noqa: S608 - a name of ours
+_REBUILT: Final = "rebuilt"
+"""Key of the counter of how often it was begun to index all anew: the latest to begin goes on, others leave it to it."""
+
+_REBUILDS: Final = f"SELECT value FROM counters WHERE key = '{_REBUILT}'"  # noqa: S608 - a name of ours
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
 
 
@@ -190,17 +194,27 @@ class Search:
             (made,) = execute("SELECT sql FROM sqlite_master WHERE name = 'idea_words'").fetchone()
             execute(f"CREATE VIRTUAL TABLE idea_words_new USING {made.partition(' USING ')[2]}")
             gone = self._database.number(_GONE)
+            self._database.count(_REBUILT, 1)
+            ours = self._database.number(_REBUILDS)
         self._said.clear()
         last, most, left = 0, BATCH, 2**62
         while True:
             with self._database.transaction():
+                if self._database.number(_REBUILDS) != ours:
+                    # Another process has begun since, and what it makes holds no less.
+                    return
                 mark = self._mark()
                 # Others may index more meanwhile than a batch: a larger one gains on them.
                 most, left = (most if mark - last < left else most * 2), mark - last
                 count, last = self._take_up("idea_words_new", last, mark, most) or (0, last)
                 if count < most:
                     execute("DROP TABLE idea_words")
-                    execute("ALTER TABLE idea_words_new RENAME TO idea_words")
+                    # Else a view of the user's that reads it hinders this: for a moment there is no such table.
+                    execute("PRAGMA legacy_alter_table=ON")
+                    try:
+                        execute("ALTER TABLE idea_words_new RENAME TO idea_words")
+                    finally:
+                        execute("PRAGMA legacy_alter_table=OFF")
                     self._database.count(UNINDEXED, -gone)
                     self._said.clear()
                     return

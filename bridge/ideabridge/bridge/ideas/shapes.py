@@ -28,6 +28,7 @@ class Shapes:
         self._database = database
         self._uses = uses
         self._seen = 0
+        self._voids = 0
         self._modules: dict[int, dict[str, str]] = {}
 
     def saved(self, number: int) -> None:
@@ -44,6 +45,10 @@ class Shapes:
 
     def catch_up(self) -> bool:
         """Take up a batch; whether it was a whole one. Inside a transaction."""
+        if self._voids != self._database.voids:
+            # The row of a schema whose save was taken back is another's.
+            self._voids = self._database.voids
+            self._modules.clear()
         mark = self._seen = self._mark()
         execute = self._database.execute
         rows = execute(
