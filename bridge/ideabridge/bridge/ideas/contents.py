@@ -69,9 +69,12 @@ class Contents:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._waiting: dict[bytes, int] = {}
+        """The rows of all hashes that are not in `content_keys`."""
         self._known: dict[bytes, int] = {}
-        """The rows of some hashes: of all that are not in `content_keys`, and of some that are."""
-        self._keyed = self._last = 0
+        """The rows of some that are."""
+        self._keyed: int = 0
+        self._last: int = 0
         self._state = (-1, -1)
         self._swept: int = -1
 
@@ -93,20 +96,24 @@ class Contents:
         """Learn of rows that others stored, and forget what a rolled back transaction or a sweep took away."""
         database = self._database
         state = database.voids, database.number("PRAGMA data_version")
-        if state == self._state and len(self._known) < _CACHED:
+        if len(self._known) >= _CACHED:
+            self._known.clear()
+        if state == self._state:
             return
         swept = database.number("SELECT value FROM counters WHERE key = ?", (SWEPT,))
-        if state[0] != self._state[0] or swept != self._swept or len(self._known) >= _CACHED:
+        keyed = database.number("SELECT value FROM counters WHERE key = ?", (_KEYED,))
+        if state[0] != self._state[0] or swept != self._swept or keyed != self._keyed:
             self._known.clear()
-            self._keyed = self._last = database.number("SELECT value FROM counters WHERE key = ?", (_KEYED,))
+            self._waiting.clear()
+            self._keyed = self._last = keyed
         self._state, self._swept = state, swept
         for number, digest in database.execute("SELECT number, hash FROM contents WHERE number > ?", (self._last,)):
-            self._known[digest] = self._last = number
+            self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[_Row]) -> list[int]:
         """The rows of bodies: those there are, or the next, which `new` then holds."""
-        known = self._known
-        keys = [key_of(digest) for digest, _ in bodies if digest not in known]
+        known, waiting = self._known, self._waiting
+        keys = [key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting]
         if keys and self._keyed:
             known.update(
                 self._database.execute(
@@ -118,27 +125,23 @@ class Contents:
             )
         numbers: list[int] = []
         for digest, text in bodies:
-            number = known.get(digest)
+            number = known.get(digest) or waiting.get(digest)
             if number is None:
                 # The newest row is never deleted, so no number is given twice.
-                number = known[digest] = self._last = self._last + 1
+                number = waiting[digest] = self._last = self._last + 1
                 new.append((number, digest, text))
             numbers.append(number)
         return numbers
 
     def _catch_up(self) -> None:
         """Take up the latest rows into `content_keys`. Inside a transaction."""
-        execute = self._database.execute
-        rows = execute(
-            "SELECT number, hash FROM contents WHERE number > (SELECT coalesce(max(value), 0) FROM counters "
-            "WHERE key = ?)",
-            (_KEYED,),
-        ).fetchall()
         # In their order, so that neighbours are written together.
-        keys = sorted((key_of(digest), number) for number, digest in rows)
+        keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
         self._database.connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)
+        self._known.update(self._waiting)
+        self._waiting.clear()
         self._keyed = self._last
-        execute(
+        self._database.execute(
             "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
             (_KEYED, self._keyed),
         )

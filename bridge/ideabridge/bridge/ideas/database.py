@@ -97,7 +97,7 @@ class Database:
         run(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
-        run("PRAGMA cache_size=-32000")
+        run("PRAGMA cache_size=-8000")
         # Checkpoints are the Checkpointer's; a commit does one itself only where that cannot keep up.
         run("PRAGMA wal_autocheckpoint=16000")
         run("PRAGMA journal_size_limit=67108864")
