@@ -15,8 +15,12 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-COMMITS: Final = 1024
+COMMITS: Final = 512
 """So many commits bring about one checkpoint."""
+
+_PASSES: Final = 6
+_LITTLE: Final = 200
+"""What came during a checkpoint is moved by another, so often, until so few pages come."""
 
 
 class Checkpointer:
@@ -62,8 +66,13 @@ class Checkpointer:
                 self._wanted.clear()
                 if self._stopped:
                     return
-                first, second = (self._move(connection) for _ in range(2))
-                self._left = second > first
+                before = self._move(connection)
+                for _ in range(_PASSES):
+                    after = self._move(connection)
+                    came, before = after - before, after
+                    if came < _LITTLE:
+                        break
+                self._left = came > 0
         except sqlite3.Error:
             # The log only grows: at its bound a commit of the store does the same work, and reports what is wrong.
             return
