@@ -66,12 +66,12 @@ class Checkpointer:
                 self._wanted.clear()
                 if self._stopped:
                     return
-                before = self._move(connection)
+                before, came = self._move(connection), _LITTLE
                 for _ in range(_PASSES):
-                    after = self._move(connection)
-                    came, before = after - before, after
                     if came < _LITTLE:
                         break
+                    after = self._move(connection)
+                    came, before = after - before, after
                 self._left = came > 0
         except sqlite3.Error:
             # The log only grows: at its bound a commit of the store does the same work, and reports what is wrong.
