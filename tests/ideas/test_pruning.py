@@ -198,6 +198,28 @@ def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -
         store.acquire("first", "late", 10, time.time())
 
 
+def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(store: Store) -> None:
+    young, tagged, published, old = (idea_of(text) for text in ("young", "tagged", "published", "old"))
+    store.save_idea(young, IdeaMeta())
+    for idea in (tagged, published, old):
+        store.save_idea(idea, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+    store.tag_idea(tagged.id, ["mine"])
+    publish(store, "published", published.id)
+    for step, idea in enumerate((tagged, published, old), 1):
+        # As an import does whose run is of another store.
+        store.save_idea(idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00"))
+    old_run(store, "here", young, old)
+    newest(store)
+    pruned = store.prune(store.prunable(before="2021-01-01"))
+    assert (pruned.runs, pruned.ideas) == (1, 1)
+    assert [store.idea(one.id).meta.run for one in (young, tagged, published)] == [None] * 3
+    assert [store.runs_of_idea(one.id) for one in (young, tagged, published)] == [[], [], []]
+    with pytest.raises(UnknownIdeaError):
+        store.idea(old.id)
+    assert store.prunable(before="2021-01-01").ideas == 0
+    check_whole(store.path)
+
+
 def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
     newest(store)
     for run in ("gone", "other"):

@@ -162,13 +162,15 @@ class Pruning:
         execute = self._database.execute
         names = {run for one in families for run in one.runs()}
         runs = encode_text([*names])
-        ideas = [*self._ideas_of(runs), *(idea for one in families for idea in one.loose())]
+        loose = {idea for one in families for idea in one.loose()}
+        ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         execute("DELETE FROM answers WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
-            if row is None or (row[0] is not None and row[0] not in names):
+            # One that was saved without a run is not of those it occurred in since.
+            if row is None or (idea not in loose if row[0] is None else row[0] not in names):
                 continue
             other = execute(
                 "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1", (idea,)
