@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import permutations
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,11 @@ def test_a_tool_that_comes_takes_no_name_of_another(pairs: list[tuple[str, str]]
     after = named([*pairs, new] if new not in pairs else pairs, taken)
     for whose, name in after.items():
         assert given_to.get(name, whose) == whose
+
+
+def test_names_that_differ_by_case_do_not_depend_on_who_came_first() -> None:
+    tools = [("a", "search"), ("b", "search"), ("a", "Search"), ("b", "Search")]
+    assert all(named([*order]) == named(tools) for order in permutations(tools))
 
 
 def test_names_keep_what_they_can() -> None:

@@ -186,13 +186,17 @@ def offered_tools(toolbox: Toolbox, remote: Iterable[Tool]) -> list[Tool]:
     for tool in (*offered, *remote):
         count[tool.name] = count.get(tool.name, 0) + 1
     taken = set(count)
-    for tool in remote:
-        if count[tool.name] == 1:
-            offered.append(tool)
-            continue
-        name = safe_name(f"{tool.module}_{tool.name}", taken)
-        taken.add(name)
-        offered.append(dataclasses.replace(tool, name=name, remote_name=tool.remote_name or tool.name))
+    prefixed: dict[int, str] = {}
+    # In an order of their own: two prefixed names may be one but for a number, which must not tell who came first.
+    for place in sorted(range(len(remote)), key=lambda place: (remote[place].module or "", remote[place].name)):
+        tool = remote[place]
+        if count[tool.name] > 1:
+            prefixed[place] = safe_name(f"{tool.module}_{tool.name}", taken)
+            taken.add(prefixed[place])
+    for place, tool in enumerate(remote):
+        if place in prefixed:
+            tool = dataclasses.replace(tool, name=prefixed[place], remote_name=tool.remote_name or tool.name)
+        offered.append(tool)
     return offered
 
 

@@ -42,7 +42,7 @@ UNINDEXED: Final = "unindexed"
 
 _GONE: Final = f"SELECT value FROM counters WHERE key = '{UNINDEXED}'"  # noqa: S608 - a name of ours
 _REBUILT: Final = "rebuilt"
-"""Key of the counter of how often it was begun to index all anew: the latest to begin goes on, others leave it to it."""
+"""Key of the counter of how often it was begun to index all anew: the latest to begin goes on, the others end."""
 
 _REBUILDS: Final = f"SELECT value FROM counters WHERE key = '{_REBUILT}'"  # noqa: S608 - a name of ours
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
