@@ -1,5 +1,7 @@
 """The file: opening it, its errors by cause, and what outsiders may rely on."""
 
+import os
+import signal
 import sqlite3
 import stat
 import threading
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, database
 from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
 from ideabridge.bridge.ideas.errors import (
     StoreAccessError,
@@ -186,6 +188,60 @@ def test_the_log_is_begun_anew_though_commits_never_pause(tmp_path: Path) -> Non
         checkpointer.stop()
         assert connection.execute("SELECT length(value) FROM settings").fetchone() == (number - 1 + 100_000,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_commit_stands_where_no_thread_for_checkpoints_is_to_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(database, "COMMITS", 2)
+    with Store.open(tmp_path / "ideas.db") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            ids = [store.save_idea(idea_of(f"word{n}"), IdeaMeta()) for n in range(5)]
+        ids += [store.save_idea(idea_of(f"word{n}"), IdeaMeta()) for n in range(5, 10)]
+        assert [one.id for one in store.ideas().items] == ids[::-1]
+        assert "ideabridge-checkpoint" in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of a timer are of Unix")
+def test_a_save_interrupted_while_it_waits_gives_the_lock_back(tmp_path: Path) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    before = signal.signal(signal.SIGALRM, interrupt), signal.set_wakeup_fd(writing)
+    path = tmp_path / "ideas.db"
+    try:
+        with (
+            Store.open(path) as store,
+            closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other,
+        ):
+            other.execute("BEGIN IMMEDIATE")
+
+            def release() -> None:
+                # The signal has come: the save gets the lock, and is interrupted then.
+                os.read(reading, 1)
+                other.execute("COMMIT")
+
+            thread = threading.Thread(target=release)
+            thread.start()
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                store.save_idea(idea_of("interrupted"), IdeaMeta())
+            thread.join()
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("COMMIT")
+            idea = store.save_idea(idea_of("after"), IdeaMeta())
+            assert [one.id for one in store.ideas().items] == [idea]
+    finally:
+        signal.signal(signal.SIGALRM, before[0])
+        signal.set_wakeup_fd(before[1])
+        os.close(reading)
+        os.close(writing)
 
 
 def test_views_for_readers(tmp_path: Path) -> None:

@@ -36,8 +36,13 @@ class Checkpointer:
     def want(self) -> None:
         """Ask for a checkpoint soon. Called by the thread that holds the store's lock."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="ideabridge-checkpoint", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name="ideabridge-checkpoint", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # No thread is to be had now. What was committed is, whatever becomes of the log.
+                return
+            self._thread = thread
         self._wanted.set()
 
     def move_rest(self, connection: sqlite3.Connection) -> None:

@@ -294,7 +294,14 @@ class _Transaction:
             database.execute("BEGIN IMMEDIATE" if self._level == 0 else f"SAVEPOINT level{self._level}")
             database.depth = self._level + 1
         except BaseException as error:
-            database.lock.release()
+            try:
+                # Interrupted while it waited for the lock, and then got it: nobody would give it back.
+                if self._level == 0 and database.connection.in_transaction:
+                    database.execute("ROLLBACK")
+            except sqlite3.Error as failure:
+                raise database.translate(failure) from error
+            finally:
+                database.lock.release()
             database.raise_translated(error)
             raise
 
