@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import UnknownRunError as UnknownBridgeRunError
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, pruning, reach, search
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, reach, search
 from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.plan import Plan
 from ideabridge.server.main import main
@@ -218,6 +218,17 @@ def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(sto
         store.idea(old.id)
     assert store.prunable(before="2021-01-01").ideas == 0
     check_whole(store.path)
+
+
+def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(store: Store) -> None:
+    # The schema and this message have the first two rows, the messages of the long context the next.
+    stretches, _ = contents.cut(list(range(3, 203)))
+    hostile = Idea([list[JSON](stretches[0])], {}, 1)
+    long = Idea([said(f"part {number}") for number in range(200)], {}, 2)
+    for idea in (hostile, long, idea_of("newest")):
+        store.save_idea(idea, IdeaMeta())
+    assert store.prune(store.prunable(before="2021-01-01")).contents == 0
+    assert [store.idea(one.id).idea for one in (hostile, long)] == [hostile, long]
 
 
 def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:

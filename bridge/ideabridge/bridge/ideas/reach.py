@@ -19,10 +19,11 @@ class Reach:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # Of each row: not reached; reached; reached as a list. A message may read as a list does, and share its row.
         self._reached = bytearray()
 
     def __contains__(self, number: int) -> bool:
-        return number < len(self._reached) and self._reached[number] == 1
+        return number < len(self._reached) and self._reached[number] > 0
 
     def add(self, schema: int, context: str) -> list[int]:
         """Look at an idea; returns the rows that none before it reached. Inside a guard or transaction."""
@@ -30,13 +31,15 @@ class Reach:
         entries = [schema, *cast("list[int]", decode_trusted(context))]
         while entries:
             entry = entries.pop()
-            number = abs(entry)
-            if number in self:
-                continue
+            number, kind = abs(entry), 1 if entry > 0 else 2
             if number >= len(self._reached):
                 self._reached.extend(bytes(number - len(self._reached) + 65_536))
-            self._reached[number] = 1
-            new.append(number)
+            before = self._reached[number]
+            if before >= kind:
+                continue
+            self._reached[number] = kind
+            if not before:
+                new.append(number)
             if entry < 0:
                 row = self._database.execute("SELECT body FROM contents WHERE number = ?", (number,)).fetchone()
                 # A list that is not there is damage, which whoever reads the idea is told of.
