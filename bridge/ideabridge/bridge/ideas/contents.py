@@ -13,6 +13,7 @@ at a time. The latest rows are remembered by each process until then.
 from __future__ import annotations
 
 import hashlib
+from struct import Struct
 from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database
@@ -38,9 +39,12 @@ _KEYED: Final = "keyed"
 """Key of the counter that says which was the last row taken up into `content_keys`."""
 
 
+_FIRST: Final = Struct(">q")
+
+
 def key_of(digest: bytes) -> int:
     """What a row is found by: the first 8 bytes of its hash. The hash itself decides."""
-    return int.from_bytes(digest[:8], "big", signed=True)
+    return cast("int", _FIRST.unpack_from(digest)[0])
 
 
 def _ends(entry: int) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
+
+import orjson
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import read_message
@@ -55,9 +58,11 @@ class Idea:
         Raises:
             InvalidJSONError: a part is not JSON.
         """
-        messages = [encode(message) for message in self.context]
-        schema = encode(self.schema)
-        solution = encode(self.solution)
+        try:
+            messages, schema, solution = self._parts(orjson.dumps)
+        except orjson.JSONEncodeError:
+            # It is not JSON, or holds integers past 64 bits.
+            messages, schema, solution = self._parts(encode)
         # The request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
         digest = sha256(b'{"context":[%b],"schema":%b' % (b",".join(messages), schema))
         request = digest.copy()
@@ -71,6 +76,9 @@ class Idea:
             request.digest(),
             digest.digest(),
         )
+
+    def _parts(self, encode_part: Callable[[JSON], bytes]) -> tuple[list[bytes], bytes, bytes]:
+        return [encode_part(one) for one in self.context], encode_part(self.schema), encode_part(self.solution)
 
     @property
     def id(self) -> str:
