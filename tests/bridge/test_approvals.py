@@ -247,6 +247,21 @@ async def test_a_callback_may_edit_and_is_answered_where_it_fails() -> None:
         assert "the approver gave a NoneType; expected a Decision" in nothing
 
 
+async def test_a_run_whose_decision_cannot_be_taken_is_given_up_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def approve(_request: ApprovalRequest) -> Decision:
+        return Decision("approve")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise JournalError("the machine does not take it")
+
+    monkeypatch.setattr(Run, "decide", refuse)
+    async with Bridge(toolbox=Toolbox(send), approver=approve) as bridge:
+        run = await started(bridge, message("anybody"))
+        with anyio.fail_after(10):
+            await run.wait()
+        assert "the machine does not take it" in (run.runner.lost or "")
+
+
 async def test_a_run_that_waited_for_a_callback_asks_the_next_process(tmp_path: Path) -> None:
     asked = anyio.Event()
 

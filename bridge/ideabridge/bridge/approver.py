@@ -286,9 +286,11 @@ class People:
                 decision.hand_in(run, approval)
             except (DecisionError, SecretGivenError) as error:
                 run.decide(approval, question.refusal, by=by, reason=f"its decision does not hold: {error}")
-        except IdeabridgeError:
-            # The run is not driven here any more; its status says why, and the journal holds no decision.
-            return
+        except IdeabridgeError as error:
+            # Mostly the run is not driven here any more: its status says why, and the journal holds no decision.
+            # Where it is, nobody else would decide.
+            if run.runner.lost is None and approval in self._pending():
+                run.runner.fail(error)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             run.runner.fail(error)
 

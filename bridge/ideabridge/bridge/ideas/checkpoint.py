@@ -46,7 +46,7 @@ class Checkpointer:
         self._wanted.set()
 
     def move_rest(self, connection: sqlite3.Connection) -> None:
-        """Move what the thread left, if it did. Called after a commit, with the store's lock held: about 1 ms."""
+        """Move what the thread left, if it did. Called after a commit, with the store's lock held: 1 to 2 ms."""
         if not self._left:
             return
         self._left = False

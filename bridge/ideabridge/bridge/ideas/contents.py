@@ -111,7 +111,8 @@ class Contents:
             self._waiting.clear()
             self._keyed = self._last = keyed
         self._state, self._swept = state, swept
-        for number, digest in database.execute("SELECT number, hash FROM contents WHERE number > ?", (self._last,)):
+        later = "SELECT number, hash FROM contents WHERE number > ? ORDER BY number"
+        for number, digest in database.execute(later, (self._last,)):
             self._waiting[digest] = self._last = number
 
     def _put(self, bodies: list[Body], new: list[_Row]) -> list[int]:
