@@ -19,8 +19,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parent.parent
 PARTS = ("tools", "bridge", "server")
 MAY_IMPORT = {"tools": {"tools"}, "bridge": {"tools", "bridge"}, "server": {"tools", "bridge", "server"}}
-LONGEST_MODULE = 350
-"""Lines."""
+LONGEST_MODULE = 900
+"""Lines. A noun is a file that one reads from top to bottom; a class is the unit, not a line count."""
 
 
 def modules(part: str) -> list[Path]:
@@ -91,7 +91,7 @@ def test_imports_are_absolute(part: str) -> None:
     assert wrong == []
 
 
-def test_modules_are_small() -> None:
+def test_no_module_is_too_long_to_read() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
         for part in PARTS
