@@ -102,7 +102,8 @@ class Desk:
 
 @asynccontextmanager
 async def a_session(desk: Desk, approval: str = "allow_all", store: Path | None = None) -> AsyncGenerator[Session]:
-    configuration = Configuration.model_validate({"approval": approval})
+    # The calls of a group hold each other here: all must be able to be at work at once.
+    configuration = Configuration.model_validate({"approval": approval, "order": "none"})
     async with (
         Bridge(configuration, toolbox=desk.toolbox, store=store) as bridge,
         bridge.session(state={"city": "Oslo"}, input={"n": 3}) as session,

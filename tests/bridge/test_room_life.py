@@ -70,7 +70,7 @@ async def until(run: Run, condition: Callable[[], bool]) -> None:
 
 
 async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
-    configuration = configure({"raw": raw()}, approval="allow_all")
+    configuration = configure({"raw": raw()}, approval="allow_all", order="none")
     async with Bridge(configuration) as bridge:
         publish(bridge, "hanging", [{"_tool": "hang", "_module": "raw"}], None, {})
         calls: list[JSON] = [{"_tool": "hanging", "_module": "idea:hanging", "_each": [1, 2]}]

@@ -504,7 +504,8 @@ async def test_approvals_of_a_room_are_asked_of_the_run() -> None:
         ],
         "output": "†results.0",
     }
-    async with Bridge(toolbox=own_tools(), mind=Mind(think)) as bridge:
+    # The rooms of both items are open together.
+    async with Bridge(Configuration(order="none"), toolbox=own_tools(), mind=Mind(think)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         while len(run.approvals()) < 3:
             await run.runner.wait_changed()
@@ -559,6 +560,10 @@ HELD_AND_ROOM: JSONObject = {
 }
 
 
+UNORDERED = Configuration(order="none")
+"""The room and the call beside it have tools that may change something: both are to be at work at once."""
+
+
 async def held_and_room(bridge: Bridge, gates: Gates) -> Run:
     """A run that has a call in flight, and a room that waits for a solution."""
     run = await bridge.run_plan(read_plan(HELD_AND_ROOM))
@@ -580,10 +585,10 @@ async def test_what_another_process_answered_in_a_room_is_told_of_the_run(tmp_pa
 async def test_a_call_that_was_cut_off_goes_on_though_a_room_waits_for_a_solution(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     gates = Gates()
-    async with Bridge(toolbox=gates.toolbox, store=path) as bridge:
+    async with Bridge(UNORDERED, toolbox=gates.toolbox, store=path) as bridge:
         run_id = (await held_and_room(bridge, gates)).id
     again = Gates()
-    async with Bridge(toolbox=again.toolbox, store=path) as bridge:
+    async with Bridge(UNORDERED, toolbox=again.toolbox, store=path) as bridge:
         with anyio.fail_after(10):
             run = await bridge.run(run_id)
             await again.started["one"].wait()
@@ -615,8 +620,8 @@ async def test_a_run_driven_here_goes_on_when_a_room_driven_elsewhere_ends(tmp_p
     path = tmp_path / "ideas.db"
     gates = Gates()
     async with (
-        Bridge(toolbox=gates.toolbox, store=path, lease_seconds=1) as first,
-        Bridge(toolbox=gates.toolbox, store=path, lease_seconds=1) as second,
+        Bridge(UNORDERED, toolbox=gates.toolbox, store=path, lease_seconds=1) as first,
+        Bridge(UNORDERED, toolbox=gates.toolbox, store=path, lease_seconds=1) as second,
     ):
         with anyio.fail_after(10):
             run = await held_and_room(first, gates)

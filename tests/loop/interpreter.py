@@ -1,7 +1,7 @@
-"""A naive sequential interpreter of DESIGN 4.3, written without the machine: the oracle of the property tests.
+"""A naive sequential interpreter of plans, written without the machine: the oracle of the property tests.
 
 It holds for plans in which no two calls write overlapping paths. Each call is worked out when somebody first asks
-for it; what it reads are copies of plain dictionaries.
+for it, after the calls that the order of effects puts before it; what it reads are copies of plain dictionaries.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from ideabridge.tools.encoding import JSON, JSONObject
 Outcome = tuple[str, JSON]
 """("value", v) | ("failed", None) | ("skipped", None) | ("missing", None)"""
 
+
+Lane = Callable[[JSONObject], "tuple[str, bool]"]
+"""call -> (the module it belongs to, whether it may change something)."""
 
 Run = Callable[[int, int | None, JSON], tuple[bool, JSON]]
 """(call, item, parameters) -> (succeeded, value) of one execution."""
@@ -48,13 +51,69 @@ def put(root: JSONObject, path: tuple[str, ...], value: JSON) -> None:
 
 
 class Interpreter:
-    def __init__(self, base: JSONObject, calls: list[JSONObject], run: Run):
+    def __init__(self, base: JSONObject, calls: list[JSONObject], run: Run, lane: Lane):
         self.base = base
         self.calls = calls
         self.run = run
         self.done: dict[int, str] = {}
         self.wrote: dict[int, list[tuple[tuple[str, ...], JSON]]] = {}
         self.circular = False
+        self.earlier = self.order([lane(call) for call in calls])
+
+    # -- the order of effects ----------------------------------------------------------------------------------
+
+    def order(self, lanes: list[tuple[str, bool]]) -> list[set[int]]:
+        """What each call waits for because of the order of effects alone."""
+        count = range(len(self.calls))
+        listed = [{j for j in range(i) if lanes[i][0] == lanes[j][0] and (lanes[i][1] or lanes[j][1])} for i in count]
+        data = [self.data(i) for i in count]
+        reach = [data[i] | listed[i] for i in count]
+        for through in count:
+            for start in count:
+                if through in reach[start]:
+                    reach[start] |= reach[through]
+        # Within a circle the data decide; what they leave open goes by who is needed first.
+        place: dict[int, int] = {}
+        circle = [{j for j in count if j in reach[i] and i in reach[j]} for i in count]
+
+        def walk(index: int, members: set[int]) -> None:
+            if index in place or index not in members:
+                return
+            place[index] = -1
+            for other in sorted(data[index]):
+                walk(other, members)
+            place[index] = len(place)
+
+        for index in count:
+            for member in sorted(circle[index]):
+                walk(member, circle[index])
+
+        def before(j: int, i: int) -> bool:
+            return place[j] < place[i] if j in circle[i] else j < i
+
+        pairs = [(lanes[i], lanes[j]) for i in count for j in count]
+        conflict = [(one[0] == two[0] and (one[1] or two[1])) for one, two in pairs]
+        size = len(self.calls)
+        return [{j for j in count if j != i and conflict[i * size + j] and before(j, i)} for i in count]
+
+    def data(self, index: int) -> set[int]:
+        """The calls that a call waits for by what it reads and by `_after`."""
+        call = self.calls[index]
+        found: set[int] = set()
+        after = call.get("_after", [])
+        for name in after if isinstance(after, list) else []:
+            found.update(i for i, other in enumerate(self.calls) if other.get("_id") == name)
+        parameters = {key: value for key, value in call.items() if not key.startswith("_")}
+        for text in references([call.get("_each"), parameters]):
+            for alternative in text.split("||"):
+                paths = [split(operand.strip()) for operand in alternative.split("&&")]
+                bound = [self.bound(path, index) for path in paths]
+                found.update(i for writers in bound for i in writers)
+                if not any(bound) and all(path[0] != "item" and get(self.base, path)[0] == "value" for path in paths):
+                    break
+        return found
+
+    # -- one call ----------------------------------------------------------------------------------------------
 
     def targets(self, index: int) -> list[tuple[str, ...]]:
         path = self.calls[index].get("_outputPath")
@@ -126,6 +185,8 @@ class Interpreter:
             return
         self.done[index] = "working"
         call = self.calls[index]
+        for earlier in sorted(self.earlier[index]):
+            self.work(earlier)
         after = call.get("_after", [])
         for name in after if isinstance(after, list) else []:
             before = next(i for i, other in enumerate(self.calls) if other.get("_id") == name)

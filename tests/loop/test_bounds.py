@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from ideabridge.bridge.context.reference import parse_reference
@@ -84,7 +86,7 @@ def test_ten_thousand_calls_that_each_read_the_next_run_backwards() -> None:
     driven = Driven().whole(started(), [*calls, {"_tool": "write", "x": 7}])
     assert [call for call, _ in driven.executions] == list(range(1_999, -1, -1))
     chain = {n: [n + 1] for n in range(100_000)} | {100_000: []}
-    assert emission(chain, [list(chain)]) == [[n] for n in range(100_000, -1, -1)]
+    assert emission(chain, {n: [n - 1] for n in range(1, 100_001)}) == [[n] for n in range(100_000, -1, -1)]
 
 
 def test_thousands_of_ordered_calls_and_fans_are_bound_in_one_pass() -> None:
@@ -112,7 +114,8 @@ def test_thousands_of_ordered_calls_and_fans_are_bound_in_one_pass() -> None:
 def test_listed_order_is_kept_where_data_allow(
     data: dict[int, list[int]], groups: list[list[int]], order: list[list[int]]
 ) -> None:
-    assert emission(data, groups) == order
+    listed = {after: [before] for group in groups for before, after in pairwise(group)}
+    assert emission(data, listed) == order
 
 
 def test_parts_come_after_all_they_lead_to() -> None:

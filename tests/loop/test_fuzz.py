@@ -75,7 +75,7 @@ PATTERNS: tuple[Pattern | None, ...] = (None, None, None, None, None, "all", "an
 
 def began(chosen: random.Random, instances: bool) -> RunStarted:
     settings = Settings(
-        order=chosen.choice(("declared", "all", "none")),
+        order=chosen.choice(("effects", "all", "none")),
         parallel_calls=chosen.choice((1, 2, 16)),
         calls=40,
         items=20,

@@ -198,15 +198,6 @@ def test_one_failed_item_fails_the_call_and_keeps_the_others_where_it_is_caught(
     assert caught["results"] == [1, None, 3]
 
 
-def test_calls_that_declare_effects_keep_their_listed_order() -> None:
-    driven = Driven()
-    driven.post(started())
-    driven.post(SolutionProposed([{"_tool": "write", "x": 1}, {"_tool": "write", "x": 2}, {"_tool": "echo", "x": 3}]))
-    assert [effect.call.index for effect in driven.running] == [0, 2]
-    driven.finish_one(0)
-    assert [effect.call.index for effect in driven.running] == [2, 1]
-
-
 def test_listed_order_gives_way_to_data() -> None:
     driven = Driven().whole(
         started(),
@@ -217,14 +208,6 @@ def test_listed_order_gives_way_to_data() -> None:
         ],
     )
     assert [call for call, _ in driven.executions] == [1, 0, 2]
-
-
-@pytest.mark.parametrize(("order", "running"), [("none", [0, 1]), ("all", [0]), ("declared", [0])])
-def test_order_is_configured(order: str, running: list[int]) -> None:
-    driven = Driven()
-    driven.post(started(settings=Settings(approval="allow_all", order=order)))  # type: ignore[arg-type]
-    driven.post(SolutionProposed([{"_tool": "write", "x": 1}, {"_tool": "write", "x": 2}]))
-    assert [effect.call.index for effect in driven.running] == running
 
 
 def test_after_a_failed_call_nothing_runs_and_after_a_caught_one_it_does() -> None:

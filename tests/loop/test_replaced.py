@@ -14,7 +14,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import Annotations, Tool
-from tests.loop.driving import ANY_PARAMETERS, TOOLS, Driven, started
+from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started
 
 PEEK = Tool("peek", parameters=ANY_PARAMETERS)
 STORE = Tool("store", parameters=ANY_PARAMETERS, annotations=Annotations(read_only=False))
@@ -50,6 +50,10 @@ def end(driven: Driven, x: str) -> None:
     driven.finish_one(number)
 
 
+def echo(x: str) -> JSON:
+    return {"_tool": "echo", "x": x}
+
+
 def write(x: str, **more: JSON) -> JSON:
     return {"_tool": "write", "x": x, **more}
 
@@ -68,11 +72,28 @@ def test_what_declares_effects_keeps_the_listed_order_where_the_call_stood() -> 
     assert driven.machine.status == "done"
 
 
-def test_what_began_before_it_joined_is_let_be_and_what_follows_waits_for_both() -> None:
-    driven = begun([{"_tool": "peek", "x": "?"}, write("one"), write("two")])
-    assert at_work(driven) == ["one"]
+def test_what_began_before_a_change_took_a_read_s_place_goes_on_and_what_follows_waits_for_it() -> None:
+    look = Tool("ask_look", parameters=ANY_PARAMETERS, annotations=READ_ONLY)
+    calls: list[JSON] = [{"_tool": "ask_look", "x": "?"}, echo("one"), {"_tool": "echo", "x": "two", "y": "†results.1"}]
+    driven = begun([*calls, write("three")], look=look)
+    assert at_work(driven) == ["one"], "reads run beside a read that asks"
     replace(driven, 0, STORE)
     assert at_work(driven) == ["as store", "one"]
+    end(driven, "one")
+    assert at_work(driven) == ["as store"], "what had not begun waits for the change now"
+    end(driven, "as store")
+    assert at_work(driven) == ["two"]
+    end(driven, "two")
+    assert at_work(driven) == ["three"]
+
+
+def test_what_waits_for_a_place_to_run_waits_for_a_change_that_takes_a_read_s_place() -> None:
+    look = Tool("ask_look", parameters=ANY_PARAMETERS, annotations=READ_ONLY)
+    settings = Settings(approval=RULES if isinstance(RULES, dict) else "default", parallel_calls=1)
+    driven = Driven()
+    driven.post(started(tools=[*TOOLS, PEEK, look], settings=settings))
+    driven.post(SolutionProposed([{"_tool": "ask_look", "x": "?"}, echo("one"), echo("two")]))
+    replace(driven, 0, STORE)
     end(driven, "one")
     assert at_work(driven) == ["as store"]
     end(driven, "as store")
@@ -95,6 +116,16 @@ def test_two_that_ask_run_in_their_listed_order_whichever_is_decided_first() -> 
 def test_what_is_read_only_leaves_the_order_of_the_call_it_replaces() -> None:
     asking = Tool("ask_write", parameters=ANY_PARAMETERS, annotations=Annotations(read_only=False))
     driven = begun([{"_tool": "ask_write", "x": "?"}, write("next")], asking=asking)
+    assert at_work(driven) == []
+    replace(driven, 0, TOOLS[0])
+    assert at_work(driven) == ["as echo"], "a change waits for reads too"
+    end(driven, "as echo")
+    assert at_work(driven) == ["next"]
+
+
+def test_a_read_in_the_place_of_a_change_lets_the_reads_after_it_run() -> None:
+    asking = Tool("ask_write", parameters=ANY_PARAMETERS, annotations=Annotations(read_only=False))
+    driven = begun([{"_tool": "ask_write", "x": "?"}, echo("next")], asking=asking)
     assert at_work(driven) == []
     replace(driven, 0, TOOLS[0])
     assert at_work(driven) == ["as echo", "next"]

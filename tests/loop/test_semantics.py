@@ -1,4 +1,4 @@
-"""A Solution means the same streamed, whole, resumed or replayed (DESIGN 4.3, 4.4)."""
+"""A Solution means the same streamed, whole, resumed or replayed, and its effects happen in the listed order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import CallFinished, RunStarted
 from ideabridge.tools.encoding import JSON, JSONObject, encode
-from tests.loop.driving import Driven, started
+from ideabridge.tools.tool import Annotations, Tool
+from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started
 from tests.loop.interpreter import CAUGHT, Interpreter, overlap, split
 
 T = TypeVar("T")
@@ -48,17 +49,13 @@ class Scenario:
     failing: frozenset[int]
     seed: int
 
-    def execute(self, effect: Execute) -> tuple[bool, JSON]:
-        return self.run(effect.call.index, effect.item, effect.parameters)
-
-    def run(self, index: int, item: int | None, parameters: JSON) -> tuple[bool, JSON]:
-        if index in self.failing and item in (None, 1):
-            return False, "it failed"
-        return True, result(parameters)
-
     @property
     def start(self) -> RunStarted:
-        return started([{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}])
+        return started([{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}], tools=MODULES)
+
+    def lane(self, call: JSONObject) -> tuple[str, bool]:
+        [tool] = [one for one in MODULES if one.name == call["_tool"]]
+        return tool.module or "", tool.annotations.read_only is not True
 
     @property
     def disjoint(self) -> bool:
@@ -72,6 +69,43 @@ class Scenario:
         return not any(overlap(one, two) for i, one in enumerate(written) for two in written[:i])
 
 
+class World:
+    """What the tools of a scenario act on: what each module has been told to change, in order.
+
+    Args:
+        scenario: the calls.
+        done: (call, item) of what was done before, by runs of which this one takes up the journal.
+    """
+
+    def __init__(self, scenario: Scenario, done: Sequence[tuple[int, int | None]] = ()) -> None:
+        self.scenario = scenario
+        self.changes: dict[str, list[JSON]] = {}
+        for index, item in done:
+            self.act(index, item)
+
+    def act(self, index: int, item: int | None) -> list[JSON] | None:
+        """Change or look; what the module holds afterwards, None where it fails."""
+        module, changes = self.scenario.lane(self.scenario.calls[index])
+        seen = self.changes.setdefault(module, [])
+        if index in self.scenario.failing and item in (None, 1):
+            return None
+        if changes:
+            seen.append([index, item])
+        return seen
+
+    def run(self, index: int, item: int | None, parameters: JSON) -> tuple[bool, JSON]:
+        seen = self.act(index, item)
+        return (False, "it failed") if seen is None else (True, result({"given": parameters, "seen": [*seen]}))
+
+    def execute(self, effect: Execute) -> tuple[bool, JSON]:
+        return self.run(effect.call.index, effect.item, effect.parameters)
+
+
+MODULES = [
+    *TOOLS,
+    Tool("poke", parameters=ANY_PARAMETERS, annotations=Annotations(idempotent=True), module="other"),
+    Tool("look", parameters=ANY_PARAMETERS, annotations=READ_ONLY, module="other"),
+]
 BASE = ["†input.n", "†input.items", "†input.text", "†state.a", "†state.old.v", "†state.old", "†input.items.1.v"]
 ODD = ["†input.none", "†state.never", "†state", "†results.0", "†results.1.v", "†state.a.deep"]
 
@@ -126,7 +160,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
 
     calls: list[JSONObject] = []
     for index in range(count):
-        call: JSONObject = {"_tool": one(["echo", "echo", "write"]), "x": value(index)}
+        call: JSONObject = {"_tool": one(["echo", "echo", "write", "look", "poke"]), "x": value(index)}
         if draw(TO[1]):
             call["y"] = value(index)
         if paths[index] is not None:
@@ -162,7 +196,7 @@ def check_invariants(driven: Driven) -> None:
 
 def run_whole(scenario: Scenario) -> Driven | None:
     """The scenario run whole, or None where the plan is malformed."""
-    driven = Driven(scenario.execute, scenario.seed)
+    driven = Driven(World(scenario).execute, scenario.seed)
     probe = Driven()
     probe.post(scenario.start)
     if probe.machine.intake.check([*scenario.calls], scenario.output):
@@ -179,10 +213,21 @@ def same_meaning(one: Driven, two: Driven) -> None:
     assert one.machine.status == two.machine.status
 
 
+def finished(whole: Driven, cut: int) -> list[tuple[int, int | None]]:
+    """What had finished where a journal is cut."""
+    return [(one.call, one.item) for one in whole.journal[:cut] if isinstance(one, CallFinished)]
+
+
+def resumed_after(whole: Driven, cut: int, scenario: Scenario, seed: int) -> Driven:
+    world = World(scenario, finished(whole, cut))
+    return Driven.resumed(whole.journal[:cut], world.execute, seed).finish_all()
+
+
 @settings(max_examples=2400, deadline=None, suppress_health_check=SLOW)
 @given(scenarios())
 def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
-    streamed = Driven(scenario.execute, scenario.seed + 1).streamed(scenario.start, [*scenario.calls], scenario.output)
+    streamed = Driven(World(scenario).execute, scenario.seed + 1)
+    streamed.streamed(scenario.start, [*scenario.calls], scenario.output)
     check_invariants(streamed)
     whole = run_whole(scenario)
     if whole is None:
@@ -191,7 +236,8 @@ def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None
         return
     event("whole")
     if scenario.disjoint:
-        oracle = Interpreter({"input": INPUT, "state": STATE, "results": {}, "data": {}}, scenario.calls, scenario.run)
+        base: JSONObject = {"input": INPUT, "state": STATE, "results": {}, "data": {}}
+        oracle = Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
         standings, documents = oracle.interpret()
         if not oracle.circular:
             event("oracle")
@@ -199,10 +245,9 @@ def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None
             assert plain(whole.documents[""]) == plain(documents)
         same_meaning(whole, streamed)
     cut = random.Random(scenario.seed).randrange(2, len(whole.journal) + 1)
-    resumed = Driven.resumed(whole.journal[:cut], scenario.execute, scenario.seed + 2).finish_all()
+    resumed = resumed_after(whole, cut, scenario, scenario.seed + 2)
     assert resumed.machine.phase == "ended"
-    before = {(one.call, one.item) for one in whole.journal[:cut] if isinstance(one, CallFinished)}
-    assert not before & set(resumed.executions), "a finished call ran again"
+    assert not {*finished(whole, cut)} & set(resumed.executions), "a finished call ran again"
     if scenario.disjoint:
         same_meaning(whole, resumed)
 
@@ -214,5 +259,5 @@ def test_a_run_resumes_from_after_any_event(scenario: Scenario) -> None:
     if whole is None or not scenario.disjoint:
         return
     for cut in range(2, len(whole.journal) + 1):
-        resumed = Driven.resumed(whole.journal[:cut], scenario.execute, scenario.seed + cut).finish_all()
+        resumed = resumed_after(whole, cut, scenario, scenario.seed + cut)
         same_meaning(whole, resumed)

@@ -83,7 +83,7 @@ def test_every_problem_is_told_at_once_with_its_place() -> None:
         "ideabridge.json: servers: unknown key. Did you mean 'mcpServers'?",
         "ideabridge.json: limits.cals: unknown key. Did you mean 'calls'?",
         "ideabridge.json: limits.calls: expected a whole number, found text",
-        "ideabridge.json: order: expected 'declared', 'all' or 'none', found 'some'",
+        "ideabridge.json: order: expected 'effects', 'all' or 'none', found 'some'",
         "ideabridge.json: expose.0: expected 'modules' or 'tools', found 'everything'",
         "ideabridge.json: store: expected text, found a number",
     ):

@@ -95,7 +95,10 @@ class Bridge(Publishing):
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._open: Runs | None = None
-        self.offer = Offer(self.toolbox, self.modules, lambda module, caller: idea_tool(self.store, module, caller))
+        self.offer = Offer(self.toolbox, self.modules, self._idea_tool)
+
+    def _idea_tool(self, module: str, caller: str) -> Tool | None:
+        return idea_tool(self.store, module, caller, self.offer.catalogue)
 
     # -- life --------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from ideabridge.bridge.modules.settings import (
 )
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import Order
 
 FILE_NAME: Final = "ideabridge.json"
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
@@ -88,9 +89,11 @@ class Configuration(BaseModel):
         default="default",
         description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules.",
     )
-    order: Literal["declared", "all", "none"] = Field(
-        default="declared",
-        description="Which calls keep their listed order: to tools that declare effects, to all tools, or to none.",
+    order: Order = Field(
+        default="effects",
+        description="Which calls wait for those listed before them. effects: within one module, a call that may change"
+        " something waits for all calls before it, and a read for the changes before it; all: every call for all"
+        " before it; none: no call.",
     )
     limits: Limits = Field(default_factory=Limits, description="Bounds of one run.")
     sampling: SamplingSettings = Field(
@@ -330,7 +333,8 @@ def fingerprint(configuration: Configuration) -> str:
     for name, module in sorted(configuration.modules.items()):
         if module.disabled:
             continue
-        told = cast("JSONObject", module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}))
+        keys = {"command", "args", "cwd", "allow", "deny", "order", "read_only"}
+        told = cast("JSONObject", module.model_dump(mode="json", include=keys))
         told["kind"] = module.kind
         told["url"] = None if module.url is None else public_url(module.url)
         told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))

@@ -6,6 +6,7 @@ import math
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.listed_order import ModuleOrder
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
@@ -59,6 +60,11 @@ def settings_under(
     seconds, tokens, cost = wanted("wall_seconds", whole=False), wanted("tokens"), wanted("cost", whole=False)
     return Settings(
         order=configuration.order,
+        modules={
+            name: ModuleOrder(one.order != "none", one.read_only)
+            for name, one in configuration.modules.items()
+            if one.order == "none" or one.read_only
+        },
         parallel_calls=lower("parallel_calls", own.parallel_calls),
         calls=lower("calls", own.calls),
         requests=lower("requests", own.requests),

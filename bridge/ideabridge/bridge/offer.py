@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from typing import Final
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.room_context import SOLVE
@@ -203,16 +202,6 @@ def offered_tools(toolbox: Toolbox, remote: Iterable[Tool]) -> list[Tool]:
 def latent_keys(toolbox: Toolbox, tools: Iterable[Tool]) -> list[ToolKey]:
     """The inline tools without an activity: the mind writes their result."""
     return [tool.key for tool in tools if tool.module is None and toolbox.activity_for(tool) is None]
-
-
-def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
-    """The tools whose name, or `module.name`, is named or matches a pattern such as `git_*`."""
-    wanted = list(patterns)
-    return [
-        tool
-        for tool in tools
-        if any(fnmatchcase(tool.name, one) or fnmatchcase(f"{tool.module}.{tool.name}", one) for one in wanted)
-    ]
 
 
 def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:

@@ -15,7 +15,7 @@ import anyio
 
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey, room_name
 from ideabridge.bridge.loop.event import (
     CallFinished,
@@ -27,7 +27,6 @@ from ideabridge.bridge.loop.event import (
     UsageNoted,
 )
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
-from ideabridge.bridge.offer import chosen_tools
 from ideabridge.bridge.replay.replay import check_arguments
 from ideabridge.bridge.room_context import here, import_messages, latent_context
 from ideabridge.bridge.room_view import outcome_of, over_budget

@@ -70,7 +70,13 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     # As if there were no instances: what the first has, all have.
     instances = machine.opening.instances
     documents = machine.memory.documents
-    graph = Graph(machine.catalogue, {**documents, "": documents[instances[0]]}, order=machine.settings.order)
+    settings = machine.settings
+    graph = Graph(
+        machine.catalogue,
+        {**documents, "": documents[instances[0]]},
+        order=settings.order,
+        modules=settings.modules,
+    )
     shown = question.shown["calls"]
     graph.take(shown if isinstance(shown, list) else [], plan.output)
     return WaitingPlan(question, Rehearsal(graph), len(instances))

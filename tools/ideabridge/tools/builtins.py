@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -167,4 +168,7 @@ def _exists(path: str, values: JSONObject) -> bool:
 
 def builtin_toolbox() -> Toolbox:
     """A fresh Toolbox of the built-in tools: pick, filter, join, count, template."""
-    return Toolbox(pick, filter_items, join_items, count_items, fill_template)
+    toolbox = Toolbox(pick, filter_items, join_items, count_items, fill_template)
+    # They touch nothing, so that no call waits for them, nor they for any, but by data.
+    toolbox.add(*(replace(one, reaches=()) for one in toolbox))
+    return toolbox

@@ -25,6 +25,9 @@ META_PROPERTIES: Final = (
 ANONYMOUS: Final = "anonymous"
 """The `_module` of a clean room (DESIGN 4.10)."""
 
+EVERY_MODULE: Final = "*"
+"""In `Tool.reaches`: every module."""
+
 IDEA: Final = "idea:"
 """How the `_module` of an idea begins: `idea:weekly_report`, `idea:weekly_report@3`."""
 
@@ -75,7 +78,7 @@ class Annotations:
 
     @property
     def declares_effects(self) -> bool:
-        """Whether the tool *declares* that it is not read-only: such calls keep their listed order (DESIGN 4.4)."""
+        """Whether the tool *declares* that it is not read-only."""
         return self.read_only is False or (self.read_only is None and self.destructive is True)
 
     @property
@@ -98,6 +101,9 @@ class Tool:
         remote_name: its name at the module where that differs (a name that collided was prefixed).
         renamed: parameter names of ours -> the module's, where a meta-property's name was taken.
         activity: name of the Activity that runs it; None: the one of the same name, or latent.
+        reaches: the modules that a call of it may touch, where that is not its own module alone: "" for own tools,
+            `EVERY_MODULE`, or none at all. The order of effects goes by it; the definition told to others does not
+            have it.
     """
 
     name: str
@@ -109,6 +115,14 @@ class Tool:
     remote_name: str | None = None
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     activity: str | None = None
+    reaches: tuple[str, ...] | None = field(default=None, compare=False)
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """The modules that a call of it may touch; "" for own tools."""
+        if self.reaches is not None:
+            return self.reaches
+        return (EVERY_MODULE,) if self.in_room else (self.module or "",)
 
     @property
     def in_room(self) -> bool:
@@ -154,6 +168,7 @@ class Tool:
             remote_name=stored.get("remoteName"),
             renamed=stored.get("renamed", {}),
             activity=stored.get("activity"),
+            reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
         )
 
     def fingerprint(self) -> str:
@@ -161,5 +176,7 @@ class Tool:
         return content_hash(self.to_json())
 
 
-Order = Literal["declared", "all", "none"]
-"""Which calls keep their listed order: those that declare effects, all, or none (DESIGN 4.4)."""
+Order = Literal["effects", "all", "none"]
+"""Which calls wait for those listed before them: `effects`: within one module and instance, a call that may change
+something waits for all calls before it, and a read for the changes before it; `all`: every call for all before it;
+`none`: no call."""

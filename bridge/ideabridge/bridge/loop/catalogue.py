@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 from ideabridge.bridge.context.reference import quoted
 from ideabridge.tools.compose import admit_references
@@ -105,7 +106,12 @@ class Catalogue:
 
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
         """(tools, latent keys) as a journal holds them."""
-        tools: list[JSON] = [tool.to_json() for tool in self._unique()]
+        tools: list[JSON] = []
+        for tool in self._unique():
+            told = tool.to_json()
+            if tool.reaches is not None:
+                told["reaches"] = list[JSON](tool.reaches)
+            tools.append(told)
         latent: list[JSON] = [[module, name] for module, name in sorted(self.latent, key=str)]
         return tools, latent
 
@@ -123,6 +129,16 @@ class Catalogue:
         """The properties of the tool's parameters, by name."""
         properties = tool.parameters.get("properties")
         return properties if isinstance(properties, dict) else {}
+
+
+def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
+    """The tools whose name, or `module.name`, is named or matches a pattern such as `git_*`."""
+    wanted = list(patterns)
+    return [
+        tool
+        for tool in tools
+        if any(fnmatchcase(tool.name, one) or fnmatchcase(f"{tool.module}.{tool.name}", one) for one in wanted)
+    ]
 
 
 def _no_idea(module: str, name: str, known: list[ToolKey]) -> str:

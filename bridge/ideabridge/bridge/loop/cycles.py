@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import pairwise
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
@@ -54,20 +53,17 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
     return found
 
 
-def emission(data: Mapping[int, Iterable[int]], groups: Iterable[list[int]]) -> list[list[int]]:
+def emission(data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]) -> list[list[int]]:
     """An order of all calls in which data flows forwards, and listed order is kept where data does not forbid it.
 
     Args:
         data: what each call waits for, in listing order.
-        groups: calls that should keep the order they are listed in.
+        listed: the earlier calls that each call should wait for because of their listed order.
 
     Returns:
         Parts to be taken one after the other. A part of several calls is a circle: nothing orders those.
     """
-    wished = {index: [*targets] for index, targets in data.items()}
-    for group in groups:
-        for before, after in pairwise(group):
-            wished[after].append(before)
+    wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []
     for part in components(wished):
         # Where the wish closes a circle with the data, the wish gives way: within that circle only.

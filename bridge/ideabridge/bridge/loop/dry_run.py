@@ -11,7 +11,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 
 def waits(graph: Graph) -> dict[int, set[int]]:
-    """The calls each call waits for: by data, by `_after`, and by listed order."""
+    """The calls that each call waits for: because of data, of `_after`, and of the order of effects."""
     return {call.index: graph.depends_on(call) | set(call.order) for call in graph.calls}
 
 
@@ -64,8 +64,10 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
 
     Returns:
         `{"layers": [[place...]...], "calls": [{"place", "tool", "module"?, "instance"?, "reads", "writes",
-        "after", "read_only"}], "not_read_only": [place...], "missing_inputs": [reference...]}`. A layer's calls may
-        run at once; each call starts as soon as its own inputs exist, so layers tell what is possible, not when.
+        "after", "ordered_after"?, "read_only"}], "not_read_only": [place...], "missing_inputs": [reference...],
+        "notes"?: [text...]}`. A layer's calls may run at once; each call starts as soon as its own inputs exist, so
+        layers tell what is possible, not when. `after` holds every call that a call waits for directly,
+        `ordered_after` those for which it waits because of the order of effects alone.
     """
     before = waits(graph)
     told: list[JSON] = []
@@ -79,10 +81,36 @@ def dry_run(graph: Graph, missing: Sequence[str] = ()) -> JSONObject:
         entry["reads"] = [read.expression.text for read in call.reads]
         entry["writes"] = [format_reference(path) for path in call.writes]
         entry["after"] = [graph.call(index).place for index in sorted(before[call.index])]
+        ordered = sorted(set(call.order) - graph.depends_on(call))
+        if ordered:
+            entry["ordered_after"] = [graph.call(index).place for index in ordered]
         read_only = is_read_only(call)
         entry["read_only"] = read_only
         if not read_only and not call.has_latent:
             asks.append(name_of(call))
         told.append(entry)
     shown: list[JSON] = [[name_of(call) for call in layer] for layer in layers(graph)]
-    return {"layers": shown, "calls": told, "not_read_only": asks, "missing_inputs": [*missing]}
+    found: JSONObject = {"layers": shown, "calls": told, "not_read_only": asks, "missing_inputs": [*missing]}
+    notes = list[JSON](_notes(graph))
+    return {**found, "notes": notes} if notes else found
+
+
+def _notes(graph: Graph) -> list[str]:
+    """What the author of a plan should know about its order of effects."""
+    found: list[str] = []
+    held = [call for call in graph.calls if set(call.order) - graph.depends_on(call)]
+    unsaid = {
+        one.name: None
+        for call in held
+        for one in (call, *(graph.call(index) for index in call.order))
+        if one.tool is not None and one.tool.annotations.read_only is None and graph.may_change(one)
+    }
+    if unsaid:
+        names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")
+        found.append(
+            "Some calls wait for earlier calls of their module, because a tool does not say whether it only reads:"
+            f" {names}. If it does, say so: read_only=True in @tool, or read_only in the module's configuration."
+        )
+    if len({call.instance for call in graph.calls}) > 1:
+        found.append("The calls of different instances do not wait for each other, unless data connects them.")
+    return found

@@ -7,7 +7,7 @@ means the same streamed, whole, resumed or replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from ideabridge.bridge.context.document import Missing, describe_missing, read
@@ -15,13 +15,13 @@ from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.reference import Hole, Path, Reference, clipped, compile_value, format_path, quoted
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import Call, Read, read_call
-from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.loop.cycles import cycles
-from ideabridge.bridge.loop.listed_order import ListedOrder
+from ideabridge.bridge.loop.listed_order import ListedOrder, ModuleOrder, Ordering
 from ideabridge.bridge.loop.paths import PathIndex
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import Order, Tool
+from ideabridge.tools.tool import ANONYMOUS, Tool
 
 _NAMED: Final = 20
 """How many calls of one cycle, and how many missing values, are told of at length."""
@@ -35,7 +35,8 @@ class Graph:
         base: the documents before the Solution, by instance ("" where none is named).
         first: index of the first call.
         instances: the instances of the context; a call must name one of them where there are any.
-        order: which calls keep their listed order.
+        order: which calls keep their listed order; see `ListedOrder`.
+        modules: what the configuration says about the order of single modules.
         known: ids of calls of earlier Solutions, which have all ended.
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once in every instance, to a map by instance (DESIGN 4.8).
@@ -48,7 +49,8 @@ class Graph:
         *,
         first: int = 0,
         instances: Iterable[str] = (),
-        order: Order = "declared",
+        order: Ordering = "effects",
+        modules: Mapping[str, ModuleOrder] | None = None,
         known: Iterable[str] = (),
         schemas: Mapping[str, StateSchema] | None = None,
         output_by_instance: bool = False,
@@ -64,7 +66,7 @@ class Graph:
         self.output_problems: list[str] = []
         self.output_faults: dict[str, list[str]] = {}
         self._instances = list(instances)
-        self._order = ListedOrder(order)
+        self._order = ListedOrder(order, modules)
         self._known = set(known)
         self._schemas = schemas or {}
         self.output_instances = self._instances if output_by_instance else [""]
@@ -93,7 +95,7 @@ class Graph:
                 self._unsupplied(call, item)
         if call.edges is None:
             self._find_edges(call)
-        self._order.note(call)
+        self._order.note(call, self._touching(call))
         writers = self._writers.setdefault(call.instance, PathIndex())
         for path in call.writes:
             writers.add(path, index)
@@ -203,6 +205,21 @@ class Graph:
         else:
             self._ids[(call.instance, call.id)] = call.index
 
+    def _touching(self, call: Call) -> list[Tool]:
+        """The tools by which the call may change or read something: its own; those that a clean room is given."""
+        tool = call.tool
+        if tool is None or call.has_latent or (call.activity is None and tool.key in self.catalogue.latent):
+            # What a mind writes touches nothing.
+            return []
+        if tool.module != ANONYMOUS:
+            return [tool]
+        wanted = call.raw.get("tools", [])
+        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+        if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
+            # A reference: which tools they are is known when it runs.
+            return [tool]
+        return chosen_tools(self.catalogue.tools, patterns)
+
     # -- binding -----------------------------------------------------------------------------------------------
 
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
@@ -303,9 +320,17 @@ class Graph:
         self._order.join(call, tool)
         self._reorder()
 
-    def late(self, call: Call) -> Sequence[int]:
-        """The calls a call that was put up already has to wait for; see `ListedOrder.late`."""
-        return self._order.late(call)
+    def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
+        """A call that this one waits for because of the listed order; see `ListedOrder.before`."""
+        return self._order.before(call, settled)
+
+    def may_change(self, call: Call) -> bool:
+        """Whether later calls are ordered behind it as behind a change; see `ListedOrder`."""
+        return self._order.may_change(call)
+
+    def itemwise(self, call: Call) -> bool:
+        """Whether the items of its `_each` run one after another; see `ListedOrder.itemwise`."""
+        return self._order.itemwise(call)
 
     def depends_on(self, call: Call, *, certainly: bool = False) -> set[int]:
         """The calls it waits for by data and by `_after`: not by listed order.

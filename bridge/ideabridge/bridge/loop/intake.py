@@ -54,6 +54,7 @@ class Intake:
             instances=opening.instances,
             # Alternatives stand side by side: none comes before another.
             order=settings.order if pattern in (None, "all") else "none",
+            modules=settings.modules,
             known=self._ids,
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,

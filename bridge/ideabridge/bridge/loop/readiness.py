@@ -78,9 +78,6 @@ class Readiness:
                 return Wait(index)
             if before.standing is Standing.FAILED:
                 return Absent("failed", f"_after: {before.call.label} failed")
-        for index in call.order:
-            if not self._progress[index].settled:
-                return Wait(index)
         return None
 
     def _item(self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing) -> Item:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from ideabridge.bridge.loop.listed_order import ModuleOrder, Ordering
 from ideabridge.bridge.loop.policy import ApprovalSetting
-from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.tool import Order
+from ideabridge.tools.encoding import JSON, JSONObject
 
 Planning: TypeAlias = Literal["eager", "lazy"]
 """When the calls of a Solution run (DESIGN 4.9)."""
@@ -20,7 +21,8 @@ class Settings:
     """Bounds and choices of one run.
 
     Attributes:
-        order: which calls keep their listed order.
+        order: which calls keep their listed order; see `ListedOrder`.
+        modules: what the configuration says about the order of single modules, by their names.
         parallel_calls: how many calls (and items of `_each`) run at once.
         calls: how many calls a run may list.
         items: how many items one `_each` may have.
@@ -34,7 +36,7 @@ class Settings:
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
-    order: Order = "declared"
+    order: Ordering = "effects"
     parallel_calls: int = 16
     calls: int = 10_000
     items: int = 10_000
@@ -46,6 +48,7 @@ class Settings:
     cost: float | None = None
     depth: int = 3
     planning: Planning = "eager"
+    modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
 
     @property
     def lazy(self) -> bool:
@@ -54,8 +57,12 @@ class Settings:
 
     def to_json(self) -> JSONObject:
         """The settings as a journal holds them."""
+        modules: JSONObject = {
+            name: {"ordered": one.ordered, "reads": list[JSON](one.reads)} for name, one in self.modules.items()
+        }
         return {
-            "order": self.order,
+            "ordering": self.order,
+            "modules": modules,
             "parallel_calls": self.parallel_calls,
             "calls": self.calls,
             "items": self.items,
@@ -72,5 +79,13 @@ class Settings:
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
         """The settings that `to_json` wrote."""
-        members: dict[str, Any] = value
+        members: dict[str, Any] = dict(value)
+        modules: dict[str, Any] = members.pop("modules", {})
+        if "ordering" in members:
+            order = members.pop("ordering")
+        else:
+            # Version 0.1 wrote `order`; its `all` held within one module and instance.
+            order = {"all": "listed"}.get(members["order"], members["order"])
+        members["order"] = order
+        members["modules"] = {name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()}
         return cls(**members)

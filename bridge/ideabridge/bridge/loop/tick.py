@@ -6,11 +6,13 @@ A call is considered again when the one thing it waits for happens: no barrier, 
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.approval import Denial, correction, judged
 from ideabridge.bridge.loop.call import Call
+from ideabridge.bridge.loop.cycles import cycles
 from ideabridge.bridge.loop.doubt import raise_doubt, settle_doubt
 from ideabridge.bridge.loop.edit import apply
 from ideabridge.bridge.loop.effect import Commit, Effect, EffectKey, Execute, ExecutionKey
@@ -26,6 +28,7 @@ from ideabridge.bridge.loop.readiness import Readiness, Refusal
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.settling import Settling
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Tool
 
 
 class Tick:
@@ -118,6 +121,8 @@ class Tick:
         self._end(progress, item, event)
         if progress.open_items == 0:
             self._settling.complete(progress, event.chosen)
+        elif self.graph.itemwise(progress.call):
+            self._queue_items(progress)
         self._drain()
 
     def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
@@ -171,9 +176,7 @@ class Tick:
         else:
             tool = apply(progress, event)
             if tool is not None:
-                self.graph.replace(progress.call, tool)
-                # What waited for the order of the call's own tool may wait for others now.
-                self._consider.extend(self._waiting.pop(event.call, ()))
+                self._reorder(progress, tool)
             self._queue_up(progress)
         self._drain()
 
@@ -229,12 +232,16 @@ class Tick:
         """Name a cycle through later alternatives: nothing runs, nobody is asked, and calls still wait."""
         if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
             return False
-        waiting = [one for one in self.progress.values() if one.standing is Standing.WAITING]
-        names = " -> ".join(one.call.label for one in waiting[:10])
-        self._waiting.clear()
-        for progress in waiting:
-            self._settling.fail(progress, "structural", f"a cycle: {names} wait for each other")
-        return bool(waiting)
+        waits = {index: {on} for on, waiters in self._waiting.items() if on is not None for index in waiters}
+        found = [
+            [self.progress[index] for index in sorted(circle) if self.progress[index].standing is Standing.WAITING]
+            for circle in cycles(waits)
+        ]
+        for circle in found:
+            names = " -> ".join(one.call.label for one in circle[:10])
+            for progress in circle:
+                self._settling.fail(progress, "structural", f"a cycle: {names} wait for each other")
+        return any(found)
 
     def _look(self, progress: Progress) -> None:
         call = progress.call
@@ -274,14 +281,31 @@ class Tick:
         self._let_go(progress)
 
     def _let_go(self, progress: Progress) -> None:
-        """It may run: now, or once those have settled that keep their listed order before it."""
-        call = progress.call
-        before = next((index for index in self.graph.late(call) if not self.progress[index].settled), None)
+        """It may run: now, or once those have settled that the listed order puts before it."""
+        before = self.graph.before(progress.call, self._is_settled)
         progress.held = before is not None
-        if before is not None:
-            self._waiting.setdefault(before, []).append(call.index)
-            return
-        self._queue.extend((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
+        if before is None:
+            self._queue_items(progress)
+        else:
+            self._waiting.setdefault(before, []).append(progress.call.index)
+
+    def _queue_items(self, progress: Progress) -> None:
+        """Its executions may begin: all of them, or the next one where they run one after another."""
+        call = progress.call
+        open_ = ((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
+        self._queue.extend(islice(open_, 1) if call.has_each and self.graph.itemwise(call) else open_)
+
+    def _is_settled(self, index: int) -> bool:
+        return self.progress[index].settled
+
+    def _reorder(self, progress: Progress, tool: Tool) -> None:
+        """Another tool runs in a call's place. What has not begun waits for whatever the order puts before it now."""
+        self.graph.replace(progress.call, tool)
+        self._consider.extend(self._waiting.pop(progress.call.index, ()))
+        queued = [(one, number) for one, number in self._queue if self.progress[one].standing is Standing.QUEUED]
+        self._queue = deque(entry for entry in self._queue if entry not in set(queued))
+        for index in dict.fromkeys(index for index, _ in queued):
+            self._let_go(self.progress[index])
 
     def _dispatch(self) -> None:
         while self._queue and self._running < self._settings.parallel_calls:

@@ -107,6 +107,14 @@ class ModuleConfiguration(BaseModel):
     deny: tuple[str, ...] = Field(
         default=(), description="Never these tools: names or patterns. Stronger than 'allow'."
     )
+    order: Literal["effects", "none"] = Field(
+        default="effects", description="none: calls of this module never wait for those listed before them."
+    )
+    read_only: tuple[str, ...] = Field(
+        default=(),
+        description="Tools that only read although they do not say so: names or patterns. Their calls run beside each"
+        " other; they still ask for approval.",
+    )
     parallel: int = Field(default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1).")
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
