@@ -112,7 +112,7 @@ def test_effects_happen_in_the_listed_order(calls: str, expected: str) -> None:
     ],
 )
 def test_a_clean_room_is_in_the_order_of_the_tools_it_is_given(tools: JSON, expected: str) -> None:
-    calls = [*calls_of("poke poke_there"), {**SOLVE, "tools": tools}, *calls_of("look_there poke")]
+    calls: list[JSON] = [*calls_of("poke poke_there"), {**SOLVE, "tools": tools}, *calls_of("look_there poke")]
     assert waves(begun(calls, context=[{"type": "input", "input": {"tools": ["look"]}}])) == expected
 
 
