@@ -2,7 +2,8 @@
 
 Each other script in this folder is a benchmark: it runs by itself, takes `--json`, prints one object with `rows`, and
 exits 1 where a target is missed. A row has `what`, `ours`, `peer`, `floor`, `ratio`, `target`, `met` (and more, which
-is not shown). Benchmarks run one after the other: two at once would measure each other.
+is not shown). A benchmark that lacks something to measure prints no rows and `skipped`, the reason, which is shown.
+Benchmarks run one after the other: two at once would measure each other.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ def scripts(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.py")) if path.name != Path(__file__).name]
 
 
-def rows_of(text: str) -> list[Row]:
-    """The rows in what a benchmark printed.
+def rows_of(text: str) -> tuple[list[Row], str | None]:
+    """The rows in what a benchmark printed, and why it measured nothing where it says so.
 
     Raises:
         ValueError: it is not one JSON object with `rows`.
     """
     printed: object = json.loads(text)
-    rows: object = cast("dict[str, object]", printed).get("rows") if isinstance(printed, dict) else None
+    told = cast("dict[str, object]", printed) if isinstance(printed, dict) else {}
+    rows, skipped = told.get("rows"), told.get("skipped")
     if not isinstance(rows, list):
         raise ValueError('expected one JSON object with "rows"')
-    return [cast("Row", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
+    found = [cast("Row", row) for row in cast("list[object]", rows) if isinstance(row, dict)]
+    return found, skipped if isinstance(skipped, str) else None
 
 
 def shown(value: object) -> str:
@@ -66,9 +69,11 @@ def run(script: Path) -> tuple[list[Row], str | None]:
     print(f"{script.name} ...", file=sys.stderr, flush=True)
     done = subprocess.run([sys.executable, str(script), "--json"], stdout=subprocess.PIPE, text=True, check=False)
     try:
-        rows = rows_of(done.stdout)
+        rows, skipped = rows_of(done.stdout)
     except ValueError as error:
         return [], f"{script.name}: exit {done.returncode}, and what it printed cannot be read: {error}"
+    if skipped is not None:
+        print(f"{script.name}: skipped: {skipped}", file=sys.stderr)
     missed = [str(row.get("what")) for row in rows if row.get("met") is False]
     if missed:
         return rows, f"{script.name}: missed {', '.join(missed)}"
