@@ -93,6 +93,7 @@ def test_an_old_store_becomes_what_a_new_one_is(version: int, tmp_path: Path) ->
 
 
 BACK_TO_7 = """
+DROP TABLE module_tools; DROP TABLE observed_shapes;
 DROP TABLE idea_uses; DROP TABLE content_keys; DELETE FROM counters WHERE key = 'keyed';
 CREATE UNIQUE INDEX idx_contents_hash ON contents(hash);
 DROP INDEX idea_places_by_run; ALTER TABLE idea_places DROP COLUMN step;

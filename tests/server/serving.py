@@ -21,6 +21,7 @@ TOOLS = HERE / "tools.py"
 BIN = Path(sys.executable).parent
 ERAS = ("legacy", "auto")
 Command = Callable[[Path], list[str]]
+PLAIN = HERE / "plain.py"
 TIME = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
 
 
@@ -29,6 +30,22 @@ def configured(folder: Path, **top: Any) -> Path:
     path = folder / "ideabridge.json"
     path.write_text(json.dumps({"store": "ideas.sqlite", "tools": [str(TOOLS)], **top}))
     return path
+
+
+def plain(folder: Path, name: str, *tools: str | dict[str, Any], hold: Path | None = None) -> dict[str, Any]:
+    """Configuration of a module with these tools; see `plain.py`. It is the same whatever the module does.
+
+    Args:
+        folder: where the file with its tools stands, as `NAME.json`.
+        name: the module's name.
+        tools: definitions, or names of tools that take any text `x`.
+        hold: a named pipe; the module does not answer before somebody writes to it.
+    """
+    parameters = {"type": "object", "properties": {"x": {"type": "string"}}}
+    told = [{"name": one, "inputSchema": parameters} if isinstance(one, str) else one for one in tools]
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps({"tools": told, "hold": None if hold is None else str(hold)}))
+    return {"command": sys.executable, "args": ["-I", str(PLAIN), str(file)]}
 
 
 def command(configuration: Path, *more: str) -> list[str]:

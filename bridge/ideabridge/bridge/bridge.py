@@ -31,6 +31,7 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.model import ModelMind, configured_mind
+from ideabridge.bridge.module_lists import ModuleLists
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
@@ -95,6 +96,7 @@ class Bridge(Publishing):
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._open: Runs | None = None
+        self._lists: ModuleLists | None = None
         self.offer = Offer(self.toolbox, self.modules, self._idea_tool)
 
     def _idea_tool(self, module: str, caller: str) -> Tool | None:
@@ -108,6 +110,8 @@ class Bridge(Publishing):
             self._stack.callback(self._store.close)
         # Before anything can be written down: modules come up while runs are at work already.
         self.learn_secrets()
+        self._lists = ModuleLists(self.configuration, self.modules, self._store)
+        self._lists.recall()
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
@@ -151,14 +155,22 @@ class Bridge(Publishing):
 
     # -- tools -------------------------------------------------------------------------------------------------
 
-    def _on_change(self, _module: str) -> None:
+    def _on_change(self, module: str) -> None:
         self.offer.forget()
+        if self._lists is not None:
+            self._lists.keep(module)
         if self._on_tools_changed is not None:
             self._on_tools_changed()
 
     def tools(self) -> list[Tool]:
         """Every tool there is now: of the toolbox and of the modules that are up."""
         return self.offer.catalogue.tools
+
+    def known_tools(self) -> list[Tool]:
+        """Every tool of the toolbox and of the modules, also of those that are not up, by the last list of each. The
+        same list object until something changes.
+        """
+        return self.offer.known
 
     # -- runs --------------------------------------------------------------------------------------------------
 

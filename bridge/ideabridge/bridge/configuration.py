@@ -329,17 +329,9 @@ def fingerprint(configuration: Configuration) -> str:
     share a store, and a run of one must not go on in another. Values of headers, environment and credentials in an
     address are not in it.
     """
-    modules: JSONObject = {}
-    for name, module in sorted(configuration.modules.items()):
-        if module.disabled:
-            continue
-        keys = {"command", "args", "cwd", "allow", "deny", "order", "read_only"}
-        told = cast("JSONObject", module.model_dump(mode="json", include=keys))
-        told["kind"] = module.kind
-        told["url"] = None if module.url is None else public_url(module.url)
-        told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
-        told["env"] = cast("list[JSON]", sorted(module.env))
-        modules[name] = told
+    modules: JSONObject = {
+        name: _identity(module) for name, module in sorted(configuration.modules.items()) if not module.disabled
+    }
     here = bool(configuration.tools) or any(module.command for module in configuration.modules.values())
     return content_hash(
         {
@@ -351,3 +343,21 @@ def fingerprint(configuration: Configuration) -> str:
             "folder": str(configuration.folder.absolute()) if here else None,
         }
     )
+
+
+def module_fingerprint(configuration: Configuration, name: str) -> str:
+    """SHA-256 over the name of a module and what it is, as in `fingerprint`; its folder, where a program runs in it."""
+    module = configuration.modules[name]
+    folder = str(configuration.folder.absolute()) if module.command else None
+    return content_hash({"name": name, "module": _identity(module), "folder": folder})
+
+
+def _identity(module: ModuleConfiguration) -> JSONObject:
+    """What a module is, without any secret."""
+    keys = {"command", "args", "cwd", "allow", "deny", "order", "read_only"}
+    told = cast("JSONObject", module.model_dump(mode="json", include=keys))
+    told["kind"] = module.kind
+    told["url"] = None if module.url is None else public_url(module.url)
+    told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
+    told["env"] = cast("list[JSON]", sorted(module.env))
+    return told

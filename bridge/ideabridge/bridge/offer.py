@@ -19,6 +19,8 @@ from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox
 
+_AWAY: Final = 600
+
 SETTLE_SECONDS: Final = 30.0
 """How long a run waits for modules that still connect before it says that a tool is unknown."""
 
@@ -36,17 +38,27 @@ class Offer:
         self._toolbox = toolbox
         self._modules = modules
         self._idea = idea
+        self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
 
     def forget(self) -> None:
         """A module came up, went down or changed its tools."""
-        self._catalogue = None
+        self._known = self._catalogue = None
+
+    @property
+    def known(self) -> list[Tool]:
+        """Every tool of the toolbox and of the modules, by the last list of each, which may be from before this
+        process. So a name does not depend on which modules are up. The same list object until something changes.
+        """
+        if self._known is None:
+            self._known = offered_tools(self._toolbox, self._modules.known_tools())
+        return self._known
 
     @property
     def catalogue(self) -> Catalogue:
-        """Every tool there is now, compiled."""
+        """Every tool there is now, compiled: runs are made with what modules have listed in this process."""
         if self._catalogue is None:
-            tools = offered_tools(self._toolbox, self._modules.tools())
+            tools = [tool for tool in self.known if tool.module is None or self._modules.is_listed(tool.module)]
             self._catalogue = Catalogue(tools, latent_keys(self._toolbox, tools))
         return self._catalogue
 
@@ -71,12 +83,30 @@ class Offer:
         plan.check_input()
         catalogue = self.of_plan(plan, caller)
         calls = [call for call in plan.calls if isinstance(call, dict)]
-        if any(catalogue.look_up(call) is None for call in calls):
-            await self.settled()
+        missing = [call for call in calls if catalogue.look_up(call) is None]
+        if missing:
+            await self._modules.settled(SETTLE_SECONDS, self._modules_of(missing))
             catalogue = self.of_plan(plan, caller)
+            if any(catalogue.look_up(call) is None for call in missing):
+                await self.settled()
+                catalogue = self.of_plan(plan, caller)
             self._expect_named_ideas(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
-        return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls)) if known else catalogue
+        if known:
+            return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls))
+        return Catalogue(catalogue.tools, catalogue.latent, self.away())
+
+    def away(self) -> str:
+        """What an unknown tool may be a tool of: the modules that are not up, as a sentence; else empty."""
+        away = [f"{one.name} ({one.error or one.state})" for one in self._modules.away()]
+        return f" Modules that are not up: {', '.join(away)[:_AWAY]}." if away else ""
+
+    def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
+        """The modules that are known to have the tools of calls; None: any may have them."""
+        known = Catalogue(self.known)
+        found = [known.look_up(call) for call in calls]
+        names = [tool.module for tool in found if tool is not None and tool.module is not None]
+        return names if len(names) == len(found) else None
 
     def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
         """A host lists an idea as a tool by its name alone; in a plan it is a module, in a version that there is."""

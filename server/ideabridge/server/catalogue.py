@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from typing import Any, Final
 
+import anyio
+
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.offer import SETTLE_SECONDS
 from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
 from ideabridge.server.exposed_names import exposed_names
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
@@ -20,6 +23,11 @@ from ideabridge.tools.tool import Tool
 
 PAGE: Final = 100
 """Tools in a page of `tools/list`."""
+
+LIST_SECONDS: Final = 8.0
+"""How long lists after the start, and each search, wait for modules of which nothing is known yet. Hosts give a server
+ten seconds to start and to list.
+"""
 
 _CACHED: Final = 2000
 _NAMED: Final = 5000
@@ -51,7 +59,9 @@ class ToolCatalogue:
         self._seen: list[Tool] | None = None
         self._version = -1
         self._exposed: dict[str, ServedTool] = {}
+        self._patience = anyio.current_time() + LIST_SECONDS
         self._given: dict[str, tuple[str | None, str]] = {}
+        self._by_tool: dict[tuple[str | None, str], ServedTool] = {}
         self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas
@@ -71,7 +81,7 @@ class ToolCatalogue:
     def refresh(self) -> None:
         """Take up what has changed: other tools at the modules, other names published."""
         version = self.bridge.store.catalogue_version()
-        tools = self.bridge.tools() if self._expose_modules or self._expose_tools else []
+        tools = self.bridge.known_tools() if self._expose_modules or self._expose_tools else []
         if version != self._version:
             self._published.clear()
         elif self._seen is tools or not (tools or self._exposed):
@@ -92,6 +102,7 @@ class ToolCatalogue:
             elif (activity := self.bridge.toolbox.activity_for(tool)) is not None:
                 exposed[name] = LocalTool(name, tool, activity.run)
         self._exposed = exposed
+        self._by_tool = {self._given[name]: one for name, one in exposed.items()}
         self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
 
     def _is_exposed(self, tool: Tool) -> bool:
@@ -117,6 +128,27 @@ class ToolCatalogue:
 
     # -- looking up --------------------------------------------------------------------------------------------
 
+    async def await_modules(self) -> None:
+        """Wait until the tools of every module are known, where they are told as tools: at most until `LIST_SECONDS`
+        after the server began.
+        """
+        if self._expose_modules:
+            await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
+
+    async def found(self, name: str, caller: str) -> ServedTool:
+        """As `find`, after waiting for modules that may have the tool.
+
+        Raises:
+            UnknownToolError: as `find`.
+        """
+        try:
+            return self.find(name, caller)
+        except UnknownToolError:
+            if not self._expose_modules:
+                raise
+            await self.bridge.modules.known(SETTLE_SECONDS)
+            return self.find(name, caller)
+
     def find(self, name: str, caller: str) -> ServedTool:
         """An exposed tool or a published idea, by its name or in one version of it (NAME@VERSION, which no list tells).
         Own tools are the server's.
@@ -136,6 +168,9 @@ class ToolCatalogue:
         if self._expose_modules or self._expose_tools:
             self.refresh()
             found = self._exposed.get(name)
+            if found is None and name in self._given:
+                # It was told by this name before another tool came that would have the same; a host may not list again.
+                found = self._by_tool.get(self._given[name])
             if found is not None:
                 return found
         raise UnknownToolError(
@@ -144,9 +179,9 @@ class ToolCatalogue:
 
     def _where(self, name: str) -> str:
         """Where a tool is that cannot be called directly."""
-        if any(name in (tool.name, tool.remote_name) for tool in self.bridge.tools()):
+        if any(name in (tool.name, tool.remote_name) for tool in self.bridge.known_tools()):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
-        return " search_tools finds the tools of all servers; run_plan calls them."
+        return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"
 
     def _names(self, caller: str) -> list[str]:
         page = self.bridge.store.publications(_NAMED // 10, caller=caller)

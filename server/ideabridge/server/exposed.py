@@ -89,24 +89,31 @@ class ModuleTool:
         output, self._wrapped = object_output(tool.output)
         self.definition = definition_of(name, tool, output)
         self.tool = tool
+        self._name = name
         self._bridge = bridge
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
 
     async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        """Call it at its module.
+        """Call it at its module, by the definition that the module lists now: this one may be from its last list.
 
         Raises:
             ModuleError: what went wrong there, by cause.
             ValueMismatchError: the arguments do not satisfy their schema.
         """
+        tool = self.tool
+        now = await self._bridge.modules.current(tool.module or "", tool.remote_name or tool.name)
+        if (now.parameters, now.output, now.renamed) == (tool.parameters, tool.output, tool.renamed):
+            return await self._call(arguments, asked)
+        return await ModuleTool(self._name, now, self._bridge)._call(arguments, asked)
+
+    async def _call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         self._parameters.check(arguments)
         tool = self.tool
-        own = {tool.renamed.get(name, name): value for name, value in arguments.items()} if tool.renamed else arguments
         progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
         if asked.wants_progress:
             progress = asked.context.session.report_progress
         value = await self._bridge.modules.call(
-            tool.module or "", tool.remote_name or tool.name, own, progress=progress
+            tool.module or "", tool.remote_name or tool.name, arguments, progress=progress
         )
         if tool.output is None:
             return _unstructured(value)

@@ -12,6 +12,7 @@ from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.records import IdeaHit, Publication, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.callers import Asked
+from ideabridge.server.catalogue import LIST_SECONDS
 from ideabridge.server.published import described
 from ideabridge.server.tool_search import ToolSearch
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
@@ -39,6 +40,9 @@ class Finding:
     async def search_tools(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         """Tools by words, best first, with their parameter schemas.
 
+        Waits at most `LIST_SECONDS` for modules that are still connecting and of which nothing is known, unless a known
+        tool fits every word. The modules whose tools are missing are named in the answer.
+
         Raises:
             UnknownFilterError: `module` is no configured server.
         """
@@ -54,7 +58,9 @@ class Finding:
         if not isinstance(module, str) and limit > 1:
             ideas = self._bridge.store.search_publications(words, limit // 2, caller=asked.caller)
         own = module if isinstance(module, str) else None
-        found, count = self._search.find(self._bridge.tools(), words, limit - len(ideas), own)
+        if own is not None or not self._search.fits(self._bridge.known_tools(), words):
+            await self._bridge.modules.known(LIST_SECONDS, own)
+        found, count = self._search.find(self._bridge.known_tools(), words, limit - len(ideas), own)
         tools: list[JSON] = []
         left = _ROOM
         for tool in found:
@@ -73,13 +79,15 @@ class Finding:
             tools.append(told)
             count += 1
         result: JSONObject = {"tools": tools, "found": count}
-        away = self._away()
+        away = self._away(own)
         if away:
             result["unavailable"] = away
         lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
         lines += [encode_text(tool) for tool in tools]
         if away:
-            lines.append(f"servers that are not up: {encode_text(away)}")
+            lines.append(f"servers whose tools may be missing or fail: {encode_text(away)}")
+        if any(isinstance(one, dict) and one["state"] == "connecting" for one in away):
+            lines.append("Servers that are connecting may have more tools: search again in a moment.")
         return answer(result, "\n".join(lines))
 
     @staticmethod
@@ -97,15 +105,17 @@ class Finding:
             told["annotations"] = publication.annotations
         return told
 
-    def _away(self) -> list[JSON]:
-        """The servers whose tools cannot be told now, and why."""
+    def _away(self, module: str | None) -> list[JSON]:
+        """The servers (or the one that is searched) that have failed, or whose tools are not known yet, and why."""
+        known = {tool.module for tool in self._bridge.known_tools()}
         away: list[JSON] = []
-        for status in self._bridge.modules.statuses():
-            if status.state in ("connecting", "failed", "down") and not status.tools:
-                told: JSONObject = {"module": status.name, "state": status.state}
-                if status.error:
-                    told["error"] = status.error[:300]
-                away.append(told)
+        for status in self._bridge.modules.away():
+            if module not in (None, status.name) or (status.state != "failed" and status.name in known):
+                continue
+            told: JSONObject = {"module": status.name, "state": status.state}
+            if status.error:
+                told["error"] = status.error[:300]
+            away.append(told)
         return away
 
     async def search_ideas(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:

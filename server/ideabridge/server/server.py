@@ -141,11 +141,14 @@ class Front:
     # -- tools -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
-        """One page of tools.
+        """One page of tools. The first waits a while for modules of which nothing is known yet; what comes up later is
+        announced.
 
         Raises:
             MCPError: not a cursor of this list.
         """
+        if params is None or params.cursor is None:
+            await self.catalogue.await_modules()
         try:
             tools, following = self.catalogue.page(params.cursor if params else None, caller_of(context))
         except (CursorSyntaxError, CursorError) as error:
@@ -179,4 +182,4 @@ class Front:
             await self.running.take_up(asked, params.request_state, params.input_responses)
         if name in OWN_NAMES:
             return await self._own.call(name, arguments, asked)
-        return await self.catalogue.find(name, asked.caller).call(arguments, asked)
+        return await (await self.catalogue.found(name, asked.caller)).call(arguments, asked)

@@ -48,6 +48,17 @@ class ToolSearch:
         scored.sort()
         return [tools[number] for _, number in scored[:limit]], len(scored)
 
+    def fits(self, tools: list[Tool], words: str) -> bool:
+        """Whether a tool fits every word, so that others can hardly fit better; no words: none does."""
+        if tools is not self._tools:
+            self._index(tools)
+        wanted = set(_words(words))
+        return bool(wanted) and any(self._fits(terms, wanted) for terms in self._indexed)
+
+    @staticmethod
+    def _fits(terms: dict[str, float], wanted: set[str]) -> bool:
+        return all(word in terms or any(term.startswith(word) for term in terms) for word in wanted)
+
     def _score(self, number: int, wanted: list[str]) -> float:
         terms = self._indexed[number]
         score = 0.0

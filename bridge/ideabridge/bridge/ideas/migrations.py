@@ -333,5 +333,35 @@ def _ninth(connection: sqlite3.Connection) -> None:
     connection.executemany("UPDATE idea_shapes SET shape = ? WHERE idea = ?", shapes)
 
 
-MIGRATIONS: Final[tuple[Migration, ...]] = (_first, _second, _third, _fourth, _fifth, _sixth, _seventh, _eighth, _ninth)
+_TENTH: Final = (
+    # What each module listed last, by the fingerprint of its configuration: its tools are known before it is up.
+    (
+        "CREATE TABLE module_tools (number INTEGER PRIMARY KEY, module TEXT NOT NULL UNIQUE, name TEXT NOT NULL, "
+        "tools TEXT NOT NULL, time TEXT NOT NULL) STRICT"
+    ),
+    # The shapes of the results of tools that declare none, by the owner of the runs and the digest of the definition.
+    (
+        "CREATE TABLE observed_shapes (number INTEGER PRIMARY KEY, owner TEXT NOT NULL, tool TEXT NOT NULL, "
+        "name TEXT NOT NULL, shapes TEXT NOT NULL, time TEXT NOT NULL, UNIQUE (owner, tool)) STRICT"
+    ),
+)
+
+
+def _tenth(connection: sqlite3.Connection) -> None:
+    for statement in _TENTH:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    _first,
+    _second,
+    _third,
+    _fourth,
+    _fifth,
+    _sixth,
+    _seventh,
+    _eighth,
+    _ninth,
+    _tenth,
+)
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -9,6 +9,7 @@ from ideabridge.bridge.ideas.answers import Answers
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.journal import Journal
 from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.tool_memory import ToolMemory
 from ideabridge.tools.encoding import JSONObject
 
 
@@ -19,6 +20,7 @@ class RunStore:
         self._database = database
         self._journal = Journal(database)
         self._answers = Answers(database)
+        self.tool_memory = ToolMemory(database)
 
     # Runs
 

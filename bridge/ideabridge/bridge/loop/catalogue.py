@@ -20,9 +20,11 @@ class Catalogue:
     Args:
         tools: the tools, names unique within a module; a later definition replaces an earlier one.
         latent: keys of the tools without an activity: the mind writes their `_output`.
+        missing: told after the error for an unknown tool or module: which modules are not up.
     """
 
-    def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = ()) -> None:
+    def __init__(self, tools: Iterable[Tool], latent: Iterable[ToolKey] = (), missing: str = "") -> None:
+        self._missing = missing
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         self._by_name: dict[str, list[Tool]] = {}
         for tool in list(self._by_key.values()):
@@ -68,10 +70,12 @@ class Catalogue:
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
-                raise UnknownToolError(f"unknown module {quoted(module)}.{did_you_mean(module, sorted(modules))}")
+                raise UnknownToolError(
+                    f"unknown module {quoted(module)}.{did_you_mean(module, sorted(modules))}{self._missing}"
+                )
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
             raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own)}")
-        raise UnknownToolError(f"unknown tool {quoted(name)}.{did_you_mean(name, list(self._by_name))}")
+        raise UnknownToolError(f"unknown tool {quoted(name)}.{did_you_mean(name, list(self._by_name))}{self._missing}")
 
     def look_up(self, call: JSONObject) -> Tool | None:
         """The tool a listed call means, or None."""

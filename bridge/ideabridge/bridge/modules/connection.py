@@ -26,7 +26,7 @@ from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError
 from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.http import HTTPTransport
-from ideabridge.bridge.modules.listing import Listing, make_listing, read_pages
+from ideabridge.bridge.modules.listing import Listing, make_listing, read_pages, without_secrets
 from ideabridge.bridge.modules.results import shown
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -215,10 +215,12 @@ class Connection:
                 raise
             found = []
         notes = list(self._tap.notes)
-        if len(found) <= _AT_ONCE:
-            return make_listing(self._module, found, self._configuration, notes)
+
+        def listing() -> Listing:
+            return without_secrets(make_listing(self._module, found, self._configuration, notes), self._secrets)
+
         # Compiling thousands of schemas takes half a second, which nobody else should wait for.
-        return await anyio.to_thread.run_sync(make_listing, self._module, found, self._configuration, notes)
+        return listing() if len(found) <= _AT_ONCE else await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):

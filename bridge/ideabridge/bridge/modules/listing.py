@@ -13,6 +13,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.errors import ModuleProtocolError
+from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.tools.encoding import JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -90,6 +91,27 @@ def make_listing(
         if remark:
             remarks.append(remark)
     return Listing(tools=tools, notes=bounded_notes(remarks))
+
+
+def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
+    """The listing without what is certainly secret, for definitions are shown and stored. A tool that holds a secret in
+    its name, or in that of a parameter, is left out.
+    """
+    tools: dict[str, Tool] = {}
+    notes = list(listing.notes)
+    for name, tool in listing.tools.items():
+        told = tool.to_json()
+        ours = secrets.redact(told)
+        if ours is told:
+            tools[name] = tool
+            continue
+        made = Tool.from_json(cast("JSONObject", ours))
+        properties, before = made.parameters.get("properties"), tool.parameters.get("properties")
+        if made.name != name or list(cast("JSONObject", properties or {})) != list(cast("JSONObject", before or {})):
+            notes.append("a tool is left out: its name, or that of a parameter, holds a secret of the configuration")
+        else:
+            tools[name] = made
+    return Listing(tools, bounded_notes(notes))
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:

@@ -70,6 +70,8 @@ class Module:
         self._peer: Peer | None = None
         self._seconds: float | None = None
         self._tools: dict[str, Tool] = {}
+        self._listed = False
+        self._recalled: list[Tool] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
         self._starts: deque[float] = deque(maxlen=_STARTS)
         self._legacy = False
@@ -88,6 +90,36 @@ class Module:
     def tools(self) -> list[Tool]:
         """Its tools, in its order: those of the last connection, also while it is down (a call connects again)."""
         return list(self._tools.values())
+
+    @property
+    def listed(self) -> bool:
+        """Whether it has listed its tools since this process began."""
+        return self._listed
+
+    def recall(self, tools: list[Tool]) -> None:
+        """Give it the tools it listed when it was last up, for as long as it has not listed them itself."""
+        self._recalled = tools
+
+    @property
+    def known_tools(self) -> list[Tool]:
+        """Its tools, or those it listed when it was last up where it has not been up in this process."""
+        return self.tools if self._listed else self._recalled
+
+    async def know(self) -> None:
+        """Wait until its tools are known, from now or from before, or it is known not to be up."""
+        if not self._listed and not self._recalled:
+            await self.settle()
+
+    async def current(self, name: str) -> Tool:
+        """One of its tools as it lists it itself; connects where it has not listed any.
+
+        Raises:
+            UnknownModuleToolError: as `tool`.
+            ModuleError: it does not come up.
+        """
+        if not self._listed:
+            await self._usable()
+        return self.tool(name)
 
     def tool(self, name: str) -> Tool:
         """One of its tools.
@@ -177,6 +209,7 @@ class Module:
             # Remembered, for asking a server of the handshake era for the other one can cost ten seconds.
             self._legacy = connection.peer is not None and connection.peer.era == "legacy"
             self._tools = connection.listing.tools
+            self._listed = True
             self._set("up", None)
 
         def down() -> None:

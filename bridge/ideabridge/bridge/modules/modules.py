@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -107,6 +107,47 @@ class Modules:
         """
         return [tool for module in self._modules.values() for tool in module.tools]
 
+    def tools_of(self, name: str) -> list[Tool]:
+        """The tools of one module, as in `tools`.
+
+        Raises:
+            UnknownModuleError: no such module.
+        """
+        return self._find(name).tools
+
+    def recall(self, name: str, tools: list[Tool]) -> None:
+        """Tell what a module listed when it was last up: `known_tools` has that until it lists its tools again."""
+        self._find(name).recall(tools)
+
+    def known_tools(self) -> list[Tool]:
+        """The tools of every module by its last list, which may be from before this process, in the order of the
+        configuration. Not for calls: `current` tells whether a tool is still what it was.
+        """
+        return [tool for module in self._modules.values() for tool in module.known_tools]
+
+    def is_listed(self, name: str) -> bool:
+        """Whether a module has listed its tools since this process began: they are in `tools`."""
+        return self._find(name).listed
+
+    async def known(self, timeout: float | None = None, name: str | None = None) -> bool:
+        """Wait until the tools of every module (or of one) are known, or it is failed or disabled. False: not within
+        `timeout` seconds.
+        """
+        with anyio.move_on_after(timeout):
+            for module in self._modules.values() if name is None else [self._find(name)]:
+                await module.know()
+            return True
+        return False
+
+    async def current(self, module: str, name: str) -> Tool:
+        """One tool of one module as the module lists it now; waits for a module that is still connecting.
+
+        Raises:
+            UnknownModuleError, UnknownModuleToolError: there is none.
+            ModuleError: the module does not come up.
+        """
+        return await self._find(module).current(name)
+
     def tool(self, module: str, name: str) -> Tool:
         """One tool of one module.
 
@@ -120,6 +161,11 @@ class Modules:
         """How each module is, in the order of the configuration."""
         return [module.status() for module in self._modules.values()]
 
+    def away(self) -> list[ModuleStatus]:
+        """The modules that have failed, and those that have not listed their tools in this process."""
+        found = [(module.listed, module.status()) for module in self._modules.values()]
+        return [one for listed, one in found if one.state == "failed" or (not listed and one.state != "disabled")]
+
     def status(self, name: str) -> ModuleStatus:
         """How one module is.
 
@@ -128,11 +174,13 @@ class Modules:
         """
         return self._find(name).status()
 
-    async def settled(self, timeout: float | None = None) -> bool:
-        """Wait until every module is up, failed or disabled. False: not within `timeout` seconds."""
+    async def settled(self, timeout: float | None = None, names: Iterable[str] | None = None) -> bool:
+        """Wait until every module, or each of those named, is up, failed or disabled. False: not within `timeout`
+        seconds.
+        """
         with anyio.move_on_after(timeout):
-            for module in self._modules.values():
-                await module.settle()
+            for name in self._modules if names is None else names:
+                await self._find(name).settle()
             return True
         return False
 

@@ -1,0 +1,93 @@
+"""ToolMemory: what the store keeps of tools: the last list of each module, and the shapes of results."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from ideabridge.bridge.ideas.database import Database, now_text
+from ideabridge.tools.encoding import JSON, decode_trusted, encode_text
+
+MAX_LISTS: Final = 256
+"""Modules whose list is kept, of all configurations that use the store; the oldest lists go first."""
+
+MAX_LIST_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of JSON a list may have to be kept."""
+
+MAX_SHAPES: Final = 4096
+"""Tools, of all owners, whose shapes are kept; the oldest go first."""
+
+
+class ToolMemory:
+    """The tables `module_tools` and `observed_shapes`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def tools(self, module: str) -> list[JSON]:
+        """The definitions a module listed last; none where no list is kept.
+
+        Args:
+            module: the fingerprint of the module's configuration.
+        """
+        with self._database.guard:
+            row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
+        return [] if row is None else cast("list[JSON]", decode_trusted(row[0]))
+
+    def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
+        """Keep what a module lists, if it is not what it listed before. A list that is too large is not kept.
+
+        Args:
+            module: the fingerprint of the module's configuration.
+            name: the module's name, for people.
+            tools: the definitions; none: it is forgotten.
+        """
+        text = encode_text(tools)
+        if len(text.encode()) > MAX_LIST_BYTES or not tools:
+            text = ""
+        with self._database.guard:
+            row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
+        if text == ("" if row is None else row[0]):
+            return
+        with self._database.transaction():
+            execute = self._database.execute
+            execute("DELETE FROM module_tools WHERE module = ?", (module,))
+            if text:
+                values = (module, name, text, now_text())
+                execute("INSERT INTO module_tools(module, name, tools, time) VALUES (?, ?, ?, ?)", values)
+            execute(
+                "DELETE FROM module_tools WHERE number NOT IN "
+                "(SELECT number FROM module_tools ORDER BY number DESC LIMIT ?)",
+                (MAX_LISTS,),
+            )
+
+    def shapes(self, owner: str, tool: str) -> list[JSON]:
+        """The latest different shapes of a tool's results in an owner's runs, the latest first.
+
+        Args:
+            owner: the caller of the runs.
+            tool: the digest of the tool's definition.
+        """
+        with self._database.guard:
+            row = self._database.execute(
+                "SELECT shapes FROM observed_shapes WHERE owner = ? AND tool = ?", (owner, tool)
+            ).fetchone()
+        return [] if row is None else cast("list[JSON]", decode_trusted(row[0]))
+
+    def keep_shapes(self, owner: str, tool: str, name: str, shapes: list[JSON]) -> None:
+        """Keep the shapes of a tool's results in the place of those before.
+
+        Args:
+            owner: the caller of the runs.
+            tool: the digest of the tool's definition.
+            name: the tool's name, for people.
+            shapes: JSON Schemas.
+        """
+        with self._database.transaction():
+            execute = self._database.execute
+            execute("DELETE FROM observed_shapes WHERE owner = ? AND tool = ?", (owner, tool))
+            values = (owner, tool, name, encode_text(shapes), now_text())
+            execute("INSERT INTO observed_shapes(owner, tool, name, shapes, time) VALUES (?, ?, ?, ?, ?)", values)
+            execute(
+                "DELETE FROM observed_shapes WHERE number <= (SELECT max(number) FROM observed_shapes) - ?",
+                (MAX_SHAPES,),
+            )

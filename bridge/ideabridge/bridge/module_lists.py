@@ -1,0 +1,57 @@
+"""ModuleLists: what each module listed when it was last up, kept in the store, so that names and lists do not depend on
+which modules are up.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from ideabridge.bridge.configuration import Configuration, module_fingerprint
+from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.tool import Tool
+
+logger: Final = logging.getLogger(__name__)
+
+
+class ModuleLists:
+    """Takes the lists from the store, and keeps them there.
+
+    A list is kept by the fingerprint of the module's configuration: a module of the same name with another command,
+    address or filter does not take it over. Secrets are not in it, for `Modules` takes them out of definitions.
+
+    Args:
+        configuration: tells the modules.
+        modules: the modules.
+        store: keeps the lists.
+    """
+
+    def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
+        self._modules = modules
+        self._memory = store.tool_memory
+        self._fingerprints = {
+            name: module_fingerprint(configuration, name)
+            for name, module in configuration.modules.items()
+            if not module.disabled
+        }
+
+    def recall(self) -> None:
+        """Tell the modules what they listed last. Before they connect."""
+        for name, fingerprint in self._fingerprints.items():
+            told = self._memory.tools(fingerprint)
+            self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
+
+    def keep(self, name: str) -> None:
+        """Keep the list of a module that is up."""
+        fingerprint = self._fingerprints.get(name)
+        if fingerprint is None or self._modules.status(name).state != "up":
+            return
+        tools: list[JSON] = [tool.to_json() for tool in self._modules.tools_of(name)]
+        try:
+            self._memory.keep_tools(fingerprint, name, tools)
+        except StoreError as error:
+            # Busy or full: the module is of use all the same, and its list is kept the next time it is up.
+            logger.warning("keeping the tools of module %s: %s", name, error)

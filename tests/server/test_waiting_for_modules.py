@@ -1,0 +1,230 @@
+"""Lists, searches and direct calls while modules are still connecting, and names that do not depend on which are up."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client
+
+from ideabridge.bridge import offer, read_plan
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.server import catalogue, finding
+from ideabridge.server.server import Front
+from ideabridge.tools.encoding import JSONObject
+
+from .serving import ERAS, Gate, Heard, all_tools, call, configured, over_stdio, plain, refused, structured, text
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def fronted(
+    folder: Path, modules: dict[str, Any], expose: tuple[str, ...] = ("modules",)
+) -> AsyncGenerator[Front]:
+    """A server in this process, whose store stays."""
+    configuration = parse_configuration({"mcpServers": modules, "expose": list(expose)}, project=folder)
+    async with Bridge(configuration, store=folder / "ideas.sqlite") as bridge, anyio.create_task_group() as group:
+        yield Front(bridge, group, "0")
+        group.cancel_scope.cancel()
+
+
+def patient(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "LIST_SECONDS", seconds)
+    monkeypatch.setattr(finding, "LIST_SECONDS", seconds)
+
+
+def names_of(answer: dict[str, Any]) -> list[str]:
+    return [tool["name"] for tool in answer["tools"]]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_first_list_search_and_call_wait_for_a_module(tmp_path: Path, gate: Gate, mode: str) -> None:
+    modules = {"trees": plain(tmp_path, "trees", "climb", hold=gate.path)}
+    configuration = configured(tmp_path, mcpServers=modules, expose=["modules"])
+    got: dict[str, Any] = {}
+    async with over_stdio(configuration, mode) as client, anyio.create_task_group() as group:
+
+        async def listed() -> None:
+            got["list"] = await all_tools(client)
+
+        async def searched() -> None:
+            got["search"] = await call(client, "search_tools", words="climb a tree")
+
+        async def called() -> None:
+            got["call"] = text(await client.call_tool("climb", {"x": "oak"}))
+
+        for one in (listed, searched, called):
+            group.start_soon(one)
+        # The server answers meanwhile; what it was asked before waits.
+        await client.list_prompts()
+        assert got == {}
+        gate.open()
+    assert "climb" in got["list"]
+    assert names_of(got["search"])[0] == "climb"
+    assert "unavailable" not in got["search"]
+    assert '"oak"' in got["call"]
+
+
+SEARCH_BY_PLACE: dict[str, Any] = {
+    "name": "search",
+    "inputSchema": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+}
+
+
+async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up(tmp_path: Path, gate: Gate) -> None:
+    modules = {name: plain(tmp_path, name, "search", f"{name}_only") for name in ("mail", "web")}
+    configuration = configured(tmp_path, mcpServers=modules, expose=["modules"])
+    names = {"mail_search", "web_search", "mail_only", "web_only"}
+    async with over_stdio(configuration, "legacy") as client:
+        assert names <= (await all_tools(client)).keys()
+    # As configured before, one comes up with another definition, the other does not come up for now.
+    plain(tmp_path, "mail", SEARCH_BY_PLACE)
+    plain(tmp_path, "web", "search", "web_only", hold=gate.path)
+    heard = Heard()
+    answered: list[str] = []
+    async with over_stdio(configuration, "legacy", message_handler=heard) as client, anyio.create_task_group() as group:
+        before = await all_tools(client)
+        if "mail_only" in before:
+            assert names <= before.keys()
+            await heard.until("notifications/tools/list_changed")
+        tools = await all_tools(client)
+        assert names & tools.keys() == names - {"mail_only"}
+        assert "place" in tools["mail_search"].input_schema["properties"]
+        # Arguments are held against what the module lists now.
+        assert "place" in await refused(client, "mail_search", x="oak")
+        assert '"search"' in text(await client.call_tool("mail_search", {"place": "inbox"}))
+        assert names_of(await call(client, "search_tools", words="web only"))[:1] == ["web_only"]
+
+        async def called() -> None:
+            answered.append(text(await client.call_tool("web_search", {"x": "oak"})))
+
+        group.start_soon(called)
+        await client.list_prompts()
+        assert answered == []
+        gate.open()
+    assert '"oak"' in answered[0]
+
+
+async def test_a_listed_definition_that_is_gone_calls_nothing_else(tmp_path: Path, gate: Gate) -> None:
+    modules = {"mail": plain(tmp_path, "mail", "search", "send")}
+    async with fronted(tmp_path, modules) as front, Client(front.server) as client:
+        assert {"search", "send"} <= (await all_tools(client)).keys()
+    plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
+    errors: dict[str, str] = {}
+    async with fronted(tmp_path, modules) as front, Client(front.server) as client, anyio.create_task_group() as group:
+        assert {"search", "send"} <= (await all_tools(client)).keys()
+        assert [tool.name for tool in front.catalogue.bridge.tools() if tool.module] == []
+
+        async def called(name: str) -> None:
+            errors[name] = await refused(client, name, x="oak")
+
+        group.start_soon(called, "search")
+        group.start_soon(called, "send")
+        await client.list_prompts()
+        assert errors == {}
+        gate.open()
+    assert "place" in errors["search"]
+    assert "has no tool 'send'" in errors["send"]
+
+
+async def test_a_plan_is_made_with_what_its_module_lists_now(tmp_path: Path, gate: Gate) -> None:
+    mute = Gate(tmp_path, "mute")
+    modules: JSONObject = {
+        "mail": plain(tmp_path, "mail", "search"),
+        "mute": plain(tmp_path, "mute", "hum", hold=mute.path),
+    }
+    configuration = parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=tmp_path)
+    async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
+        await bridge.modules.ready("mail", 10)
+    plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
+    async with Bridge(configuration, store=tmp_path / "ideas.sqlite") as bridge:
+        gate.open()
+        plan = read_plan({"calls": [{"_tool": "search", "place": "inbox", "_outputPath": "found"}]})
+        # Nobody waits for a module that cannot have the tool.
+        with anyio.fail_after(10):
+            run = await bridge.run_plan(plan)
+            assert '"inbox"' in str(await run.result())
+        assert bridge.modules.status("mute").state == "connecting"
+    mute.open()
+    mute.close()
+
+
+async def test_another_module_of_the_same_name_does_not_take_the_list_over(tmp_path: Path) -> None:
+    first = plain(tmp_path, "mail", "search")
+    async with fronted(tmp_path, {"mail": first}) as front, Client(front.server) as client:
+        assert "search" in await all_tools(client)
+    for other in (
+        plain(tmp_path, "other", "send"),
+        {**first, "deny": ["search"]},
+        {**first, "disabled": True},
+    ):
+        async with fronted(tmp_path, {"mail": other}) as front:
+            bridge = front.catalogue.bridge
+            assert [tool.name for tool in bridge.known_tools() if tool.module] == []
+            await bridge.modules.settled(10)
+
+
+async def test_what_is_missing_is_named(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient(0.05, monkeypatch)
+    modules = {
+        "mute": plain(tmp_path, "mute", "hum", hold=gate.path),
+        "gone": {"command": "no-such-program"},
+        "trees": plain(tmp_path, "trees", "climb"),
+    }
+    async with fronted(tmp_path, modules) as front, Client(front.server) as client:
+        await front.catalogue.bridge.modules.ready("trees", 10)
+        assert "climb" in await all_tools(client)
+        for words in ("hum a song", "climb"):
+            result = await client.call_tool("search_tools", {"words": words})
+            told = {one["module"]: one["state"] for one in structured(result)["unavailable"]}
+            assert told == {"mute": "connecting", "gone": "failed"}
+            assert "search again" in text(result)
+        assert "unavailable" not in await call(client, "search_tools", words="climb", module="trees")
+        with monkeypatch.context() as patch:
+            for where in (catalogue, offer):
+                patch.setattr(where, "SETTLE_SECONDS", 0.05)
+            plan = [{"_tool": "hum", "x": "a song"}]
+            for error in (await refused(client, "hum", x="a song"), await refused(client, "run_plan", calls=plan)):
+                assert "unknown tool 'hum'" in error
+                assert "mute (connecting)" in error
+                assert "no-such-program" in error
+
+
+async def test_a_name_goes_on_meaning_its_tool_when_another_comes(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient(0.05, monkeypatch)
+    modules = {"mail": plain(tmp_path, "mail", "search"), "web": plain(tmp_path, "web", "search", hold=gate.path)}
+    async with fronted(tmp_path, modules) as front, Client(front.server) as client:
+        bridge = front.catalogue.bridge
+        await bridge.modules.ready("mail", 10)
+        assert "search" in text(await client.call_tool("search", {"x": "oak"}))
+        gate.open()
+        await bridge.modules.ready("web", 10)
+        assert {"mail_search", "web_search"} <= (await all_tools(client)).keys()
+        assert '"tool": "search"' in text(await client.call_tool("search", {"x": "oak"}))
+
+
+async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
+    secret = "tr0ub4dor-and-three"
+    told: dict[str, Any] = {
+        "name": "search",
+        "description": f"Search as {secret}.",
+        "inputSchema": {"type": "object", "properties": {"place": {"type": "string", "default": secret}}},
+        "outputSchema": {"type": "object", "description": secret},
+    }
+    modules = {"mail": {**plain(tmp_path, "mail", told, f"search_{secret}"), "env": {"API_TOKEN": secret}}}
+    async with fronted(tmp_path, modules) as front, Client(front.server) as client:
+        tools = await all_tools(client)
+        assert tools["search"].description == "Search as [secret:API_TOKEN]."
+        assert secret not in str(tools)
+        assert "holds a secret" in str(front.catalogue.bridge.modules.status("mail").notes)
+    stored = [await file.read_bytes() async for file in anyio.Path(tmp_path).glob("ideas.sqlite*")]
+    assert b"Search as [secret" in b"".join(stored)
+    assert secret.encode() not in b"".join(stored)
