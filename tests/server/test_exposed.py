@@ -1,12 +1,26 @@
 """Exposed tools: those of modules and of tool files as tools of this server."""
 
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, types
 
-from .serving import BIN, ERAS, TIME, all_tools, call, configured, http_process, refused, text
+from .serving import (
+    BIN,
+    ERAS,
+    TIME,
+    all_tools,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    plain,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -53,3 +67,48 @@ async def called_directly(client: Client, repository: Path, note: Path, number: 
     assert len((await call(client, "check_run"))["runs"]) == number
     # A name that is taken is not published over.
     assert "choose another" in await refused(client, "publish_idea", idea=told["run"], name="git_status")
+
+
+SIZED: dict[str, Any] = {
+    "name": "sized",
+    "inputSchema": {"type": "object", "properties": {"kind": {"type": "string"}, "size": {"type": "integer"}}},
+    "annotations": {"readOnlyHint": True},
+}
+
+
+async def whole_or_refused(client: Client) -> None:
+    """Results of a direct call arrive whole up to the bound, and are errors with their size above it."""
+    for kind in ("text", "texts", "blocks", "structured"):
+        for size in (350_001, 700_000):
+            result = await client.call_tool("sized", {"kind": kind, "size": size})
+            assert not result.is_error, text(result)[:500]
+            if kind == "structured":
+                assert structured(result) == {"log": "x" * size}
+                assert text(result) == '{"log":"' + "x" * size + '"}' or "run_plan" in text(result)
+            elif kind == "blocks":
+                image = result.content[1]
+                assert isinstance(image, types.ImageContent)
+                assert len(text(result)) + len(image.data) == size
+            else:
+                assert text(result).count("x") + text(result).count("y") == size
+        error = await refused(client, "sized", kind=kind, size=1_000_000)
+        assert "1,000," in error
+        assert "run_plan" in error
+    # What the error advises works, also for a text that is too large for an answer.
+    calls = [{"_tool": "sized", "kind": "text", "size": 1_000_000, "_outputPath": "log"}]
+    told = await call(client, "run_plan", calls=calls)
+    assert told["state"]["log"]["bytes"] > 1_000_000
+
+
+async def test_nothing_is_shortened_on_a_direct_call_over_stdio(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"])
+    async with over_stdio(configuration, "legacy") as client:
+        await whole_or_refused(client)
+
+
+async def test_nothing_is_shortened_on_a_direct_call_over_http(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, mcpServers={"plain": plain(tmp_path, "plain", SIZED)}, expose=["modules"])
+    with http_process(configuration) as url:
+        for mode in ERAS:
+            async with Client(url, mode=mode, read_timeout_seconds=20) as client:
+                await whole_or_refused(client)

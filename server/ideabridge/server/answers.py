@@ -15,8 +15,18 @@ ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
 
 MAX_RESULT: Final = 700_000
-"""Bytes of JSON in one result: SDK clients refuse events over 1 MiB."""
+"""Bytes of JSON in the values one answer about a run holds: SDK clients refuse events over 1 MiB."""
 
+MAX_DIRECT: Final = 900_000
+"""Bytes of JSON the whole answer of a direct call has; see `MAX_RESULT`."""
+
+_SURELY_FITS: Final = 70_000
+"""Characters of a value that fit, text and structured content, however many bytes each character takes."""
+
+_IN_A_RUN: Final = (
+    "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run gives the parts you"
+    " need by path."
+)
 _TEXT_VALUE: Final = 16_000
 _TEXT_ERRORS: Final = 20
 
@@ -39,7 +49,7 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
 
 
 def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
-    """The result of a tool whose value is `value`.
+    """The result of a tool whose value is `value`: whole, or an error that says how large it is.
 
     Args:
         value: what the tool gave.
@@ -47,15 +57,31 @@ def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
     """
     structured: JSONObject = cast("JSONObject", value) if not wrapped and isinstance(value, dict) else {"result": value}
     text = value if isinstance(value, str) else encode_text(value)
-    if len(text) > MAX_RESULT:
-        return refusal(
-            f"the result has {len(text):,} characters; at most {MAX_RESULT:,} fit into one answer. Call the tool"
-            " within run_plan with an _outputPath, and ask check_run for the parts you need by path."
-        )
-    if 2 * len(text) > MAX_RESULT:
-        # The structured content is whole; the text says where to look.
-        text = f"{text[:2000]}... ({len(text):,} characters; whole in the structured content)"
-    return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "resultType": "complete"}
+    result = answer(structured, text)
+    if len(text) <= _SURELY_FITS or size_of(result) <= MAX_DIRECT:
+        return result
+    # The value fits once, so the text cannot repeat it.
+    note = f"The result has {len(text):,} characters. It is whole in the structured content, and too large to repeat as"
+    return bounded(answer(structured, f"{note} text. If you see this text only: {_IN_A_RUN}"))
+
+
+def text_answer(value: JSON) -> ToolAnswer:
+    """The result of a tool without an output schema, as text alone: whole, or an error that says how large it is."""
+    text = value if isinstance(value, str) else encode_text(value)
+    return bounded({"content": [{"type": "text", "text": text}], "resultType": "complete"})
+
+
+def bounded(result: ToolAnswer) -> ToolAnswer:
+    """`result` if it has at most `MAX_DIRECT` bytes, else an error that says how large it is and what to do."""
+    size = size_of(result)
+    if size <= MAX_DIRECT:
+        return result
+    return refusal(f"the result has {size:,} bytes; at most {MAX_DIRECT:,} fit into one answer. {_IN_A_RUN}")
+
+
+def size_of(result: ToolAnswer) -> int:
+    """Bytes of JSON of a result."""
+    return len(encode(cast("JSON", result)))
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:

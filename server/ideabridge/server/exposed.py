@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.server.answers import ToolAnswer, value_answer
+from ideabridge.server.answers import ToolAnswer, bounded, text_answer, value_answer
 from ideabridge.server.callers import Asked
 from ideabridge.server.told_schema import object_input, object_output
 from ideabridge.tools.activity import ActivityFunction
@@ -127,11 +127,8 @@ def _unstructured(value: JSON) -> ToolAnswer:
     if value is None:
         return {"content": [], "resultType": "complete"}
     if isinstance(value, list) and value and all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in value):
-        return {"content": cast("list[Any]", value), "resultType": "complete"}
-    told = value_answer(value, wrapped=False)
-    if not told.get("isError"):
-        del told["structuredContent"]
-    return told
+        return bounded({"content": cast("list[Any]", value), "resultType": "complete"})
+    return text_answer(value)
 
 
 class DirectContext:
