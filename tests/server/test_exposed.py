@@ -98,6 +98,10 @@ async def whole_or_refused(client: Client) -> None:
     calls = [{"_tool": "sized", "kind": "text", "size": 1_000_000, "_outputPath": "log"}]
     told = await call(client, "run_plan", calls=calls)
     assert told["state"]["log"]["bytes"] > 1_000_000
+    # What runs gave tells what the tool gives, for it does not say so itself.
+    found = await client.call_tool("search_tools", {"words": "sized"})
+    assert structured(found)["tools"][0]["observed"] == {"type": "string"}
+    assert "does not declare" in text(found)
 
 
 async def test_nothing_is_shortened_on_a_direct_call_over_stdio(tmp_path: Path) -> None:

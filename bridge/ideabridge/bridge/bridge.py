@@ -172,6 +172,10 @@ class Bridge(Publishing):
         """
         return self.offer.known
 
+    def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
+        """The shape that results of a tool had in the caller's runs; see `Observed.of`."""
+        return self._open_runs.observed.of(caller, tool)
+
     # -- runs --------------------------------------------------------------------------------------------------
 
     def settings(

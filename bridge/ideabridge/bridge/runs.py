@@ -25,6 +25,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.observed import Observed
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.room_view import used_in_rooms
 from ideabridge.bridge.rooms import Rooms
@@ -86,6 +87,7 @@ class Runs:
         # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
+        self.observed = Observed(store)
         self.ways = Ways(store, offer, fingerprint, max_age_s)
         self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
@@ -339,6 +341,9 @@ class Runs:
             driver.release()
             self.rooms.close(run)
         elif isinstance(event, CallFinished):
+            tool = run.machine.history[event.call].tool
+            if event.error is None and tool is not None and tool.key not in run.machine.catalogue.latent:
+                self.observed.note(run.caller, tool, event.value)
             self.rooms.leave(run, event)
         self.rooms.watch(run, event)
 

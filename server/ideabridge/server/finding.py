@@ -67,6 +67,9 @@ class Finding:
             told = tool.to_json()
             for inner in ("remoteName", "renamed", "activity"):
                 told.pop(inner, None)
+            observed = self._bridge.observed(tool, caller=asked.caller)
+            if observed is not None:
+                told["observed"] = observed
             left -= len(encode(told))
             if left < 0:
                 break
@@ -84,6 +87,8 @@ class Finding:
             result["unavailable"] = away
         lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
         lines += [encode_text(tool) for tool in tools]
+        if any(isinstance(tool, dict) and "observed" in tool for tool in tools):
+            lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")
         if away:
             lines.append(f"servers whose tools may be missing or fail: {encode_text(away)}")
         if any(isinstance(one, dict) and one["state"] == "connecting" for one in away):
