@@ -112,10 +112,13 @@ async def test_the_next_server_knows_names_and_tools_before_their_modules_are_up
 
 
 async def test_a_listed_definition_that_is_gone_calls_nothing_else(tmp_path: Path, gate: Gate) -> None:
-    modules = {"mail": plain(tmp_path, "mail", "search", "send")}
+    modules = {"mail": plain(tmp_path, "mail", "search", "send"), "mute": plain(tmp_path, "mute")}
     async with fronted(tmp_path, modules) as front, Client(front.server) as client:
         assert {"search", "send"} <= (await all_tools(client)).keys()
     plain(tmp_path, "mail", SEARCH_BY_PLACE, hold=gate.path)
+    # Nobody waits for a module that had no tools.
+    mute = Gate(tmp_path, "mute_gate")
+    plain(tmp_path, "mute", hold=mute.path)
     errors: dict[str, str] = {}
     async with fronted(tmp_path, modules) as front, Client(front.server) as client, anyio.create_task_group() as group:
         assert {"search", "send"} <= (await all_tools(client)).keys()
@@ -129,6 +132,7 @@ async def test_a_listed_definition_that_is_gone_calls_nothing_else(tmp_path: Pat
         await client.list_prompts()
         assert errors == {}
         gate.open()
+    mute.close()
     assert "place" in errors["search"]
     assert "has no tool 'send'" in errors["send"]
 

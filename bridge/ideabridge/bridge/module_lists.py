@@ -42,7 +42,8 @@ class ModuleLists:
         """Tell the modules what they listed last. Before they connect."""
         for name, fingerprint in self._fingerprints.items():
             told = self._memory.tools(fingerprint)
-            self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
+            if told is not None:
+                self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
 
     def keep(self, name: str) -> None:
         """Keep the list of a module that is up."""

@@ -58,8 +58,9 @@ class Finding:
         if not isinstance(module, str) and limit > 1:
             ideas = self._bridge.store.search_publications(words, limit // 2, caller=asked.caller)
         own = module if isinstance(module, str) else None
-        if own is not None or not self._search.fits(self._bridge.known_tools(), words):
-            await self._bridge.modules.known(LIST_SECONDS, own)
+        modules = self._bridge.modules
+        if not await modules.known(0, own) and (own or not self._search.fits(self._bridge.known_tools(), words)):
+            await modules.known(LIST_SECONDS, own)
         found, count = self._search.find(self._bridge.known_tools(), words, limit - len(ideas), own)
         tools: list[JSON] = []
         left = _ROOM

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database, now_text
-from ideabridge.tools.encoding import JSON, decode_trusted, encode_text
+from ideabridge.tools.encoding import JSON, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
 """Modules whose list is kept, of all configurations that use the store; the oldest lists go first."""
@@ -23,15 +23,15 @@ class ToolMemory:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def tools(self, module: str) -> list[JSON]:
-        """The definitions a module listed last; none where no list is kept.
+    def tools(self, module: str) -> list[JSON] | None:
+        """The definitions a module listed last; None where no list is kept.
 
         Args:
             module: the fingerprint of the module's configuration.
         """
         with self._database.guard:
             row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
-        return [] if row is None else cast("list[JSON]", decode_trusted(row[0]))
+        return None if row is None else cast("list[JSON]", decode_trusted(row[0]))
 
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
         """Keep what a module lists, if it is not what it listed before. A list that is too large is not kept.
@@ -39,19 +39,18 @@ class ToolMemory:
         Args:
             module: the fingerprint of the module's configuration.
             name: the module's name, for people.
-            tools: the definitions; none: it is forgotten.
+            tools: the definitions.
         """
-        text = encode_text(tools)
-        if len(text.encode()) > MAX_LIST_BYTES or not tools:
-            text = ""
+        body = encode(tools)
+        text = body.decode() if len(body) <= MAX_LIST_BYTES else None
         with self._database.guard:
             row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
-        if text == ("" if row is None else row[0]):
+        if text == (None if row is None else row[0]):
             return
         with self._database.transaction():
             execute = self._database.execute
             execute("DELETE FROM module_tools WHERE module = ?", (module,))
-            if text:
+            if text is not None:
                 values = (module, name, text, now_text())
                 execute("INSERT INTO module_tools(module, name, tools, time) VALUES (?, ?, ?, ?)", values)
             execute(

@@ -71,7 +71,7 @@ class Module:
         self._seconds: float | None = None
         self._tools: dict[str, Tool] = {}
         self._listed = False
-        self._recalled: list[Tool] = []
+        self._recalled: list[Tool] | None = None
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
         self._starts: deque[float] = deque(maxlen=_STARTS)
         self._legacy = False
@@ -103,11 +103,11 @@ class Module:
     @property
     def known_tools(self) -> list[Tool]:
         """Its tools, or those it listed when it was last up where it has not been up in this process."""
-        return self.tools if self._listed else self._recalled
+        return self.tools if self._listed else self._recalled or []
 
     async def know(self) -> None:
         """Wait until its tools are known, from now or from before, or it is known not to be up."""
-        if not self._listed and not self._recalled:
+        if not self._listed and self._recalled is None:
             await self.settle()
 
     async def current(self, name: str) -> Tool:
