@@ -112,6 +112,7 @@ class Bridge(Publishing):
         self.learn_secrets()
         self._lists = ModuleLists(self.configuration, self.modules, self._store)
         self._lists.recall()
+        self.offer.forget()
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)

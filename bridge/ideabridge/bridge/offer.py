@@ -20,6 +20,7 @@ from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox
 
 _AWAY: Final = 600
+"""Characters in which an error names the modules that are not up."""
 
 SETTLE_SECONDS: Final = 30.0
 """How long a run waits for modules that still connect before it says that a tool is unknown."""
