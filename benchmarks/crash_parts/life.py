@@ -49,7 +49,7 @@ async def begin_run(bridge: Bridge, kind: str, number: int, seed: int) -> Run:
     """Start a run: a `plan`, one with `rooms`, or one that a mind is to `solve`. Its title says which it is."""
     if kind == "solve":
         task = task_of(number, seed)
-        return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT, mind=SlowMind.name)
+        return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT)
     plan = plan_of(number, seed) if kind == "plan" else rooms_plan(number, seed)
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from datetime import date
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -88,7 +89,7 @@ async def test_drawings_mark_what_changes_things_and_what_is_missing() -> None:
         # Nothing that Mermaid or HTML would read as its own stands in a label.
         assert "#60;b#62;#124;#35;" in mermaid
         with pytest.raises(PlanError, match="expected 'mermaid' or 'text', found 'svg'"):
-            await bridge.draw(plan_without_input(), "svg")
+            await bridge.draw(plan_without_input(), cast("Any", "svg"))
 
 
 async def test_calls_that_wait_for_each_other_by_later_alternatives_are_drawn_last() -> None:
@@ -172,7 +173,7 @@ async def test_the_events_of_a_cancelled_run_end() -> None:
 
 async def test_events_outlast_the_process(tmp_path: Path) -> None:
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
-        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "count", "items": []}]}))
+        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "count", "items": list[int]()}]}))
         seen = await names(run)
     async with Bridge(store=tmp_path / "ideas.sqlite") as bridge:
         assert await names(await bridge.run(run.id)) == seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -252,7 +252,7 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
 async def test_what_is_no_planning_is_refused() -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
         with pytest.raises(PlanError, match="planning: expected 'eager' or 'lazy', found 'later'"):
-            await bridge.solve("x", planning="later")
+            await bridge.solve("x", planning=cast("Any", "later"))
 
 
 async def test_a_stream_cut_off_by_a_crash_is_no_plan(tmp_path: Path) -> None:

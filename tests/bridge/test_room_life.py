@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -114,7 +115,7 @@ TO: JSONObject = {"to": {"type": "string"}}
 
 @pytest.mark.parametrize(("decision", "given", "paid"), [("retry", "paid Ada", ["Ada"]), ("value", "so it was", [])])
 async def test_an_unknown_outcome_in_a_room_is_asked_of_the_run(
-    tmp_path: Path, decision: str, given: str, paid: list[str]
+    tmp_path: Path, decision: Literal["retry", "value"], given: str, paid: list[str]
 ) -> None:
     path, configuration = tmp_path / "ideas.db", parse_configuration({"approval": "allow_all"}, project=tmp_path)
     first, second = Payments(open=False), Payments(open=True)

@@ -442,11 +442,7 @@ async def waiting_room(bridge: Bridge) -> Run:
 
 
 def the_request(run: Run) -> JSONObject:
-    requests = run.answer()["requests"]
-    assert isinstance(requests, list)
-    request = requests[0]
-    assert isinstance(request, dict)
-    return request
+    return run.answer()["requests"][0]
 
 
 async def test_by_turns_the_request_of_a_room_is_one_of_the_runs() -> None:

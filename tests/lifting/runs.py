@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from ideabridge.bridge import Bridge
+from ideabridge.bridge.approver import DecisionName
 from ideabridge.bridge.context.document import parsed_text
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run
@@ -43,7 +44,7 @@ Turn = Callable[[Seen], JSONObject]
 class Verdict:
     """What a person says of a call that asks; `change`: of the call as proposed, for an edit."""
 
-    decision: str = "approve"
+    decision: DecisionName = "approve"
     change: Callable[[JSONObject], JSONObject] | None = None
 
 

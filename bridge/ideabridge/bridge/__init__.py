@@ -1,113 +1,341 @@
-"""The client bridge: contexts, ideas, minds, modules, the loop and replay (DESIGN 3).
+"""The client bridge: contexts, ideas, minds, modules, the loop and replay.
 
-    from ideabridge.bridge import Bridge, read_plan
+    from ideabridge.bridge import Bridge, Configuration, ModelConfiguration
 
+Every public name is imported from here, or from `ideabridge.tools`; the bridge for scripts is `ideabridge.bridge.sync`.
 Names are imported when they are first used: importing one small part does not load the MCP SDK.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.approver import ApprovalRequest, Decision
+    from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
+    from ideabridge.bridge.approver import ApprovalRequest, Approver, Decision, DecisionName
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.configuration import Configuration, Limits, load_configuration
-    from ideabridge.bridge.context.handlers import Draft, Handlers
+    from ideabridge.bridge.configuration import (
+        Configuration,
+        ConfigurationError,
+        Limits,
+        load_configuration,
+        parse_configuration,
+    )
+    from ideabridge.bridge.context.errors import MessageError
+    from ideabridge.bridge.context.handlers import Draft, Handler, Handlers
     from ideabridge.bridge.context.message import Message
     from ideabridge.bridge.errors import (
         CallDeniedError,
         CallError,
         CallFailedError,
         CancelledCallsError,
+        DecisionError,
+        FinishedRunError,
+        ForkError,
         GroupFailedError,
+        InterruptedRunError,
+        MindUnavailableError,
         NoAlternativeError,
         OutputTypeError,
         PlanError,
         PublicationError,
         RejectedSolutionError,
         RunFailedError,
+        SecretGivenError,
+        SettledTurnError,
         UnknownOutcomeError,
+        UnknownPathError,
         UnknownRunError,
     )
-    from ideabridge.bridge.ideas.idea import Idea
+    from ideabridge.bridge.ideas.errors import StoreError, UnknownIdeaError, UnknownPublicationError
+    from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+    from ideabridge.bridge.ideas.records import Answer, Publication
     from ideabridge.bridge.ideas.store import Store
-    from ideabridge.bridge.minds.recorded import Recorded
-    from ideabridge.bridge.plan import Plan, read_plan
+    from ideabridge.bridge.loop.event import (
+        ApprovalAsked,
+        CallDecided,
+        CallFinished,
+        CallProposed,
+        CallStarted,
+        Event,
+        GroupCommitted,
+        MessageAdded,
+        OutcomeAsked,
+        OutcomeDecided,
+        OutputProposed,
+        PlanAsked,
+        PlanDecided,
+        QuestionAnswered,
+        QuestionAsked,
+        QuestionRefused,
+        RequestMade,
+        RunEnded,
+        RunStarted,
+        SolutionCancelled,
+        SolutionClosed,
+        SolutionProposed,
+        SolutionRejected,
+        UsageNoted,
+    )
+    from ideabridge.bridge.loop.question import Question
+    from ideabridge.bridge.loop.request import Request
+    from ideabridge.bridge.loop.settings import Planning
+    from ideabridge.bridge.minds.choice import MindName
+    from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+    from ideabridge.bridge.minds.errors import ModelSetupError, ModelUnavailableError
+    from ideabridge.bridge.minds.mind import Mind, MindError
+    from ideabridge.bridge.minds.recorded import Recorded, recording
+    from ideabridge.bridge.minds.sampling_settings import SamplingSettings
+    from ideabridge.bridge.minds.usage import Usage
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.bridge.plan import Plan, PlanLike, read_plan
+    from ideabridge.bridge.replay.decide import Decided
     from ideabridge.bridge.replay.replay import Replay
+    from ideabridge.bridge.replay.report import report_lines, report_of
     from ideabridge.bridge.run import Run
+    from ideabridge.bridge.run_status import RunStatus
+    from ideabridge.bridge.runs import RunSummary
     from ideabridge.bridge.session import Session
-
-_WHERE = {
-    "ApprovalRequest": "approver",
-    "Bridge": "bridge",
-    "Configuration": "configuration",
-    "Decision": "approver",
-    "Draft": "context.handlers",
-    "Handlers": "context.handlers",
-    "Idea": "ideas.idea",
-    "Limits": "configuration",
-    "Message": "context.message",
-    "CallDeniedError": "errors",
-    "CallError": "errors",
-    "CallFailedError": "errors",
-    "CancelledCallsError": "errors",
-    "GroupFailedError": "errors",
-    "NoAlternativeError": "errors",
-    "UnknownOutcomeError": "errors",
-    "OutputTypeError": "errors",
-    "Plan": "plan",
-    "PlanError": "errors",
-    "PublicationError": "errors",
-    "Recorded": "minds.recorded",
-    "RejectedSolutionError": "errors",
-    "Replay": "replay.replay",
-    "Run": "run",
-    "RunFailedError": "errors",
-    "Session": "session",
-    "Store": "ideas.store",
-    "UnknownRunError": "errors",
-    "load_configuration": "configuration",
-    "read_plan": "plan",
-}
+    from ideabridge.bridge.waiting_plan import WaitingPlan
 
 __all__ = [
+    "Answer",
+    "ApprovalAsked",
     "ApprovalRequest",
+    "ApprovalRule",
+    "ApprovalRules",
+    "Approver",
     "Bridge",
+    "CallDecided",
     "CallDeniedError",
     "CallError",
     "CallFailedError",
+    "CallFinished",
+    "CallProposed",
+    "CallStarted",
     "CancelledCallsError",
     "Configuration",
+    "ConfigurationError",
+    "Decided",
     "Decision",
+    "DecisionError",
+    "DecisionName",
     "Draft",
+    "Event",
+    "FinishedRunError",
+    "ForkError",
+    "GroupCommitted",
     "GroupFailedError",
+    "Handler",
     "Handlers",
     "Idea",
+    "IdeaMeta",
+    "InterruptedRunError",
     "Limits",
     "Message",
+    "MessageAdded",
+    "MessageError",
+    "Mind",
+    "MindError",
+    "MindName",
+    "MindUnavailableError",
+    "ModelConfiguration",
+    "ModelSetupError",
+    "ModelUnavailableError",
+    "ModuleConfiguration",
+    "ModuleStatus",
     "NoAlternativeError",
+    "OutcomeAsked",
+    "OutcomeDecided",
+    "OutputProposed",
     "OutputTypeError",
     "Plan",
+    "PlanAsked",
+    "PlanDecided",
     "PlanError",
+    "PlanLike",
+    "Planning",
+    "Publication",
     "PublicationError",
+    "Question",
+    "QuestionAnswered",
+    "QuestionAsked",
+    "QuestionRefused",
     "Recorded",
     "RejectedSolutionError",
     "Replay",
+    "Request",
+    "RequestMade",
     "Run",
+    "RunEnded",
     "RunFailedError",
+    "RunStarted",
+    "RunStatus",
+    "RunSummary",
+    "SamplingSettings",
+    "SecretGivenError",
     "Session",
+    "SettledTurnError",
+    "SolutionCancelled",
+    "SolutionClosed",
+    "SolutionProposed",
+    "SolutionRejected",
     "Store",
+    "StoreError",
+    "UnknownIdeaError",
     "UnknownOutcomeError",
+    "UnknownPathError",
+    "UnknownPublicationError",
     "UnknownRunError",
+    "Usage",
+    "UsageNoted",
+    "WaitingPlan",
     "load_configuration",
+    "parse_configuration",
     "read_plan",
+    "recording",
+    "report_lines",
+    "report_of",
 ]
+
+_HOMES: Final = {
+    "approval_rules": (
+        "ApprovalRule",
+        "ApprovalRules",
+    ),
+    "approver": (
+        "ApprovalRequest",
+        "Approver",
+        "Decision",
+        "DecisionName",
+    ),
+    "bridge": ("Bridge",),
+    "configuration": (
+        "Configuration",
+        "ConfigurationError",
+        "Limits",
+        "load_configuration",
+        "parse_configuration",
+    ),
+    "context.errors": ("MessageError",),
+    "context.handlers": (
+        "Draft",
+        "Handler",
+        "Handlers",
+    ),
+    "context.message": ("Message",),
+    "errors": (
+        "CallDeniedError",
+        "CallError",
+        "CallFailedError",
+        "CancelledCallsError",
+        "DecisionError",
+        "FinishedRunError",
+        "ForkError",
+        "GroupFailedError",
+        "InterruptedRunError",
+        "MindUnavailableError",
+        "NoAlternativeError",
+        "OutputTypeError",
+        "PlanError",
+        "PublicationError",
+        "RejectedSolutionError",
+        "RunFailedError",
+        "SecretGivenError",
+        "SettledTurnError",
+        "UnknownOutcomeError",
+        "UnknownPathError",
+        "UnknownRunError",
+    ),
+    "ideas.errors": (
+        "StoreError",
+        "UnknownIdeaError",
+        "UnknownPublicationError",
+    ),
+    "ideas.idea": (
+        "Idea",
+        "IdeaMeta",
+    ),
+    "ideas.records": (
+        "Answer",
+        "Publication",
+    ),
+    "ideas.store": ("Store",),
+    "loop.event": (
+        "ApprovalAsked",
+        "CallDecided",
+        "CallFinished",
+        "CallProposed",
+        "CallStarted",
+        "Event",
+        "GroupCommitted",
+        "MessageAdded",
+        "OutcomeAsked",
+        "OutcomeDecided",
+        "OutputProposed",
+        "PlanAsked",
+        "PlanDecided",
+        "QuestionAnswered",
+        "QuestionAsked",
+        "QuestionRefused",
+        "RequestMade",
+        "RunEnded",
+        "RunStarted",
+        "SolutionCancelled",
+        "SolutionClosed",
+        "SolutionProposed",
+        "SolutionRejected",
+        "UsageNoted",
+    ),
+    "loop.question": ("Question",),
+    "loop.request": ("Request",),
+    "loop.settings": ("Planning",),
+    "minds.choice": ("MindName",),
+    "minds.endpoint_settings": ("ModelConfiguration",),
+    "minds.errors": (
+        "ModelSetupError",
+        "ModelUnavailableError",
+    ),
+    "minds.mind": (
+        "Mind",
+        "MindError",
+    ),
+    "minds.recorded": (
+        "Recorded",
+        "recording",
+    ),
+    "minds.sampling_settings": ("SamplingSettings",),
+    "minds.usage": ("Usage",),
+    "modules.settings": ("ModuleConfiguration",),
+    "modules.status": ("ModuleStatus",),
+    "plan": (
+        "Plan",
+        "PlanLike",
+        "read_plan",
+    ),
+    "replay.decide": ("Decided",),
+    "replay.replay": ("Replay",),
+    "replay.report": (
+        "report_lines",
+        "report_of",
+    ),
+    "run": ("Run",),
+    "run_status": ("RunStatus",),
+    "runs": ("RunSummary",),
+    "session": ("Session",),
+    "waiting_plan": ("WaitingPlan",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    where = _WHERE.get(name)
-    if where is None:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{where}"), name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

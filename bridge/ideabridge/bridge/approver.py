@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.answering import Asked, key_of, question_of
-from ideabridge.bridge.context.document import MISSING, Missing
+from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -28,12 +29,15 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.policy import approval_timeout
 from ideabridge.bridge.loop.question import CHOICES, Choice, Key, Kind, Question, form_of
-from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.encoding import JSONObject, ObjectLike
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from ideabridge.bridge.run import Run
+
+DecisionName: TypeAlias = Choice
+"""What may be decided on a question; see `Decision.decision`."""
 
 _NAP: Final = 60.0
 """Seconds until the clock is looked at again: while a machine sleeps its clock goes on, and no timer does."""
@@ -89,12 +93,12 @@ class Decision:
         plan: for `edit` of a plan, `{"calls", "output"?}`.
     """
 
-    decision: Choice
-    call: JSONObject | None = None
+    decision: DecisionName
+    call: ObjectLike | None = None
     reason: str | None = None
     by: str = "the approver"
-    value: JSON | Missing = MISSING
-    plan: JSON = None
+    value: object = MISSING
+    plan: ObjectLike | None = None
 
     def hand_in(self, run: Run, approval: str) -> None:
         """Decide on a pending approval of a run.
@@ -258,12 +262,15 @@ class People:
             self._group.start_soon(self._consult, self._approver, question)
 
     async def _consult(self, approver: Approver, question: Question) -> None:
-        decision: Any = None
+        decision: object = None
         with anyio.CancelScope() as scope:
             self._scopes.setdefault(question.approval, []).append(scope)
             try:
                 if question.approval in self._pending():
-                    decision = await approver(self._request(question))
+                    given: object = approver(self._request(question))
+                    if not inspect.isawaitable(given):
+                        raise ArgumentError.of("approver", "a coroutine function (async def)", approver)
+                    decision = await given
             except Exception as error:  # noqa: BLE001 - whatever it raises refuses this one, and nothing else
                 text = self._mask(f"{type(error).__name__}: {error}")[:_REASON_CHARACTERS]
                 decision = Decision(question.refusal, reason=f"the approver failed: {text}")

@@ -5,17 +5,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self
 
 import anyio
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.approver import Approver
+from ideabridge.bridge.arguments import (
+    check_object,
+    check_parts,
+    check_text,
+    check_type,
+    read_given_plan,
+    read_messages,
+    read_names,
+    read_object,
+    read_schema,
+)
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context
@@ -27,8 +38,8 @@ from ideabridge.bridge.keeping import LOCAL as LOCAL
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
-from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
+from ideabridge.bridge.loop.settings import Planning, Settings
+from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindName, choose
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.model import ModelMind, configured_mind
 from ideabridge.bridge.module_lists import ModuleLists
@@ -36,18 +47,19 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
 from ideabridge.bridge.outputs import schema_of
-from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.publishing import Publishing
 from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.replay.replay import Replay
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.runs import Runs
+from ideabridge.bridge.runs import Runs, RunSummary
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.session import Session, opened
 from ideabridge.bridge.starts import start_plan, start_solve
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
@@ -64,6 +76,10 @@ class Bridge(Publishing):
         mind: answers the Requests of `solve`; None: the configured model, else solutions are handed in, by turns.
         approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide` (DESIGN 4.6).
         lease_seconds: how long a run is held for this process once it stops answering; None: 15.
+
+    Raises:
+        ArgumentError: an argument is of another kind.
+        ToolFileError, ModelSetupError: a tool file cannot be loaded, or pydantic-ai is not installed.
     """
 
     def __init__(
@@ -78,6 +94,14 @@ class Bridge(Publishing):
         on_tools_changed: Callable[[], None] | None = None,
         lease_seconds: float | None = None,
     ) -> None:
+        check_parts(
+            configuration=configuration,
+            toolbox=toolbox,
+            store=store,
+            handlers=handlers,
+            mind=mind,
+            approver=approver,
+        )
         self.configuration = configuration or Configuration()
         self.handlers = handlers or Handlers()
         self.secrets = Secrets()
@@ -180,24 +204,47 @@ class Bridge(Publishing):
     # -- runs --------------------------------------------------------------------------------------------------
 
     def settings(
-        self, *, output_by_instance: bool = False, limits: JSONObject | None = None, planning: str = "eager"
+        self,
+        *,
+        output_by_instance: bool = False,
+        limits: ObjectLike | None = None,
+        planning: Planning = "eager",
+        thought_process: bool | None = None,
     ) -> Settings:
         """The settings of a run under this configuration; see `settings_under`."""
-        return settings_under(self.configuration, limits, output_by_instance=output_by_instance, planning=planning)
+        check_object("limits", limits)
+        return settings_under(
+            self.configuration,
+            limits,
+            output_by_instance=output_by_instance,
+            planning=planning,
+            thought_process=thought_process,
+        )
 
     async def run_plan(
         self,
-        plan: Plan,
+        plan: PlanLike | None = None,
         *,
+        calls: Sequence[ObjectLike] | None = None,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
+        instances: Mapping[str, ObjectLike] | None = None,
+        output: object = None,
         caller: str = LOCAL,
         title: str = "",
-        planning: str = "eager",
+        planning: Planning = "eager",
         samples: bool = False,
     ) -> Run:
         """Start a plan; nothing of it runs if it is malformed, or (`lazy`) before somebody has accepted it.
 
+            run = await bridge.run_plan({"calls": [...], "output": "†state.n"})
+            run = await bridge.run_plan(calls=[...], input={"names": ["Ada"]}, output="†state.n")
+
         Args:
-            plan: the plan.
+            plan: a `Plan`, or what `read_plan` reads as one; None: `calls` is given.
+            calls: of the plan, where it is not given whole.
+            instances: initial states by instance, likewise.
+            output: a value with references, likewise.
+            input: of the plan; laid over the plan's own.
             caller: who asks; others do not see the run.
             title: one line for people; empty: the plan's.
             planning: `lazy` or `eager`.
@@ -206,28 +253,30 @@ class Bridge(Publishing):
         Raises:
             PlanError: it is malformed; `errors` has every fault with its call.
             SchemaError: its input schema is invalid.
+            ArgumentError: an argument is of another kind, or the plan is given whole and in parts.
         """
+        plan = read_given_plan(plan, calls=calls, input=input, instances=instances, output=output)
         settings = self.settings(output_by_instance=plan.output_by_instance, planning=planning)
         choice = choose(AUTO, self.mind, samples=samples)
         told = choice if choice.name == SAMPLING else None
         start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
         return self._open_runs.create(start, caller, title or plan.title)
 
-    async def dry_run(self, plan: Plan, *, caller: str = LOCAL) -> JSONObject:
+    async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
         """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only; see `dry_run`.
 
         Raises:
             PlanError: it is malformed.
         """
-        return (await self._rehearse(plan, caller)).told()
+        return (await self._rehearse(read_given_plan(plan), caller)).told()
 
-    async def draw(self, plan: Plan, form: str = "mermaid", *, caller: str = LOCAL) -> str:
+    async def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid", *, caller: str = LOCAL) -> str:
         """A drawing of a plan: a `mermaid` flowchart, or `text`, a line for each call.
 
         Raises:
             PlanError: it is malformed, or there is no such form.
         """
-        return (await self._rehearse(plan, caller)).drawn(form)
+        return (await self._rehearse(read_given_plan(plan), caller)).drawn(form)
 
     async def _rehearse(self, plan: Plan, caller: str) -> Rehearsal:
         catalogue = await self.offer.catalogue_of(plan, caller)
@@ -239,14 +288,15 @@ class Bridge(Publishing):
         self,
         task: str,
         *,
-        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         output: type[object] | None = None,
-        output_schema: JSONObject | None = None,
+        output_schema: ObjectLike | None = None,
         tools: Iterable[str] | None = None,
-        context: list[JSON] | None = None,
-        limits: JSONObject | None = None,
-        mind: str | Choice = "auto",
-        planning: str = "eager",
+        context: Sequence[ObjectLike | JSON] | None = None,
+        limits: ObjectLike | None = None,
+        mind: MindName | Choice = "auto",
+        planning: Planning = "eager",
+        thought_process: bool | None = None,
         caller: str = LOCAL,
     ) -> Run:
         """Start the agent loop on a task; by turns, the caller is asked for the first solution.
@@ -261,19 +311,27 @@ class Bridge(Publishing):
             limits: lower limits than the configured ones.
             mind: who answers, see `choose`: `auto` is the bridge's mind, else the caller, by `turns`.
             planning: `lazy`: nothing of a Solution runs before somebody has accepted it as a whole (DESIGN 4.9).
+            thought_process: whether the mind writes its reasoning before the calls; None: as configured.
             caller: who asks; others do not see the run.
 
         Raises:
             PlanError: a pattern that names no tool, or a limit that is none.
             MessageError, MindUnavailableError: a context message that is none, a mind that is not there.
+            ArgumentError: an argument is of another kind, or both `output` and `output_schema` are given.
         """
+        check_text("task", task)
+        check_type("output", output)
+        if output is not None and output_schema is not None:
+            raise ArgumentError("output: expected a type here or a JSON Schema in output_schema, found both")
+        wanted = read_schema("output_schema", output_schema) if output is None else schema_of(output)
+        data = read_object("input", input)
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind)
-        given: list[JSON] = [] if input is None else [{"type": "input", "input": input}]
+        given: list[JSON] = [] if data is None else [{"type": "input", "input": data}]
         lazy: list[JSON] = [{"role": "system", "content": LAZY}] if planning == "lazy" else []
-        said: list[JSON] = [*(context or []), *lazy, {"role": "user", "content": task}, *given]
-        output_schema = output_schema if output is None else schema_of(output)
-        settings = self.settings(limits=limits, planning=planning)
-        return await self._begin(said, tools, settings, choice, caller, task, output_schema)
+        asked: JSONObject = {"role": "user", "content": task}
+        said: list[JSON] = [*read_messages("context", context), *lazy, asked, *given]
+        settings = self.settings(limits=limits, planning=planning, thought_process=thought_process)
+        return await self._begin(said, tools, settings, choice, caller, task, wanted)
 
     async def _begin(
         self,
@@ -286,7 +344,7 @@ class Bridge(Publishing):
         output_schema: JSONObject | None = None,
     ) -> Run:
         messages = [normalise(message, what="the context") for message in said]
-        wanted = tools and list(tools)
+        wanted = read_names("tools", tools)
         if not self.offer.has_all(wanted):
             await self.offer.settled()
         catalogue = self.offer.chosen(wanted, defined_tools(read_context(messages)), caller=caller)
@@ -297,7 +355,7 @@ class Bridge(Publishing):
         return self._open_runs.create(start, caller, title, answering)
 
     async def _replay(
-        self, publication: Publication, arguments: JSONObject, mind: str | Choice, caller: str, *, samples: bool
+        self, publication: Publication, arguments: JSONObject, mind: MindName | Choice, caller: str, *, samples: bool
     ) -> Replay:
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
         ways = self._open_runs.ways
@@ -314,8 +372,8 @@ class Bridge(Publishing):
     def session(
         self,
         *,
-        state: JSONObject | None = None,
-        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        state: ObjectLike | None = None,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         tools: Iterable[str] | None = None,
         run_id: str | None = None,
         caller: str = LOCAL,
@@ -328,8 +386,13 @@ class Bridge(Publishing):
             tools: as for `solve`. No mind is asked: of the limits, that on requests does not count.
             run_id: a session whose process died, to be taken up again; state, input and tools are its own then.
             caller: whose run it is; others do not see it.
+
+        Raises:
+            ArgumentError: an argument is of another kind.
         """
-        said: list[JSON] = [{"type": "state", "state": state or {}}, {"type": "input", "input": input or {}}]
+        began, given = read_object("state", state) or {}, read_object("input", input) or {}
+        said: list[JSON] = [{"type": "state", "state": began}, {"type": "input", "input": given}]
+        tools = read_names("tools", tools)
         settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1)
         by = Choice(TURNS, "an application answers each step itself")
         start = partial(self._begin, said, tools, settings, by, caller, "a session")
@@ -340,7 +403,9 @@ class Bridge(Publishing):
 
         Raises:
             UnknownRunError: there is none of that id for this caller.
+            ArgumentError: the id is not text.
         """
+        check_text("run_id", run_id)
         return self._open_runs.get(run_id, caller)
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
@@ -351,6 +416,6 @@ class Bridge(Publishing):
         """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work."""
         await Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up).run()
 
-    def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[JSONObject]:
-        """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
+    def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
+        """The caller's latest runs, newest first."""
         return self._open_runs.latest(caller, limit)

@@ -29,7 +29,7 @@ from ideabridge.bridge.modules.settings import (
     public_url,
     schema_extras,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, decode, encode
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, decode, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Order
 
@@ -101,6 +101,9 @@ class Configuration(BaseModel):
     )
     model: str | ModelConfiguration | None = Field(
         default=None, description="The model endpoint that answers `solve`: PROVIDER:MODEL, or an object."
+    )
+    thought_process: bool = Field(
+        default=False, description="Whether minds write their reasoning before the calls, in `thought_process`."
     )
     expose: tuple[Literal["modules", "tools"], ...] = Field(
         default=(),
@@ -240,12 +243,24 @@ def _check_approval(raw: JSON, problems: list[str]) -> None:
         problems.append(f"approval: expected 'default', 'allow_all' or an object of rules, found {found}")
 
 
-def parse_configuration(raw: JSON, *, project: Path, source: Path | None = None) -> Configuration:
+def parse_configuration(
+    raw: ObjectLike | JSON, *, project: Path | None = None, source: Path | None = None
+) -> Configuration:
     """The configuration in a decoded `ideabridge.json`.
+
+    Args:
+        raw: the object.
+        project: the project folder, which paths are relative to; None: the current one.
+        source: the file it was read from, where it was; then paths are relative to its folder.
 
     Raises:
         ConfigurationError: with every problem, each as `ideabridge.json: place: what is wrong`.
+        InvalidJSONError: something in it is no JSON.
     """
+    return _parsed(normalise(raw, what=FILE_NAME), project or Path.cwd(), source)
+
+
+def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
     problems: list[str] = []
     modules: JSONObject = {}
     top: JSONObject = {}
@@ -302,7 +317,7 @@ def load_configuration(path: Path | None = None, *, project: Path | None = None)
         raw = decode(data.removeprefix(codecs.BOM_UTF8), what=source.name, max_bytes=MAX_FILE_BYTES)
     except IdeabridgeError as error:
         raise ConfigurationError([str(error)]) from None
-    return parse_configuration(raw, project=project, source=source)
+    return _parsed(raw, project, source)
 
 
 def configuration_schema() -> JSONObject:

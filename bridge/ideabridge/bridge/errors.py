@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ideabridge.tools.errors import IdeabridgeError
 
 
 class PlanError(IdeabridgeError):
     """A plan that cannot run; `errors` has one entry `{"call", "place", "error"}` for each fault."""
 
-    def __init__(self, message: str, errors: list[dict[str, object]] | None = None) -> None:
+    def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
         self.errors = errors or []
 
@@ -34,7 +36,7 @@ class RunFailedError(IdeabridgeError):
         errors: `{"call", "place"?, "error"}` of each call or output that failed.
     """
 
-    def __init__(self, message: str, run: str, status: str, errors: list[dict[str, object]]) -> None:
+    def __init__(self, message: str, run: str, status: str, errors: list[dict[str, Any]]) -> None:
         super().__init__(message)
         self.run = run
         self.status = status
@@ -64,7 +66,7 @@ class RejectedSolutionError(IdeabridgeError):
     one entry `{"call", "place", "error"}` for each.
     """
 
-    def __init__(self, message: str, errors: list[dict[str, object]] | None = None) -> None:
+    def __init__(self, message: str, errors: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
         self.errors = errors or []
 
@@ -80,9 +82,7 @@ class CallError(IdeabridgeError):
             while it ran, or its process died).
     """
 
-    def __init__(
-        self, message: str, run: str, errors: list[dict[str, object]], effects: list[dict[str, object]]
-    ) -> None:
+    def __init__(self, message: str, run: str, errors: list[dict[str, Any]], effects: list[dict[str, Any]]) -> None:
         super().__init__(message)
         self.run = run
         self.errors = errors

@@ -18,7 +18,7 @@ from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import start_plan
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.encoding import JSON, JSONObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,6 @@ class Forking:
         if record.parent is not None:
             raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
         events = [event_from_json(event) for _, event in self.store.events(run_id)]
-        if given is not None:
-            read = normalise(given, what="the input")
-            given = read if isinstance(read, dict) else None
         made = self.screen.admit(await self._events(events, at, given, solution, caller))
         fork = f"run_{secrets.token_hex(8)}"
         with self.store.transaction():
@@ -70,7 +67,7 @@ class Forking:
         if not isinstance(started, RunStarted):
             raise ForkError("the run has not begun: there is nothing to fork")
         if solution is None or started.mode == "solve":
-            composer = Composer(self.handlers, SchemaCache())
+            composer = Composer(self.handlers, SchemaCache(), self.offer.latent)
             approval = self.configuration.approval_setting
             return retold(events, at, composer, approval, given=given, solution=solution)
         # Of a plan the calls are the whole answer: with others, it begins anew.

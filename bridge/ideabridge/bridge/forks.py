@@ -167,7 +167,8 @@ class Retelling:
             try:
                 match event:
                     case RequestMade():
-                        self._take(RequestMade(event.step, self._composer.compose(self.machine).id))
+                        request = self._composer.compose(self.machine, event)
+                        self._take(RequestMade(event.step, request.id, request.offered))
                     case ApprovalAsked() | PlanAsked():
                         # Asked again where it was not decided: the time somebody had begins anew.
                         continue

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from typing import Final
 
+from ideabridge.bridge.arguments import read_object
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.forking import Forking
@@ -15,7 +16,7 @@ from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 
 LOCAL: Final = "local"
 """The caller on this machine: what it publishes is for everybody; other callers publish for themselves."""
@@ -59,8 +60,8 @@ class Keeping(ABC):
         run_id: str,
         at: int,
         *,
-        solution: JSON = None,
-        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        solution: ObjectLike | JSON = None,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         caller: str = LOCAL,
     ) -> Run:
         """A run that goes on from a point of another, which stays as it is.
@@ -83,7 +84,9 @@ class Keeping(ABC):
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
             SecretGivenError: the input or the solution holds a secret of the configuration.
         """
+        given = read_object("input", input)
+        solved = None if solution is None else normalise(solution, what="the solution")
         screen = Screen(self.secrets)
         forking = Forking(self.store, self.offer, self.handlers, self.configuration, self.fingerprint, screen)
-        fork = await forking.fork(run_id, at, caller=caller, given=input, solution=solution)
+        fork = await forking.fork(run_id, at, caller=caller, given=given, solution=solved)
         return await self.run(fork, caller=caller)

@@ -8,7 +8,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.listed_order import ModuleOrder
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import ObjectLike
 from ideabridge.tools.names import did_you_mean
 
 _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")
@@ -16,10 +16,11 @@ _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cos
 
 def settings_under(
     configuration: Configuration,
-    limits: JSONObject | None = None,
+    limits: ObjectLike | None = None,
     *,
     output_by_instance: bool = False,
-    planning: str = "eager",
+    planning: Planning = "eager",
+    thought_process: bool | None = None,
 ) -> Settings:
     """The settings of a run.
 
@@ -28,6 +29,7 @@ def settings_under(
         limits: lower limits a caller asks for; a higher one than configured has no effect.
         output_by_instance: the output is a map by instance.
         planning: `eager` or `lazy`.
+        thought_process: whether minds write their reasoning before the calls; None: as configured.
 
     Raises:
         PlanError: another planning, a limit nobody knows, or a value that is no number above 0 (for counts: no whole
@@ -72,6 +74,7 @@ def settings_under(
         output_by_instance=output_by_instance,
         approval=configuration.approval_setting,
         planning=kind,
+        thought_process=configuration.thought_process if thought_process is None else thought_process,
         # None: without bound, here and in the configuration.
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),

@@ -165,6 +165,10 @@ class Offer:
         rooms = self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
         return self.with_defined(tools, own, rooms)
 
+    def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
+        """Those of the tools that nothing runs; see `latent_keys`."""
+        return latent_keys(self._toolbox, tools)
+
     def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
         """The tools of these keys that there are now, rooms among them, each once."""
         keys = list(keys)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.reference import Hole, compile_value, quoted
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.opening import check_instance
-from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
@@ -95,6 +97,10 @@ class Plan:
         return spread(self.calls, list(self.instances))
 
 
+PlanLike: TypeAlias = "Plan | ObjectLike | Sequence[ObjectLike]"
+"""A plan, what `read_plan` reads as one, or only its calls."""
+
+
 def _object(raw: JSONObject, key: str) -> JSONObject | None:
     value = raw.get(key)
     if value is not None and not isinstance(value, dict):
@@ -109,21 +115,25 @@ def _text(raw: JSONObject, key: str) -> str | None:
     return value
 
 
-def read_plan(raw: JSON) -> Plan:
+def read_plan(raw: ObjectLike | JSON) -> Plan:
     """Read a plan: `{"calls": [...], "input"?, "instances"?, "output"?, ...}`.
 
     Raises:
         PlanError: the shape is wrong; the message says where, what was found and what was expected.
         InvalidJSONError, LimitExceededError: it is not JSON, nests too deep or is too large.
     """
-    raw = normalise(raw, what="the plan")
-    size = len(encode(raw))
+    plan = normalise(raw, what="the plan")
+    size = len(encode(plan))
     if size > MAX_BYTES:
         raise LimitExceededError(f"the plan has {size:,} bytes of JSON; at most {MAX_BYTES:,} are taken")
-    if isinstance(raw, list):
-        raw = {"calls": raw}
-    if not isinstance(raw, dict):
-        raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(raw).__name__}')
+    if isinstance(plan, list):
+        return _read({"calls": plan})
+    if not isinstance(plan, dict):
+        raise PlanError(f'the plan: expected {{"calls": [...]}}, found {type(plan).__name__}')
+    return _read(plan)
+
+
+def _read(raw: JSONObject) -> Plan:
     unknown = [key for key in raw if key not in _KEYS]
     if unknown:
         raise PlanError(f"the plan: unknown key {quoted(unknown[0])}.{did_you_mean(unknown[0], _KEYS)}")

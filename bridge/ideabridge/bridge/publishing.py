@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
+from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.portable import read_document
-from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.keeping import LOCAL, Keeping
-from ideabridge.bridge.minds.choice import AUTO, Choice
-from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
+from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.replay.adopt import (
     Adopted,
     check_circle,
@@ -30,7 +32,7 @@ from ideabridge.bridge.replay.verify import Verdict, reason_not_to_run, verdict_
 from ideabridge.bridge.replay.verify import drift as drift_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 
 
@@ -38,19 +40,11 @@ class Publishing(Keeping):
     """Makes tools of ideas. `Bridge` is this and the runs."""
 
     @abstractmethod
-    async def run_plan(
-        self,
-        plan: Plan,
-        *,
-        caller: str = LOCAL,
-        title: str = "",
-        planning: str = "eager",
-        samples: bool = False,
-    ) -> Run:
+    async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run:
         """Start a plan."""
 
     @abstractmethod
-    async def dry_run(self, plan: Plan, *, caller: str = LOCAL) -> JSONObject:
+    async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
         """What a plan would do."""
 
     async def import_idea(self, document: JSON, *, publish: bool = False, caller: str = LOCAL) -> Adopted:
@@ -97,7 +91,7 @@ class Publishing(Keeping):
 
     @abstractmethod
     async def _replay(
-        self, publication: Publication, arguments: JSONObject, mind: str | Choice, caller: str, *, samples: bool
+        self, publication: Publication, arguments: JSONObject, mind: MindName | Choice, caller: str, *, samples: bool
     ) -> Replay:
         """Answer a call that was checked: give the stored answer, or start the run that answers."""
 
@@ -107,8 +101,8 @@ class Publishing(Keeping):
         name: str,
         *,
         description: str | None = None,
-        answer: str = "auto",
-        choices: JSONObject | None = None,
+        answer: Answer = "auto",
+        choices: ObjectLike | None = None,
         caller: str = LOCAL,
     ) -> Publication:
         """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
@@ -117,7 +111,10 @@ class Publishing(Keeping):
             PublicationError: it cannot be published so.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
             SecretGivenError: its name or description holds a secret of the configuration.
+            ArgumentError: `ref`, `name` or `choices` is of another kind.
         """
+        check_text("ref", ref)
+        check_text("name", name)
         Screen(self.secrets).check({"name": name, "description": description})
         return publish(
             self.store,
@@ -126,13 +123,13 @@ class Publishing(Keeping):
             name,
             description=description,
             answer=answer,
-            choices=choices,
+            choices=read_object("choices", choices),
             caller=caller,
             owner=None if caller == LOCAL else caller,
             max_age_s=self.configuration.recorded_max_age_s,
         )
 
-    def lift(self, ref: str, *, choices: JSONObject | None = None, caller: str = LOCAL) -> Decided:
+    def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> Decided:
         """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
 
         Args:
@@ -144,15 +141,16 @@ class Publishing(Keeping):
             PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
         """
-        chosen = read_choices(choices)
+        check_text("ref", ref)
+        chosen = read_choices(read_object("choices", choices))
         return decide(lift(self.store, ref, caller, chosen.runs), chosen)
 
     async def call_idea(
         self,
         name: str,
-        arguments: JSONObject,
+        arguments: ObjectLike,
         *,
-        mind: str | Choice = AUTO,
+        mind: MindName | Choice = AUTO,
         caller: str = LOCAL,
         version: int | None = None,
         samples: bool = False,
@@ -174,12 +172,15 @@ class Publishing(Keeping):
             PlanError: the plan cannot run (a tool is gone, say).
             MindUnavailableError: a mind that is not there.
             UnknownPublicationError: nothing is published to this caller under that name.
+            ArgumentError: the name is not text, or the arguments are no object.
         """
         store = self.store
+        check_text("name", name)
+        given = read_object("arguments", arguments) or {}
         pinned = version is not None
         publication = store.publication(name, version, caller=caller) if pinned else store.named(name, caller=caller)
-        check_arguments(publication, arguments)
-        return await self._replay(publication, arguments, mind, caller, samples=samples)
+        check_arguments(publication, given)
+        return await self._replay(publication, given, mind, caller, samples=samples)
 
     # -- looking after them ------------------------------------------------------------------------------------
 

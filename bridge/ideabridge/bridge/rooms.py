@@ -157,11 +157,11 @@ class Rooms:
         if isinstance(schema, dict):
             check_schema(schema, what="output_schema")
         # Its tools are at most those of the run it belongs to.
-        tools = chosen_tools(machine.catalogue.tools, patterns)
+        tools = chosen_tools(machine.offered.tools, patterns)
         if patterns and not tools:
             raise RoomError(f"tools: nothing this run has matches {', '.join(patterns)[:200]}")
         keys = {tool.key for tool in tools}
-        catalogue = Catalogue(tools, [key for key in machine.catalogue.latent if key in keys])
+        catalogue = Catalogue(tools, [key for key in machine.offered.latent if key in keys])
         asked: list[JSON] = [str(task)]
         if given is not None:
             asked.append({"type": "input", "input": given})

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import anyio
 
 from ideabridge.bridge.answering import answered, questions
-from ideabridge.bridge.context.document import MISSING, Missing
+from ideabridge.bridge.arguments import check_text, check_type
+from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.ideas.errors import StoreError
@@ -22,17 +23,17 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
-from ideabridge.bridge.room_view import approvals_in_rooms, key_of, room_of_approval
+from ideabridge.bridge.room_view import approvals_in_rooms, key_of, requests_of, room_of_approval
 from ideabridge.bridge.run_events import follow
 from ideabridge.bridge.run_status import RunStatus, failure_of, may_rest, status_of
 from ideabridge.bridge.run_values import given_by, rejection, value_at
 from ideabridge.bridge.run_view import answer_of, approvals_of
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
 from ideabridge.bridge.waiting_plan import WaitingPlan, waiting_plan
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.encoding import JSON, ObjectLike, normalise
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.approver import People
+    from ideabridge.bridge.approver import ApprovalRequest, DecisionName, People
 
 T = TypeVar("T")
 
@@ -124,7 +125,7 @@ class Run:
         return follow(self, self._driver, from_now=from_now)
 
     @overload
-    async def result(self) -> JSON: ...
+    async def result(self) -> Any: ...
     @overload
     async def result(self, model: type[T]) -> T: ...
     async def result(self, model: type[Any] | None = None) -> Any:
@@ -136,7 +137,9 @@ class Run:
         Raises:
             RunFailedError: it gave no output, calls failed where none was asked for, or it waits for somebody.
             OutputTypeError: the output does not fit the model.
+            ArgumentError: the model is no type.
         """
+        check_type("model", model)
         status = await self.wait()
         if not self.machine.has_output and (status != "done" or self.errors()):
             raise failure_of(self)
@@ -150,7 +153,13 @@ class Run:
         return self.machine.step
 
     def submit(
-        self, turn: int, raw: JSON, *, mind: str | None = None, model: str | None = None, pattern: Pattern | None = None
+        self,
+        turn: int,
+        raw: ObjectLike | JSON,
+        *,
+        mind: str | None = None,
+        model: str | None = None,
+        pattern: Pattern | None = None,
     ) -> list[str]:
         """Hand in the solution of a turn.
 
@@ -170,7 +179,7 @@ class Run:
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
-        proposed, notes = read_submission(raw, mind, model, pattern)
+        proposed, notes = read_submission(normalise(raw, what="the solution"), mind, model, pattern)
         settled = self.turns.settled.get(turn)
         if settled is not None:
             if settled == digest_of_solution(proposed):
@@ -261,12 +270,12 @@ class Run:
     def decide(
         self,
         approval: str,
-        decision: str,
+        decision: DecisionName,
         *,
         by: str,
-        call: JSON = None,
-        value: JSON | Missing = MISSING,
-        plan: JSON = None,
+        call: ObjectLike | JSON = None,
+        value: object = MISSING,
+        plan: ObjectLike | JSON = None,
         reason: str | None = None,
     ) -> None:
         """Settle a pending approval (DESIGN 4.6). The decision holds for exactly what was asked about.
@@ -276,7 +285,7 @@ class Run:
             decision: one of its choices: `approve`, `deny`, `edit`; of an unknown outcome `retry`, `skip`, `value`.
             by: who decides.
             call: for `edit`: the resolved call as it shall run, by its own tool or another.
-            value: for `value`: the result of the call.
+            value: for `value`: the result of the call, or an object that fits a module's form.
             plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
             reason: why; told to the mind.
 
@@ -285,6 +294,7 @@ class Run:
             FinishedRunError: the run has ended.
         """
         self._expect_alive()
+        check_text("approval", approval)
         if "/" in approval:
             room, own = room_of_approval(self, approval)
             room.decide(own, decision, by=by, call=call, value=value, plan=plan, reason=reason)
@@ -311,16 +321,23 @@ class Run:
 
     # -- what callers see --------------------------------------------------------------------------------------
 
-    def answer(self, *, whole: bool = False) -> JSONObject:
+    def answer(self, *, whole: bool = False) -> dict[str, Any]:
         """The answer of DESIGN 6; `whole`: with every value whole, however large. See `run_view.answer_of`."""
         return answer_of(self, whole=whole)
 
-    def errors(self) -> list[JSONObject]:
-        """The errors of the last Solution."""
+    def errors(self) -> list[dict[str, Any]]:
+        """The errors of the last Solution: `{"call", "place", "error"}`."""
         return self.machine.errors
 
+    def pending(self) -> list[ApprovalRequest]:
+        """What the run and its rooms wait for a person to decide; `decide` takes each by its `approval`.
+
+        What an approver is deciding on right now is not in it.
+        """
+        return requests_of(self)
+
     def approvals(self) -> list[JSON]:
-        """Every pending approval, those of its rooms among them; see `approvals_of`."""
+        """Every pending approval as an assistant is told it, those of its rooms among them; see `approvals_of`."""
         return [*approvals_of(self), *approvals_in_rooms(self)]
 
     @property
@@ -336,13 +353,15 @@ class Run:
         """What the run gives as a function: its output; where none was asked for its state, or else the results."""
         return given_by(self.machine)
 
-    def value(self, text: str) -> JSON:
+    def value(self, text: str) -> Any:
         """The value at a reference as it stands: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
 
         Raises:
             ReferenceSyntaxError: it is none.
             UnknownPathError: nothing is there.
+            ArgumentError: it is not text.
         """
+        check_text("reference", text)
         return value_at(self.machine, text)
 
     def calls(self) -> list[Progress]:

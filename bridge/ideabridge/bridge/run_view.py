@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
 from ideabridge.bridge.loop.machine import Machine
@@ -23,7 +23,7 @@ _ROOM: Final = (
 )
 
 
-def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
+def answer_of(run: Run, *, whole: bool = False) -> dict[str, Any]:
     """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
 
     Args:
@@ -32,7 +32,7 @@ def answer_of(run: Run, *, whole: bool = False) -> JSONObject:
     """
     machine = run.machine
     status = run.status
-    result: JSONObject = {"run": run.id, "status": status}
+    result: dict[str, Any] = {"run": run.id, "status": status}
     # Of a plan only rooms ask.
     minded = run if machine.mode == "solve" else next(open_requests(run), None)
     if minded is not None:

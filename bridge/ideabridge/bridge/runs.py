@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Sequence
+from typing import TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
@@ -36,11 +37,24 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.bridge.ways import Ways
-from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
 
 _AT_HAND = 256
 """How many runs stay in memory before those that ended or wait are let go."""
+
+
+class RunSummary(TypedDict):
+    """One line of a list of runs."""
+
+    run: str
+    """Its id."""
+    status: str
+    """Where it stands; see `RunStatus`."""
+    title: str
+    kind: str
+    """`plan` or `solve`."""
+    created: str
+    """When it began, ISO 8601 in UTC."""
 
 
 class Runs:
@@ -195,9 +209,9 @@ class Runs:
         # At work elsewhere, or nowhere any more: only another look at its lease tells.
         return may_rest(run)
 
-    def latest(self, caller: str, limit: int) -> list[JSONObject]:
-        """The caller's latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
-        found: list[JSONObject] = []
+    def latest(self, caller: str, limit: int) -> list[RunSummary]:
+        """The caller's latest runs, newest first."""
+        found: list[RunSummary] = []
         for record in self._store.runs(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
             found.append(
@@ -245,7 +259,7 @@ class Runs:
             machine,
             journal=driver.journal,
             executor=self._executor,
-            composer=Composer(self._handlers, self._schemas),
+            composer=Composer(self._handlers, self._schemas, self._offer.latent),
             screen=self._screen,
             group=self.group,
             close_step=close_step,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 
+from ideabridge.bridge.arguments import read_object, read_objects
 from ideabridge.bridge.errors import (
     CallDeniedError,
     CallError,
@@ -29,8 +31,8 @@ from ideabridge.bridge.loop.event import Pattern, SolutionCancelled
 from ideabridge.bridge.loop.progress import Item, Progress, Standing
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_values import rejection
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 
 _KINDS: dict[object, type[CallError]] = {
     "denied": CallDeniedError,
@@ -67,15 +69,15 @@ class Session:
         return self.underlying.id
 
     @property
-    def state(self) -> JSONObject:
+    def state(self) -> dict[str, Any]:
         """The state as it stands. What a group under way writes is not in it before all of it is there."""
         return self.underlying.machine.state
 
-    def value(self, reference: str) -> JSON:
+    def value(self, reference: str) -> Any:
         """The value at a reference as it stands; see `Run.value`."""
         return self.underlying.value(reference)
 
-    async def run(self, call: JSONObject) -> JSON:
+    async def run(self, call: ObjectLike) -> Any:
         """Run one call.
 
         Returns:
@@ -83,12 +85,16 @@ class Session:
 
         Raises:
             RejectedSolutionError: it is malformed; nothing ran.
+            ArgumentError: it is no object.
             CallFailedError, CallDeniedError, UnknownOutcomeError, CancelledCallsError: why it gave none.
             RunFailedError, InterruptedRunError: the run has ended, or is not driven here any more.
         """
-        return self._given((await self._step([call], None))[0])
+        given = read_object("call", call)
+        if given is None:
+            raise ArgumentError.of("call", 'an object (a dict) such as {"_tool": ...}', None)
+        return self._given((await self._step([given], None))[0])
 
-    async def run_all(self, calls: Sequence[JSONObject]) -> list[JSON]:
+    async def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
         """Run calls side by side, or as their references say, all or nothing.
 
         A failure cancels the rest. What they write is seen by each other only until all have ended, then by everybody
@@ -103,7 +109,7 @@ class Session:
         """
         return [self._given(one) for one in await self._group(calls, "all", GroupFailedError)]
 
-    async def run_any(self, calls: Sequence[JSONObject]) -> JSON:
+    async def run_any(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives side by side: the first success counts. The others are cancelled, and write nothing.
 
         Returns:
@@ -115,7 +121,7 @@ class Session:
         """
         return self._first(await self._group(calls, "any", NoAlternativeError))
 
-    async def run_race(self, calls: Sequence[JSONObject]) -> JSON:
+    async def run_race(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives side by side: the first to end counts, whether it succeeded or failed. The others are
         cancelled, and write nothing.
 
@@ -131,11 +137,12 @@ class Session:
     # -- steps -------------------------------------------------------------------------------------------------
 
     async def _group(
-        self, calls: Sequence[JSONObject], pattern: Pattern, failure: type[CallError] | None
+        self, calls: Sequence[ObjectLike], pattern: Pattern, failure: type[CallError] | None
     ) -> list[Progress]:
-        if not calls and pattern == "all":
+        given = read_objects("calls", calls)
+        if not given and pattern == "all":
             return []
-        ended = await self._step(calls, pattern)
+        ended = await self._step(given, pattern)
         if not any(one.standing in _GAVE for one in ended):
             raise self._error(ended, failure)
         return ended
@@ -211,7 +218,7 @@ class Session:
         return RunFailedError(text, run.id, run.status, [dict(error) for error in run.errors()])
 
 
-def _effect(progress: Progress) -> dict[str, object] | None:
+def _effect(progress: Progress) -> dict[str, Any] | None:
     """What a call may have done outside; None: nothing that anybody knows of."""
     call, tool = progress.call, progress.tool
     if tool is None or call.has_latent or tool.annotations.read_only is True:

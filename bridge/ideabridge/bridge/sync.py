@@ -8,28 +8,29 @@ with Bridge() as bridge:
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ideabridge.bridge.approver import ApprovalRequest, Approver, Decision
+from ideabridge.bridge.arguments import check_approver, check_type, read_given_plan
 from ideabridge.bridge.bridge import Bridge as AsyncBridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.handlers import Handlers
-from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.minds.mind import Mind
-from ideabridge.bridge.plan import Plan, read_plan
+from ideabridge.bridge.plan import PlanLike
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs import RunSummary
 from ideabridge.bridge.sync_session import Session, opened
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import ObjectLike
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
@@ -57,6 +58,7 @@ class Bridge:
         mind: Mind | None = None,
         approver: SyncApprover | None = None,
     ) -> None:
+        check_approver(approver)
         self._bridge = AsyncBridge(
             configuration,
             toolbox=toolbox,
@@ -101,44 +103,59 @@ class Bridge:
 
         return self._do(work)
 
-    def dry_run(self, plan: Plan | JSON) -> JSONObject:
+    def dry_run(self, plan: PlanLike) -> dict[str, Any]:
         """What a plan would do; see `ideabridge.bridge.Bridge.dry_run`."""
-        return self._do(lambda: self._bridge.dry_run(_plan(plan)))
+        return self._do(lambda: self._bridge.dry_run(plan))
 
-    def draw(self, plan: Plan | JSON, form: str = "mermaid") -> str:
+    def draw(self, plan: PlanLike, form: Literal["mermaid", "text"] = "mermaid") -> str:
         """A drawing of a plan; see `ideabridge.bridge.Bridge.draw`."""
-        return self._do(lambda: self._bridge.draw(_plan(plan), form))
+        return self._do(lambda: self._bridge.draw(plan, form))
 
     # -- what is done --------------------------------------------------------------------------------------------
 
     @overload
-    def run_plan(self, plan: Plan | JSON, *, input: JSONObject | None = None) -> JSON: ...
+    def run_plan(self, plan: PlanLike, *, input: ObjectLike | None = None) -> Any: ...
     @overload
-    def run_plan(self, plan: Plan | JSON, *, input: JSONObject | None = None, output: type[T]) -> T: ...
+    def run_plan(self, plan: PlanLike, *, input: ObjectLike | None = None, output: type[T]) -> T: ...
+    @overload
     def run_plan(
         self,
-        plan: Plan | JSON,
         *,
-        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
-        output: type[Any] | None = None,
+        calls: Sequence[ObjectLike],
+        input: ObjectLike | None = None,
+        instances: Mapping[str, ObjectLike] | None = None,
+        output: object = None,
+    ) -> Any: ...
+    def run_plan(
+        self,
+        plan: PlanLike | None = None,
+        *,
+        calls: Sequence[ObjectLike] | None = None,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
+        instances: Mapping[str, ObjectLike] | None = None,
+        output: Any = None,
     ) -> Any:
         """Run a plan to its end.
 
         Args:
-            plan: a plan, or what `read_plan` reads.
-            input: laid over the plan's own input.
-            output: type of what it gives; None: JSON.
+            plan: a `Plan`, or what `read_plan` reads as one; None: `calls` is given.
+            calls: of the plan, where it is not given whole.
+            instances: initial states by instance, likewise.
+            input: of the plan; laid over the plan's own.
+            output: of a plan that is given whole, the type of what it gives (None: JSON); else the plan's output.
 
         Raises:
             PlanError: it is malformed; nothing ran.
             RunFailedError, OutputTypeError: see `Run.result`.
+            ArgumentError: an argument is of another kind.
         """
-        wanted = _plan(plan)
-        if input is not None:
-            wanted = dataclasses.replace(wanted, input={**(wanted.input or {}), **input})
+        part = output if plan is None else None
+        model: type[Any] | None = None if plan is None else output
+        check_type("output", model)
+        wanted = read_given_plan(plan, calls=calls, input=input, instances=instances, output=part)
 
         async def work() -> object:
-            return await _result(await self._bridge.run_plan(wanted), output)
+            return await _result(await self._bridge.run_plan(wanted), model)
 
         return self._do(work)
 
@@ -147,30 +164,33 @@ class Bridge:
         self,
         task: str,
         *,
-        input: JSONObject | None = None,
-        output_schema: JSONObject | None = None,
+        input: ObjectLike | None = None,
+        output_schema: ObjectLike | None = None,
         tools: Iterable[str] | None = None,
-        limits: JSONObject | None = None,
-    ) -> JSON: ...
+        limits: ObjectLike | None = None,
+        thought_process: bool | None = None,
+    ) -> Any: ...
     @overload
     def solve(
         self,
         task: str,
         *,
-        input: JSONObject | None = None,
+        input: ObjectLike | None = None,
         output: type[T],
         tools: Iterable[str] | None = None,
-        limits: JSONObject | None = None,
+        limits: ObjectLike | None = None,
+        thought_process: bool | None = None,
     ) -> T: ...
     def solve(
         self,
         task: str,
         *,
-        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         output: type[Any] | None = None,
-        output_schema: JSONObject | None = None,
+        output_schema: ObjectLike | None = None,
         tools: Iterable[str] | None = None,
-        limits: JSONObject | None = None,
+        limits: ObjectLike | None = None,
+        thought_process: bool | None = None,
     ) -> Any:
         """Let the bridge's mind solve a task, to its end; see `ideabridge.bridge.Bridge.solve`.
 
@@ -181,18 +201,24 @@ class Bridge:
 
         async def work() -> object:
             run = await self._bridge.solve(
-                task, input=input, output=output, output_schema=output_schema, tools=tools, limits=limits
+                task,
+                input=input,
+                output=output,
+                output_schema=output_schema,
+                tools=tools,
+                limits=limits,
+                thought_process=thought_process,
             )
             return await _result(run, output)
 
         return self._do(work)
 
-    def call_idea(self, name: str, arguments: JSONObject, *, version: int | None = None) -> JSON:
+    def call_idea(self, name: str, arguments: ObjectLike, *, version: int | None = None) -> Any:
         """Call a published idea like a function; see `ideabridge.bridge.Bridge.call_idea`."""
 
-        async def work() -> JSON:
+        async def work() -> Any:
             replay = await self._bridge.call_idea(name, arguments, version=version)
-            return replay.output if replay.run is None else cast("JSON", await _result(replay.run, None))
+            return replay.output if replay.run is None else await replay.run.result()
 
         return self._do(work)
 
@@ -202,8 +228,8 @@ class Bridge:
         name: str,
         *,
         description: str | None = None,
-        answer: str = "auto",
-        choices: JSONObject | None = None,
+        answer: Answer = "auto",
+        choices: ObjectLike | None = None,
     ) -> Publication:
         """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.Bridge.publish`."""
 
@@ -215,8 +241,8 @@ class Bridge:
     def session(
         self,
         *,
-        state: JSONObject | None = None,
-        input: JSONObject | None = None,  # noqa: A002 - the vocabulary's word
+        state: ObjectLike | None = None,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         tools: Iterable[str] | None = None,
         run_id: str | None = None,
     ) -> AbstractContextManager[Session]:
@@ -229,10 +255,10 @@ class Bridge:
         session = self._bridge.session(state=state, input=input, tools=tools, run_id=run_id)
         return opened(session, self._at_work)
 
-    def runs(self, *, limit: int = 20) -> list[JSONObject]:
-        """The latest runs, newest first: `{"run", "status", "title", "kind", "created"}`."""
+    def runs(self, *, limit: int = 20) -> list[RunSummary]:
+        """The latest runs, newest first."""
 
-        async def work() -> list[JSONObject]:
+        async def work() -> list[RunSummary]:
             return self._bridge.runs(limit=limit)
 
         return self._do(work)
@@ -240,10 +266,6 @@ class Bridge:
 
 async def _result(run: Run, output: type[Any] | None) -> object:
     return await run.result() if output is None else await run.result(output)
-
-
-def _plan(plan: Plan | JSON) -> Plan:
-    return plan if isinstance(plan, Plan) else read_plan(plan)
 
 
 def _waiting(approver: SyncApprover) -> Approver:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any
 
 from anyio.from_thread import BlockingPortal
 
 from ideabridge.bridge.session import Session as AsyncSession
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import ObjectLike
 
 
 class Session:
@@ -29,27 +30,27 @@ class Session:
         return self._session.id
 
     @property
-    def state(self) -> JSONObject:
+    def state(self) -> dict[str, Any]:
         """The state as it stands."""
         return self._portal.call(lambda: self._session.state)
 
-    def value(self, reference: str) -> JSON:
+    def value(self, reference: str) -> Any:
         """The value at a reference as it stands; see `Run.value`."""
         return self._portal.call(self._session.value, reference)
 
-    def run(self, call: JSONObject) -> JSON:
+    def run(self, call: ObjectLike) -> Any:
         """Run one call; gives and raises what `ideabridge.bridge.Session.run` does."""
         return self._portal.call(self._session.run, call)
 
-    def run_all(self, calls: Sequence[JSONObject]) -> list[JSON]:
+    def run_all(self, calls: Sequence[ObjectLike]) -> list[Any]:
         """Run calls side by side, all or nothing; see `ideabridge.bridge.Session.run_all`."""
         return self._portal.call(self._session.run_all, calls)
 
-    def run_any(self, calls: Sequence[JSONObject]) -> JSON:
+    def run_any(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives: the first success counts; see `ideabridge.bridge.Session.run_any`."""
         return self._portal.call(self._session.run_any, calls)
 
-    def run_race(self, calls: Sequence[JSONObject]) -> JSON:
+    def run_race(self, calls: Sequence[ObjectLike]) -> Any:
         """Run alternatives: the first to end counts; see `ideabridge.bridge.Session.run_race`."""
         return self._portal.call(self._session.run_race, calls)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import RejectedSolutionError
 from ideabridge.bridge.loop.event import Event, Pattern, RequestMade, RunStarted, SolutionProposed, SolutionRejected
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.reading import read_solution
 
 
@@ -89,7 +89,7 @@ def read_submission(
         ValueMismatchError: it is not a solution at all.
         RejectedSolutionError: its calls are no array.
     """
-    solution, notes = read_solution(normalise(raw, what="the solution"))
+    solution, notes = read_solution(raw)
     calls, output = solution["calls"], solution["output"]
     if not isinstance(calls, list):
         raise RejectedSolutionError("calls: expected an array")

@@ -72,7 +72,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     documents = machine.memory.documents
     settings = machine.settings
     graph = Graph(
-        machine.catalogue,
+        machine.offered,
         {**documents, "": documents[instances[0]]},
         order=settings.order,
         modules=settings.modules,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
+from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.versions import change_of
+from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
@@ -114,7 +116,7 @@ class OwnHandlers:
         if asked.resumed is not None:
             return await self._answered(asked.resumed, arguments, asked)
         mind = choose(str(arguments.get("mind", AUTO)), self._bridge.mind, samples=samples(asked))
-        context: list[JSON] = []
+        context: list[Any] = []
         guide = arguments.get("idea")
         if isinstance(guide, str):
             context = self._finding.guidance(guide, asked.caller)
@@ -127,7 +129,7 @@ class OwnHandlers:
             context=context,
             limits=_object(arguments, "limits"),
             mind=mind,
-            planning=str(arguments.get("planning", "eager")),
+            planning=cast("Planning", arguments.get("planning", "eager")),
             caller=asked.caller,
         )
         with self._running.cancelling(run, asked):
@@ -181,14 +183,17 @@ class OwnHandlers:
     async def _latest(self, caller: str) -> ToolAnswer:
         runs = self._bridge.runs(caller=caller)
         lines: list[str] = []
+        listed: list[JSONObject] = []
         for one in runs:
+            entry: JSONObject = {name: str(value) for name, value in one.items()}
+            listed.append(entry)
             lines.append(f"{one['run']}: {one['status']} {one['kind']} {one['title']}")
             if one["status"] == "needs_solution":
                 note = self._running.sampler.unanswered(await self._bridge.run(str(one["run"]), caller=caller))
                 if note is not None:
-                    one["note"] = note
+                    entry["note"] = note
                     lines.append(f"  {note}")
-        return answer({"runs": list[JSON](runs)}, "\n".join(["your latest runs, newest first:", *lines]))
+        return answer({"runs": list[JSON](listed)}, "\n".join(["your latest runs, newest first:", *lines]))
 
     def _values(self, run: Run, paths: list[str]) -> ToolAnswer:
         values: JSONObject = {}
@@ -227,13 +232,13 @@ class OwnHandlers:
         """
         run = await self._run(arguments, asked)
         # When the request comes again with what the person said, its own decisions hold already.
-        decisions = cast("list[JSONObject]", arguments["decisions"]) if asked.resumed is None else []
+        decisions = cast("list[dict[str, Any]]", arguments["decisions"]) if asked.resumed is None else []
         for number, decision in enumerate(decisions):
             reason = decision.get("reason")
             try:
                 run.decide(
                     str(decision["approval"]),
-                    str(decision["decision"]),
+                    decision["decision"],
                     by=asked.caller,
                     call=decision.get("call"),
                     value=decision.get("value", MISSING),
@@ -258,7 +263,7 @@ class OwnHandlers:
         """
         name, ref = str(arguments["name"]), str(arguments["idea"])
         self._check_free(name)
-        how = str(arguments.get("answer", "auto"))
+        how = cast("Answer", arguments.get("answer", "auto"))
         self._finding.expect_visible(ref, asked.caller)
         description = arguments.get("description")
         publication = self._bridge.publish(

@@ -172,7 +172,7 @@ class Running:
                 host has seen of it is not shown again.
             notes: what the caller is told besides.
         """
-        told = run.answer()
+        told: JSONObject = run.answer()
         saved = self.saved(run)
         if saved is not None:
             told["saved"] = saved

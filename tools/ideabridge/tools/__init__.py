@@ -21,9 +21,10 @@ if TYPE_CHECKING:
         wrap_output,
     )
     from ideabridge.tools.decorator import tool, tool_from
-    from ideabridge.tools.encoding import JSON, JSONObject
+    from ideabridge.tools.encoding import JSON, JSONLike, JSONObject, ObjectLike
     from ideabridge.tools.errors import (
         ActivityError,
+        ArgumentError,
         IdeabridgeError,
         InvalidJSONError,
         LimitExceededError,
@@ -48,11 +49,14 @@ __all__ = [
     "ActivityError",
     "ActivityFunction",
     "Annotations",
+    "ArgumentError",
     "Definition",
     "IdeabridgeError",
     "InvalidJSONError",
+    "JSONLike",
     "JSONObject",
     "LimitExceededError",
+    "ObjectLike",
     "Problem",
     "SchemaError",
     "Tool",
@@ -81,9 +85,10 @@ _HOMES: Final = {
     "builtins": ("builtin_toolbox",),
     "compose": ("admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"),
     "decorator": ("tool", "tool_from"),
-    "encoding": ("JSON", "JSONObject"),
+    "encoding": ("JSON", "JSONLike", "JSONObject", "ObjectLike"),
     "errors": (
         "ActivityError",
+        "ArgumentError",
         "IdeabridgeError",
         "InvalidJSONError",
         "LimitExceededError",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast, overload
 
 import anyio.to_thread
 
 from ideabridge.tools.activity import Activity, ActivityContext, ActivityFunction
 from ideabridge.tools.docstring import read_docstring
-from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import ToolDefinitionError
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.errors import ArgumentError, ToolDefinitionError
 from ideabridge.tools.names import is_safe_name, safe_name
 from ideabridge.tools.signature import Parameters, Result, hints_of, where
 from ideabridge.tools.tool import Annotations, Tool
@@ -35,7 +35,7 @@ def tool(
     destructive: bool | None = None,
     idempotent: bool | None = None,
     open_world: bool | None = None,
-    output_schema: JSONObject | None = None,
+    output_schema: ObjectLike | None = None,
 ) -> Callable[[Function], Function]: ...
 
 
@@ -50,7 +50,7 @@ def tool(
     destructive: bool | None = None,
     idempotent: bool | None = None,
     open_world: bool | None = None,
-    output_schema: JSONObject | None = None,
+    output_schema: ObjectLike | None = None,
 ) -> Function | Callable[[Function], Function]:
     """Make a tool of a typed function, which stays callable as before.
 
@@ -95,7 +95,7 @@ def tool_from(
     name: str | None = None,
     description: str | None = None,
     annotations: Annotations | None = None,
-    output_schema: JSONObject | None = None,
+    output_schema: ObjectLike | None = None,
 ) -> Definition:
     """The Tool and Activity of a typed function, which is left as it is. See `tool`.
 
@@ -110,11 +110,14 @@ def _define(
     name: str | None,
     description: str | None,
     annotations: Annotations,
-    output_schema: JSONObject | None,
+    output_schema: ObjectLike | None,
 ) -> Definition:
     place = where(function)
     if inspect.isclass(function) or not callable(function):
-        raise ToolDefinitionError(f"{place}: a tool is made of a function")
+        raise ToolDefinitionError(
+            f"{place}: a tool is made of a function; write @tool above it, or @tool(name=..., read_only=True)"
+        )
+    _check_options(name, description, annotations, output_schema)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ToolDefinitionError(f"{place}: a generator cannot be a tool; return a list")
     if name is None:
@@ -134,10 +137,26 @@ def _define(
         name=name,
         description=told if description is None else description,
         parameters=parameters.schema,
-        output=result.schema if output_schema is None else output_schema,
+        output=result.schema if output_schema is None else _object(output_schema),
         annotations=annotations,
     )
     return Definition(made, Activity(name, _runner(function, parameters, result)))
+
+
+def _check_options(name: object, description: object, annotations: Annotations, output_schema: object) -> None:
+    for option, value in (("name", name), ("description", description), ("title", annotations.title)):
+        if not isinstance(value, str | None):
+            raise ArgumentError.of(option, "text", value)
+    flags = ("read_only", "destructive", "idempotent", "open_world")
+    for option, value in zip(flags, (getattr(annotations, flag) for flag in flags), strict=True):
+        if not isinstance(value, bool | None):
+            raise ArgumentError.of(option, "True, False or None", value)
+    if not isinstance(output_schema, Mapping | None):
+        raise ArgumentError.of("output_schema", "a JSON Schema (an object)", output_schema)
+
+
+def _object(schema: ObjectLike) -> JSONObject:
+    return cast("JSONObject", normalise(schema, what="output_schema"))
 
 
 def _runner(function: Callable[..., Any], parameters: Parameters, result: Result) -> ActivityFunction:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
 import orjson
@@ -22,6 +22,12 @@ JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | Non
 
 JSONObject: TypeAlias = "dict[str, JSON]"
 """A JSON object."""
+
+JSONLike: TypeAlias = "bool | int | float | str | Sequence[JSONLike] | Mapping[str, JSONLike] | None"
+"""What a program may hand over as JSON: any mapping and sequence, whatever a type checker infers of a literal."""
+
+ObjectLike: TypeAlias = "Mapping[str, JSONLike] | Mapping[str, object]"
+"""What a program may hand over as a JSON object. It is checked when it is read: a checker may know less of it."""
 
 MAX_DEPTH: Final = 100
 """How deeply arrays and objects may nest in a value from outside."""

@@ -6,9 +6,23 @@ a model or to a person, so it never carries secrets, tracebacks or internals.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class IdeabridgeError(Exception):
     """Base of every error ideabridge raises on purpose."""
+
+
+class ArgumentError(IdeabridgeError, TypeError):
+    """An argument of the wrong kind, given by a Python program. The message says what was expected and found."""
+
+    @classmethod
+    def of(cls, name: str, expected: str, value: object, hint: str = "") -> Self:
+        """The error for the argument `name`; `hint` says what to write instead."""
+        text = repr(value) if isinstance(value, bool | int | float | str | None) else ""
+        kind = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        found = (text if len(text) <= 60 else f"{text[:57]}...") or kind
+        return cls(f"{name}: expected {expected}, found {found}{f'; {hint}' if hint else ''}")
 
 
 class InvalidJSONError(IdeabridgeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -28,6 +28,11 @@ def definition_of(item: object) -> Definition | None:
     """The Definition a decorated function carries; None for anything else."""
     found = getattr(item, DEFINITION, None)
     return found if isinstance(found, Definition) else None
+
+
+def _not_a_tool(item: object) -> str:
+    text = f"expected a Tool, an Activity or a typed function, found {type(item).__name__}"
+    return f"{text}; write Toolbox(f, g)" if isinstance(item, Iterable) else text
 
 
 class Toolbox:
@@ -68,7 +73,7 @@ class Toolbox:
                     definition = tool_from(item)
                 self.add(definition.tool, definition.activity)
             else:
-                raise ToolDefinitionError(f"found {type(item).__name__}, expected a Tool, an Activity or a function")
+                raise ToolDefinitionError(_not_a_tool(item))
 
     def update(self, other: Toolbox) -> None:
         """Add everything in `other`; its definitions win."""

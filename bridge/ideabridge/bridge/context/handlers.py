@@ -1,7 +1,8 @@
 """Handlers: what each type of message does to a Request before it goes out (DESIGN 4.1).
 
-A handler may change the model configuration, the schema (properties before `calls`) and the messages; a typed
-message becomes text. Users register handlers for types of their own, or replace these.
+A handler may change the messages (a typed message becomes text), the settings of the model, and the schema: properties
+before `calls`, the tools that are offered, and the schema of the output. What it changes holds for one Request; every
+message is handled again for the next. Users register handlers for types of their own, or replace these.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from ideabridge.bridge.context.document import merge
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.tool import Tool
 
 
 @dataclass(slots=True)
@@ -26,12 +29,18 @@ class Draft:
         texts: what the mind will read, in order: `{"role", "content"}`.
         properties: properties put before `calls` in the schema, such as a `thought_process`.
         model: settings for the model, by the names its provider uses.
+        tools: the tools that are offered. A handler may leave some out, put others in their place (a narrower one by
+            `dataclasses.replace`), or add some; a tool that nothing here runs is latent.
+        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no mind, these two change
+            nothing.
     """
 
     messages: list[Message]
     texts: list[JSONObject] = field(default_factory=list[JSONObject])
     properties: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
     model: JSONObject = field(default_factory=dict[str, JSON])
+    tools: list[Tool] = field(default_factory=list[Tool])
+    output_schema: JSONObject | None = None
 
     def say(self, role: str, text: str) -> None:
         """Add a text."""
@@ -167,16 +176,36 @@ class Handlers:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
 
     def register(self, kind: str, handler: Handler) -> None:
-        """Handle messages of `{"type": kind, ...}` by `handler`; an earlier one is replaced."""
+        """Handle messages of `{"type": kind, ...}` by `handler`; an earlier one is replaced.
+
+        Raises:
+            ArgumentError: the kind is not text, or the handler cannot be called.
+        """
+        _check(kind, handler)
         self._by_kind[kind] = handler
 
-    def assemble(self, messages: Iterable[Message]) -> Draft:
-        """Run every message through its handler. Data of the same kind and instance merge first."""
-        draft = Draft(merge_messages(messages))
+    def assemble(
+        self, messages: Iterable[Message], tools: Iterable[Tool] = (), output_schema: JSONObject | None = None
+    ) -> Draft:
+        """Run every message through its handler. Data of the same kind and instance merge first.
+
+        Args:
+            messages: the context.
+            tools: the tools of the run.
+            output_schema: of the run.
+        """
+        draft = Draft(merge_messages(messages), tools=list(tools), output_schema=output_schema)
         for message in draft.messages:
             handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
             handler(message, draft)
         return draft
+
+
+def _check(kind: object, handler: object) -> None:
+    if not isinstance(kind, str):
+        raise ArgumentError.of("kind", "text, the type of the messages", kind)
+    if not callable(handler):
+        raise ArgumentError.of("handler", "a function that takes a Message and a Draft", handler)
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:

@@ -93,6 +93,12 @@ class Catalogue:
         used = {tool.key: tool for tool in tools if tool is not None}
         return Catalogue(used.values(), [key for key in self.latent if key in used])
 
+    def joined(self, tools: Iterable[Tool], latent: Iterable[ToolKey]) -> Catalogue:
+        """A catalogue of these tools and more, of which those of the keys are latent."""
+        more = list(tools)
+        keys = {tool.key for tool in more}
+        return Catalogue([*self.tools, *more], [*self.latent, *(key for key in latent if key in keys)])
+
     def exact(self, tool: Tool) -> Validator:
         """The validator of the tool's own parameters: for values with nothing left to resolve."""
         validator = self._exact.get(tool.key)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 from ideabridge.bridge.loop.inquiry_event import QuestionAnswered as QuestionAnswered
 from ideabridge.bridge.loop.inquiry_event import QuestionAsked as QuestionAsked
 from ideabridge.bridge.loop.inquiry_event import QuestionRefused as QuestionRefused
-from ideabridge.bridge.loop.journaled import Journaled
+from ideabridge.bridge.loop.journaled import Journaled, OfCall
 from ideabridge.bridge.loop.journaled import JournalError as JournalError
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -44,11 +44,14 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
-    """A Request went out to a mind. `request` is its id (DESIGN 4.11)."""
+    """A Request went out to a mind. `request` is its id (DESIGN 4.11). `offered` is what handlers of messages made of
+    the tools and the output schema, for this Request alone; see `loop.offered`.
+    """
 
     name: ClassVar[str] = "request_made"
     step: int
     request: str
+    offered: JSONObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +130,19 @@ class SolutionRejected(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalAsked(Journaled):
+class ApprovalAsked(OfCall):
     """A person is asked about a call. `digest` is the hash of the resolved call the decision is bound to, `at` when, in
     seconds since 1970: the machine does not look at it, time-outs do.
     """
 
     name: ClassVar[str] = "approval_asked"
-    call: int
     approval: str
     digest: str
     at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CallDecided(Journaled):
+class CallDecided(OfCall):
     """A decision on a call: by whom, why, and the edited call where there is one (DESIGN 4.6).
 
     `tool` is the full definition of another tool that runs in the call's place: a plan's journal holds only those that
@@ -148,7 +150,6 @@ class CallDecided(Journaled):
     """
 
     name: ClassVar[str] = "call_decided"
-    call: int
     digest: str
     decision: Literal["approve", "deny", "edit"]
     by: str
@@ -186,16 +187,15 @@ class PlanDecided(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class CallStarted(Journaled):
+class CallStarted(OfCall):
     """A call (or one item of it) is about to run. Started and not finished: in flight (DESIGN 7)."""
 
     name: ClassVar[str] = "call_started"
-    call: int
     item: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class CallFinished(Journaled):
+class CallFinished(OfCall):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
     The error kind `cancelled`: its group was decided without it, or its Solution cancelled; it was told to stop.
@@ -203,7 +203,6 @@ class CallFinished(Journaled):
     """
 
     name: ClassVar[str] = "call_finished"
-    call: int
     item: int | None = None
     value: JSON = None
     error: JSONObject | None = None
@@ -212,13 +211,12 @@ class CallFinished(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeAsked(Journaled):
+class OutcomeAsked(OfCall):
     """A call (or one item) was in flight when its process died, and may not simply run again: a person is asked what
     came of it (DESIGN 7). `digest` is the hash of the question, `at` as in `ApprovalAsked`.
     """
 
     name: ClassVar[str] = "outcome_asked"
-    call: int
     approval: str
     digest: str
     item: int | None = None
@@ -226,13 +224,12 @@ class OutcomeAsked(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeDecided(Journaled):
+class OutcomeDecided(OfCall):
     """A person said what came of it: `value`: that is its result; `skip`: it fails, `error` says how; `retry`: it runs
     again.
     """
 
     name: ClassVar[str] = "outcome_decided"
-    call: int
     digest: str
     decision: Literal["retry", "skip", "value"]
     by: str
@@ -243,11 +240,10 @@ class OutcomeDecided(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageAdded(Journaled):
+class MessageAdded(OfCall):
     """An activity added a message for the next Request."""
 
     name: ClassVar[str] = "message_added"
-    call: int
     message: JSONObject
 
 

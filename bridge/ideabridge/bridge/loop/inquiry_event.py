@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ideabridge.bridge.inquiry import Action
-from ideabridge.bridge.loop.journaled import Journaled
+from ideabridge.bridge.loop.journaled import OfCall
 from ideabridge.tools.encoding import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAsked(Journaled):
+class QuestionAsked(OfCall):
     """The module of a call (or one item) that runs asks whoever made it. `message` and `schema` (of the form) are the
     module's words; `digest` is the hash of the question, `at` when it came, in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
-    call: int
     approval: str
     digest: str
     module: str
@@ -28,11 +27,10 @@ class QuestionAsked(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAnswered(Journaled):
+class QuestionAnswered(OfCall):
     """What goes back to the module: `accept` with the content of the form, `decline`, or `cancel`."""
 
     name: ClassVar[str] = "question_answered"
-    call: int
     digest: str
     action: Action
     by: str
@@ -42,11 +40,10 @@ class QuestionAnswered(Journaled):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionRefused(Journaled):
+class QuestionRefused(OfCall):
     """A module asked what was put before nobody: no form, too large, or nobody knows which call it belongs to."""
 
     name: ClassVar[str] = "question_refused"
-    call: int
     module: str
     message: str
     why: str

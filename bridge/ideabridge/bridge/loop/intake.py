@@ -44,6 +44,11 @@ class Intake:
         """How many more calls the run may list, its rooms included."""
         return self._settings.calls - self._spending.calls - self.listed
 
+    def offer(self, catalogue: Catalogue) -> None:
+        """The tools that the Solutions that follow may call."""
+        self._catalogue = catalogue
+        self.checked = None
+
     def graph(self, pattern: Pattern | None = None) -> Graph:
         """An empty graph for the next Solution."""
         opening, settings = self._opening, self._settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import ClassVar
 
@@ -31,7 +31,20 @@ class Journaled:
         return result
 
 
+@dataclass(frozen=True, slots=True)
+class OfCall(Journaled):
+    """Base of every event that belongs to a call, which `call` names by its place in the run.
+
+    Attributes:
+        tool_name: the call's tool. `Run.events` fills it in; the journal does not hold it, for it holds the call.
+    """
+
+    call: int
+    tool_name: str = field(default="", kw_only=True, compare=False, metadata={"journaled": False})
+
+
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
-    """(name, whether it is null by default) of each member."""
-    return tuple((member.name, member.default is None) for member in fields(kind))
+    """(name, whether it is null by default) of each member that the journal holds."""
+    held = (member for member in fields(kind) if member.metadata.get("journaled", True))
+    return tuple((member.name, member.default is None) for member in held)

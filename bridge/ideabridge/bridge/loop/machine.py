@@ -18,6 +18,7 @@ from ideabridge.bridge.loop.event import Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.intake import Intake
 from ideabridge.bridge.loop.memory import Memory
+from ideabridge.bridge.loop.offered import offered_by
 from ideabridge.bridge.loop.opening import Opening, open_context
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
 from ideabridge.bridge.loop.planning import PlanEvent, Planning
@@ -52,6 +53,9 @@ class Machine:
         intake: reads Solutions, before anything of them runs.
         solution: the last one taken up: (calls, output, what stood beside); `places` of its calls, see `CallProposed`.
         planning: of a lazy run, while its plan is written or waits.
+        catalogue: every tool the run has had; `base`: those it began with; `offered`: those of the Request at hand,
+            which are the same, unless handlers of messages say otherwise.
+        output_schema: of the Request at hand; `asked_schema`: the one the run began with.
         has_mind: a mind answers by itself; else Solutions are handed in.
         status, reason: how the run ended.
     """
@@ -64,6 +68,9 @@ class Machine:
         self._output = OutputSchema(None, mode="plan", by_instance=False)
         self._given = catalogue
         self.catalogue = catalogue or Catalogue(())
+        self.base: Catalogue = self.catalogue
+        self.offered: Catalogue = self.catalogue
+        self._changed: JSONObject | None = None
         self.messages: list[Message] = []
         self.added: list[Message] = []
         self.history: list[Progress] = []
@@ -72,6 +79,7 @@ class Machine:
         self.output: JSON = None
         self.has_output = False
         self.output_schema: JSONObject | None = None
+        self.asked_schema: JSONObject | None = None
         self.opening = Opening()
         self.memory = Memory({})
         self.spending = Spending()
@@ -219,9 +227,9 @@ class Machine:
         self.mode = event.mode
         self.settings = Settings.from_json(event.settings)
         if self._given is None:
-            self.catalogue = Catalogue.from_json(event.tools, event.latent)
+            self.catalogue = self.base = self.offered = Catalogue.from_json(event.tools, event.latent)
         self.messages = read_context(event.context)
-        self.output_schema = event.output_schema
+        self.output_schema = self.asked_schema = event.output_schema
         self._output = OutputSchema(event.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
         self.opening = open_context(self.messages)
         self.memory = Memory(self.opening.documents)
@@ -236,6 +244,22 @@ class Machine:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
         self._mind_due = False
         self.spending.last = None
+        self._offer(event.offered)
+
+    def _offer(self, changed: JSONObject | None) -> None:
+        """What handlers made of the tools and the output schema holds for the Request at hand alone."""
+        if changed == self._changed:
+            return
+        self._changed, self.offered = changed, offered_by(self.base, changed)
+        self.intake.offer(self.offered)
+        known = {tool.key for tool in self.catalogue.tools}
+        new = [tool for tool in self.offered.tools if tool.key not in known]
+        self.catalogue = self.catalogue.joined(new, self.offered.latent) if new else self.catalogue
+        schema = (changed or {}).get("output_schema", self.asked_schema)
+        if schema != self.output_schema:
+            self.output_schema = schema if isinstance(schema, dict) else None
+            by_instance = self.settings.output_by_instance
+            self._output = OutputSchema(self.output_schema, mode=self.mode, by_instance=by_instance)
 
     def _begin(self, graph: Graph, pattern: Pattern | None = None) -> None:
         self.memory.begin()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.errors import ClosedStateError
@@ -16,6 +16,11 @@ from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
+
+_WRAPPED: Final = (
+    '. The schema asked for admits null, and "output": null means that there is none yet: the value is wrapped,'
+    ' "output": {"value": ...}'
+)
 
 
 class OutputSchema:
@@ -71,7 +76,7 @@ class OutputSchema:
                 return normalise(value, what=f"the output{where}")
             Validator(self._schema, what=f"the output{where}").check(value)
         except IdeabridgeError as error:
-            faults.append(str(error))
+            faults.append(f"{error}{_WRAPPED if self._wrapped else ''}")
             return MISSING
         return value
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.reference import Path, format_reference
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.guidance import Guidance
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.offered import Latent, change_of, offered_by
 from ideabridge.bridge.loop.progress import Progress, Standing
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
@@ -19,6 +23,14 @@ from ideabridge.tools.schema import inline_refs
 
 _SHOWN_CALLS = 50
 _SHOWN_ERRORS = 20
+_OWN_SCHEMAS = 64
+
+THOUGHTS: Final[JSONObject] = {
+    "type": "string",
+    "description": "Your reasoning, before the calls: what is known, what is missing, and which calls follow from that."
+    " It is kept, and changes nothing",
+}
+"""What a mind is asked for by the setting `thought_process`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +42,14 @@ class Request:
         schema: JSON Schema of the Solution.
         texts: the messages as the mind reads them: `{"role", "content"}`.
         model: settings for the model that handlers asked for.
+        offered: what handlers made of the tools and the output schema, as `RequestMade` journals it.
     """
 
     context: list[JSON]
     schema: JSONObject
     texts: list[JSONObject]
     model: JSONObject
+    offered: JSONObject | None = None
 
     @property
     def id(self) -> str:
@@ -68,23 +82,43 @@ class Composer:
     Args:
         handlers: what each type of message does.
         cache: composed schemas, shared with other runs.
+        latent: which of the tools that handlers add nothing runs.
     """
 
-    def __init__(self, handlers: Handlers, cache: SchemaCache) -> None:
+    def __init__(self, handlers: Handlers, cache: SchemaCache, latent: Latent = lambda _: ()) -> None:
+        self._latent = latent
         self._handlers = handlers
         self._cache = cache
         self._own: dict[str, JSONObject] = {}
         self._told: dict[int, Message] = {}
 
-    def compose(self, machine: Machine) -> Request:
-        """The Request of the step at hand."""
+    def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
+        """The Request of the step at hand.
+
+        Args:
+            machine: stands before it.
+            made: it was made before: what its handlers offered then is offered again, whatever they do now.
+
+        Raises:
+            ArgumentError, ToolDefinitionError, SchemaError: a handler left what cannot be offered.
+        """
         messages = context_of(machine, self._calls(machine))
-        draft = self._handlers.assemble(messages)
+        base, asked = machine.base, machine.asked_schema
+        draft = self._handlers.assemble(messages, base.tools, asked)
+        properties, offered = draft.properties, None
+        if machine.mode == "solve":
+            if machine.settings.thought_process:
+                properties = {"thought_process": THOUGHTS, **properties}
+            if made is not None:
+                offered = made.offered
+            else:
+                offered = change_of(base, asked, draft.tools, draft.output_schema, self._latent)
         return Request(
             context=[message.to_json() for message in messages],
-            schema=self._schema(machine, draft.properties),
+            schema=self._schema(machine, properties, offered),
             texts=draft.texts,
             model=draft.model,
+            offered=offered,
         )
 
     def _calls(self, machine: Machine) -> list[Message]:
@@ -97,28 +131,40 @@ class Composer:
         }
         return list(self._told.values())
 
-    def _schema(self, machine: Machine, properties: dict[str, JSONObject]) -> JSONObject:
-        # The tools of a run never change: within it, the extra properties alone tell its schemas apart.
-        names = encode_text(dict[str, JSON](properties)) if properties else ""
+    def _schema(self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None) -> JSONObject:
+        # Within a run, only what handlers make of it tells its schemas apart.
+        changes: JSONObject = {"properties": dict[str, JSON](properties), "offered": offered}
+        names = encode_text(changes) if properties or offered else ""
         schema = self._own.get(names)
         if schema is None:
-            tools, latent = machine.catalogue.to_json()
-            parts: list[JSON] = [machine.mode, tools, latent, machine.output_schema, dict[str, JSON](properties)]
-            key = content_hash([*parts, list[JSON](machine.opening.instances)])
-            schema = self._own[names] = self._cache.get(key, lambda: _schema_of(machine, properties))
+            catalogue = offered_by(machine.base, offered)
+            output = (offered or {}).get("output_schema", machine.asked_schema)
+            tools, latent = catalogue.to_json()
+            parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
+            key = content_hash([*parts, list[JSON](machine.opening.instances), machine.settings.thought_process])
+            wanted = output if isinstance(output, dict) else None
+            schema = self._cache.get(key, lambda: _schema_of(machine, catalogue, wanted, properties))
+            if len(self._own) >= _OWN_SCHEMAS:
+                self._own.clear()
+            self._own[names] = schema
         return schema
 
 
-def _schema_of(machine: Machine, properties: dict[str, JSONObject]) -> JSONObject:
+def _schema_of(
+    machine: Machine, catalogue: Catalogue, output: JSONObject | None, properties: dict[str, JSONObject]
+) -> JSONObject:
     schema = solution_schema(
-        machine.catalogue.tools,
-        machine.output_schema,
-        latent=machine.catalogue.latent,
+        catalogue.tools,
+        output,
+        latent=catalogue.latent,
         instances=machine.opening.instances,
         extra=properties,
     )
     if machine.mode == "plan":
-        _tell_output(schema, machine.output_schema)
+        _tell_output(schema, output)
+    elif machine.settings.thought_process:
+        # Asked for, so it is not left out where an endpoint enforces the schema; nobody checks that it is there.
+        schema["required"] = ["thought_process", "calls", "output"]
     return schema
 
 

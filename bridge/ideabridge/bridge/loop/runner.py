@@ -260,7 +260,7 @@ class Runner:
             case AskMind():
                 self._finish_step("open")
                 self.request = self._composer.compose(self.machine)
-                return RequestMade(effect.step, self.request.id)
+                return RequestMade(effect.step, self.request.id, self.request.offered)
             case Finish():
                 self._finish_step(effect.status)
                 return RunEnded(effect.status, effect.reason, self._used(None))
@@ -335,9 +335,9 @@ class Runner:
         """
         asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
         for number, event in enumerate(events):
-            if asked and number == asked[-1]:
+            if asked and number == asked[-1] and isinstance(event, RequestMade):
                 # Composed where it was made: what it told stands in the machine only until it is answered.
-                self.request = self._composer.compose(self.machine)
+                self.request = self._composer.compose(self.machine, event)
             self.machine.receive(event)
 
     def resume(self) -> None:

@@ -33,6 +33,7 @@ class Settings:
         cost: how many US dollars its minds may spend; None: as many as they like.
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
         output_by_instance: the output is a map by instance (DESIGN 4.8).
+        thought_process: whether minds write their reasoning before the calls; it is journaled, and changes nothing.
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
@@ -49,6 +50,7 @@ class Settings:
     depth: int = 3
     planning: Planning = "eager"
     modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
+    thought_process: bool = False
 
     @property
     def lazy(self) -> bool:
@@ -74,6 +76,7 @@ class Settings:
             "cost": self.cost,
             "depth": self.depth,
             "planning": self.planning,
+            "thought_process": self.thought_process,
         }
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -60,7 +61,7 @@ class ModelConfiguration(BaseModel):
         default="auto",
         description="native: the endpoint enforces the schema; prompted: it is told; auto: native where it is taken.",
     )
-    settings: dict[str, Setting] = Field(
+    settings: Mapping[str, Setting] = Field(
         default_factory=dict[str, Setting], description="temperature, max_tokens, thinking, ..."
     )
     timeout: float = Field(default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries.")
@@ -95,7 +96,7 @@ class ModelConfiguration(BaseModel):
 
     @field_validator("settings")
     @classmethod
-    def _check_settings(cls, settings: dict[str, Setting]) -> dict[str, Setting]:
+    def _check_settings(cls, settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
         for name in settings:
             problem = setting_problem(name)
             if problem is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
@@ -24,8 +25,8 @@ class Replay:
         seen: the run whose answer is given again, where `auto` found it.
     """
 
-    answer: str
-    output: JSON = None
+    answer: Literal["recorded", "plan", "solve"]
+    output: Any = None
     run: Run | None = None
     seen: Seen | None = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ideabridge.bridge.context.reference import parse_reference
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.replay.asking import Ask, asks_of
@@ -25,7 +27,7 @@ def counts_of(decided: Decided) -> JSONObject:
     return {"references": references, "proposals": proposals, "constants": constants, "taken": taken}
 
 
-def report_of(decided: Decided) -> JSONObject:
+def report_of(decided: Decided) -> dict[str, Any]:
     """The report.
 
     Returns:

@@ -146,8 +146,8 @@ def _show_moment(options: Options, record: RunRecord, story: Story) -> int:
     # Composed where it was made: what it told stands in the machine only until it is answered.
     for moment in story.moments[: asked[-1]] if asked else story.moments[:1]:
         machine.receive(moment.event)
-    request = Composer(Handlers(), SchemaCache()).compose(machine)
     made = story.moments[asked[-1]].event if asked else None
+    request = Composer(Handlers(), SchemaCache()).compose(machine, made if isinstance(made, RequestMade) else None)
     same = not isinstance(made, RequestMade) or made.request == request.id
     now = story.machine
     last = story.moments[-1]

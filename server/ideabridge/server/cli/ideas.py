@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -25,7 +25,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.bridge.ideas.idea import IdeaMeta
-    from ideabridge.bridge.ideas.records import Publication
+    from ideabridge.bridge.ideas.records import Answer, Publication
     from ideabridge.bridge.ideas.store import Store
 
 app = typer.Typer(help="The saved ideas, and the tools made of them.", no_args_is_help=True)
@@ -233,7 +233,7 @@ async def _publish(
                 say("nothing was published", "yellow")
                 return ExitCode.FAILED
             choices = decided
-        publication = bridge.publish(ref, name, description=description, answer=answer, choices=choices)
+        publication = bridge.publish(ref, name, description=description, answer=cast("Answer", answer), choices=choices)
         change = change_of(bridge.store, publication)
     if options.json:
         print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})

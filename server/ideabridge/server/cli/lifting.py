@@ -98,8 +98,7 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
     else:
         for text, style in lines:
             show(text, style)
-    asks = report["asks"]
-    still = any(isinstance(one, dict) and not one["accepted"] for one in (asks if isinstance(asks, list) else []))
+    still = any(not one["accepted"] for one in report["asks"])
     drifted = _object(report.get("live")).get("difference") is not None
     return 1 if still or drifted or not report["consistent"] else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
@@ -13,6 +13,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.loop.settings import Planning
     from ideabridge.bridge.plan import Plan
 
 
@@ -70,7 +71,7 @@ async def _run(
         if dry or draw is not None:
             await _rehearse(bridge, plan, options, dry, draw)
             return ExitCode.DONE
-        run = await bridge.run_plan(plan, planning=planning)
+        run = await bridge.run_plan(plan, planning=cast("Planning", planning))
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
         problem: str | None = None
@@ -97,7 +98,7 @@ async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, dra
     from ideabridge.server.cli.console import print_json, print_value
 
     told = await bridge.dry_run(plan) if dry else {}
-    drawing = None if draw is None else await bridge.draw(plan, draw)
+    drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
     if drawing is not None and (options.json or dry):
         told = {**told, "drawing": drawing}
     if options.json:

@@ -31,6 +31,7 @@ class _Task:
     mind: str
     replay: Path | None
     record: Path | None
+    thought_process: bool | None
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
@@ -68,6 +69,13 @@ def solve(
     record: Annotated[
         Path | None, typer.Option("--record", metavar="FILE", help="Write every request and its solution into a file.")
     ] = None,
+    thought_process: Annotated[
+        bool | None,
+        typer.Option(
+            "--thought-process/--no-thought-process",
+            help="Whether the mind writes its reasoning before the calls. Default: as configured.",
+        ),
+    ] = None,
 ) -> int:
     """Solve a task: a mind is asked for calls and sees what comes of them, until it gives the output.
 
@@ -91,12 +99,14 @@ def solve(
         mind,
         replay,
         record,
+        thought_process,
     )
     return anyio.run(_solve, options, wanted, None if model is None else read_option(model))
 
 
 async def _solve(options: Options, task: _Task, model: ModelConfiguration | None) -> int:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.minds.choice import choose
     from ideabridge.bridge.minds.recorded import recording
     from ideabridge.server.cli.console import report, say
     from ideabridge.server.cli.exits import ExitCode
@@ -114,7 +124,8 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
                 output_schema=task.output_schema,
                 tools=task.tools,
                 limits=task.limits,
-                mind=task.mind,
+                mind=choose(task.mind, bridge.mind),
+                thought_process=task.thought_process,
             )
             if not options.json:
                 say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")

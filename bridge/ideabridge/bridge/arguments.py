@@ -1,0 +1,212 @@
+"""Arguments: what a Python program hands to a bridge, checked before anything is done with it.
+
+Each check raises `ArgumentError`, which names the argument, what was expected, and what was found. The parameters are
+`object` here: programs without a type checker are who these checks are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.plan import Plan
+
+_DECODE: Final = "json.loads reads JSON text"
+
+
+def check_parts(
+    *, configuration: object, toolbox: object, store: object, handlers: object, mind: object, approver: object
+) -> None:
+    """Check what a bridge is made of.
+
+    Raises:
+        ArgumentError: one of them is of another kind.
+    """
+    from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.context.handlers import Handlers
+    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.tools.toolbox import Toolbox
+
+    if not isinstance(configuration, Configuration | None):
+        hint = "parse_configuration reads an object, load_configuration a file"
+        raise ArgumentError.of("configuration", "a Configuration", configuration, hint)
+    if not isinstance(toolbox, Toolbox | None):
+        raise ArgumentError.of("toolbox", "a Toolbox", toolbox, "write Toolbox(f, g), f and g being functions")
+    if not isinstance(store, Store | Path | str | None):
+        raise ArgumentError.of("store", "a path or an open Store", store)
+    if not isinstance(handlers, Handlers | None):
+        hint = "make Handlers() and register each handler for its type of message"
+        raise ArgumentError.of("handlers", "Handlers", handlers, hint)
+    if mind is not None and not (isinstance(getattr(mind, "name", None), str) and callable(getattr(mind, "answer", 0))):
+        hint = "a model endpoint is configured: Bridge(Configuration(model=...))"
+        raise ArgumentError.of("mind", "an object with a name and a method `answer`", mind, hint)
+    check_approver(approver)
+
+
+def check_approver(approver: object) -> None:
+    """Check that an approver can be called, or is None.
+
+    Raises:
+        ArgumentError: it cannot.
+    """
+    if approver is not None and not callable(approver):
+        raise ArgumentError.of("approver", "a function that takes an ApprovalRequest", approver)
+
+
+def check_text(name: str, value: object) -> None:
+    """Check that an argument is text.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if not isinstance(value, str):
+        raise ArgumentError.of(name, "text", value)
+
+
+def check_object(name: str, value: object, hint: str = "") -> None:
+    """Check that an argument is an object (a dict), or None.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if value is not None and not isinstance(value, Mapping):
+        raise ArgumentError.of(name, "an object (a dict)", value, hint or (_DECODE if isinstance(value, str) else ""))
+
+
+def read_object(name: str, value: object, hint: str = "") -> JSONObject | None:
+    """An argument that is a JSON object, or None.
+
+    Raises:
+        ArgumentError: it is something else.
+        InvalidJSONError: something in it is no JSON.
+    """
+    check_object(name, value, hint)
+    return None if value is None else cast("JSONObject", normalise(value, what=name))
+
+
+def read_objects(name: str, value: object) -> list[JSONObject]:
+    """An argument that is a sequence of JSON objects.
+
+    Raises:
+        ArgumentError: it is something else.
+        InvalidJSONError: something in it is no JSON.
+    """
+    objects: list[JSONObject] = []
+    for place, one in enumerate(_listed(name, value, "a list of objects", "put it into a list")):
+        found = read_object(f"{name}[{place}]", one)
+        if found is None:
+            raise ArgumentError.of(f"{name}[{place}]", "an object (a dict)", None)
+        objects.append(found)
+    return objects
+
+
+def read_schema(name: str, value: object) -> JSONObject | None:
+    """An argument that is a JSON Schema, or None.
+
+    Raises:
+        ArgumentError, InvalidJSONError: as `read_object`.
+    """
+    if isinstance(value, type):
+        raise ArgumentError.of(
+            name, "a JSON Schema (a dict)", value, f"a type goes into output: output={value.__name__}"
+        )
+    return read_object(name, value, "" if value is None else 'a schema is an object such as {"type": "integer"}')
+
+
+def check_type(name: str, value: object) -> None:
+    """Check that an argument may be a type of pydantic's, or None.
+
+    Raises:
+        ArgumentError: it is a value.
+    """
+    if isinstance(value, Mapping | bool | int | float | str | list | tuple):
+        hint = "a JSON Schema goes into output_schema" if isinstance(value, Mapping) else ""
+        raise ArgumentError.of(name, "a type, such as int or a pydantic model", cast("object", value), hint)
+
+
+def read_names(name: str, value: object) -> list[str] | None:
+    """An argument that is a collection of names or patterns, or None.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        hint = f"write [{value!r}]" if isinstance(value, str) else ""
+        raise ArgumentError.of(name, "a list of names or patterns", cast("object", value), hint)
+    names = list(cast("Iterable[object]", value))
+    for place, one in enumerate(names):
+        if not isinstance(one, str):
+            hint = "a tool is meant by its name"
+            raise ArgumentError.of(f"{name}[{place}]", "text", one, hint)
+    return cast("list[str]", names)
+
+
+def read_messages(name: str, value: object) -> list[JSON]:
+    """An argument that is a sequence of context messages, or None.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if value is None:
+        return []
+    listed = _listed(name, value, "a list of messages", 'a message is {"role", "content"} or {"type", ...}')
+    return [normalise(one, what=f"{name}[{place}]") for place, one in enumerate(listed)]
+
+
+def read_given_plan(
+    plan: object,
+    *,
+    calls: object = None,
+    input: object = None,  # noqa: A002 - the vocabulary's word
+    instances: object = None,
+    output: object = None,
+) -> Plan:
+    """A plan as a program gives it: a `Plan`, what `read_plan` reads, or its parts.
+
+    Args:
+        plan: the whole; None: the parts are given.
+        calls: of the plan, where it is not given whole.
+        instances: initial states by instance, likewise.
+        output: of the plan, with references, likewise.
+        input: of the plan; laid over the plan's own, where that is given whole.
+
+    Raises:
+        ArgumentError: neither is given, both are, or one is of another kind.
+        PlanError: it is malformed.
+    """
+    from dataclasses import replace
+
+    from ideabridge.bridge.plan import Plan, read_plan
+
+    given = read_object("input", input)
+    if plan is None:
+        if calls is None:
+            raise ArgumentError("plan: expected a plan, or its calls; found neither")
+        parts: dict[str, Any] = {"calls": read_objects("calls", calls)}
+        parts |= {"input": given, "instances": read_object("instances", instances), "output": output}
+        return read_plan(parts)
+    if calls is not None or instances is not None or output is not None:
+        raise ArgumentError("plan: expected a plan, or its calls, instances and output; found both")
+    if not isinstance(plan, Plan):
+        if not isinstance(plan, Mapping) and not _is_sequence(plan):
+            hint = _DECODE if isinstance(plan, str) else ""
+            raise ArgumentError.of("plan", 'a Plan, or {"calls": [...]}', plan, hint)
+        plan = read_plan(cast("Mapping[str, object]", plan))
+    return plan if given is None else replace(plan, input={**(plan.input or {}), **given})
+
+
+def _is_sequence(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _listed(name: str, value: object, expected: str, hint: str) -> Sequence[object]:
+    if not _is_sequence(value):
+        raise ArgumentError.of(name, expected, value, hint)
+    return cast("Sequence[object]", value)

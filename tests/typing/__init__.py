@@ -1,0 +1,1 @@
+"""Programs of users, which the type checker sees from outside the source tree."""
