@@ -168,6 +168,21 @@ async def test_handlers_may_set_what_the_model_takes() -> None:
         assert set(fake.bodies[0]) == {*ASKED, "temperature", "max_tokens"}
 
 
+async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
+    thinking = {"thought_process": "It is to be loud.", "calls": [call("a", "a")], "output": "†state.a"}
+    async with endpoint(say(json.dumps(thinking))) as fake:
+        model = ModelConfiguration(name="openai:tiny-1", base_url=fake.base_url)
+        async with Bridge(Configuration(model=model, thought_process=True), toolbox=Toolbox(shout)) as bridge:
+            run = await bridge.solve("x", output_schema=TEXT)
+            assert await run.result() == "A"
+            assert bridge.store.idea(run.id).idea.solution == {**thinking, "output": "†state.a"}
+        enforced = fake.bodies[0]["response_format"]["json_schema"]["schema"]
+        assert list(enforced["properties"]) == ["thought_process", "calls", "output"]
+        assert enforced["required"][0] == "thought_process"
+        # A server of one's own is told in words, too.
+        assert 'Before "calls" comes "thought_process"' in fake.texts(0)
+
+
 # -- forms -----------------------------------------------------------------------------------------------------
 
 REFUSALS = [

@@ -122,6 +122,18 @@ async def test_the_name_a_client_gives_its_model_is_kept_as_far_as_it_is_one(era
     assert minds_of(configuration, done["run"]) == [("sampling", "m" * 200)]
 
 
+async def test_reasoning_is_asked_for_before_the_calls_by_a_setting(tmp_path: Path) -> None:
+    configuration = configured(tmp_path, thought_process=True)
+    thinking = {"thought_process": "One and two.", **SUM}
+    model = Model(thinking)
+    async with over_stdio(configuration, "auto", **model.keys) as client:
+        done = await call(client, "solve", **ADD)
+        assert done["output"] == 3
+    assert "thought_process" in said(model.asked[0])
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        assert store.idea(done["run"]).idea.solution == thinking
+
+
 async def test_by_turns_the_same_task_has_the_same_output(tmp_path: Path) -> None:
     configuration, task = prepare(tmp_path)
     with http_process(configuration) as url:

@@ -1,0 +1,217 @@
+"""Handlers of messages: what they change of a Request holds for it, also when the run is taken up again elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ideabridge.bridge import (
+    Bridge,
+    Configuration,
+    Draft,
+    Handlers,
+    Idea,
+    Message,
+    RejectedSolutionError,
+    RequestMade,
+    Run,
+    SolutionProposed,
+    sync,
+)
+from ideabridge.tools import JSONObject, Tool, Toolbox, tool
+
+pytestmark = pytest.mark.anyio
+
+
+@tool(read_only=True)
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+@tool(read_only=True)
+def shout(text: str) -> str:
+    """Make text loud."""
+    return text.upper()
+
+
+@tool(read_only=True)
+def hidden(text: str) -> str:
+    """A tool that only handlers offer."""
+    return f"<{text}>"
+
+
+GUESS = Tool("guess", "Guess.", {"type": "object", "properties": {}}, {"type": "integer"})
+NARROW: JSONObject = {"type": "object", "properties": {"text": {"enum": ["a", "b"]}}, "required": ["text"]}
+CALM: JSONObject = {"type": "object", "properties": {"calm": {"type": "string"}}, "required": ["calm"]}
+
+
+def only(message: Message, draft: Draft) -> None:
+    """Offer only the tools named, `shout` for two texts alone; `add` them where the run has not got them."""
+    named = message.value if isinstance(message.value, dict) else {}
+    wanted = named.get("tools", [])
+    listed = wanted if isinstance(wanted, list) else []
+    kept = [one for one in draft.tools if one.name in listed]
+    kept = [dataclasses.replace(one, parameters=NARROW) if one.name == "shout" else one for one in kept]
+    here = {one.name: one for one in (*Toolbox(hidden).tools.values(), GUESS)}
+    draft.tools = [*kept, *(here[name] for name in listed if isinstance(name, str) and name in here)]
+    if "output" in named:
+        draft.output_schema = CALM
+
+
+def handlers() -> Handlers:
+    made = Handlers()
+    made.register("only", only)
+    return made
+
+
+def bridge_of(store: Path | None = None, own: Handlers | None = None) -> Bridge:
+    return Bridge(toolbox=Toolbox(add, shout, hidden), store=store, handlers=handlers() if own is None else own)
+
+
+async def begun(bridge: Bridge, *listed: str, **more: bool) -> Run:
+    context: list[JSONObject] = [{"type": "only", "only": {"tools": list(listed), **more}}]
+    run = await bridge.solve("x", context=context, tools=["add", "shout"])
+    assert await run.wait() == "needs_solution"
+    return run
+
+
+def offered(run: Run) -> list[str]:
+    calls = run.answer()["requests"][0]["schema"]["properties"]["calls"]
+    return [one["properties"]["_tool"]["const"] for one in calls.get("items", {}).get("anyOf", [])]
+
+
+def call(name: str, **parameters: Any) -> JSONObject:
+    return {"_tool": name, **parameters}
+
+
+async def test_a_handler_leaves_tools_out_narrows_and_adds_them() -> None:
+    async with bridge_of() as bridge:
+        run = await begun(bridge, "shout", "hidden", "guess")
+        assert offered(run) == ["shout", "hidden", "guess"]
+        for wrong, told in ((call("add", a=1, b=2), "unknown tool 'add'"), (call("shout", text="c"), "text")):
+            with pytest.raises(RejectedSolutionError, match=told):
+                run.submit(0, {"calls": [wrong]})
+        calls = [call("shout", text="a"), call("hidden", text="†results.0"), call("guess", _output=5)]
+        run.submit(0, {"calls": calls})
+        assert await run.wait() == "needs_solution"
+        assert [run.value(f"†results.{place}") for place in range(3)] == ["A", "<A>", 5]
+
+
+async def test_a_handler_sets_the_schema_of_the_output() -> None:
+    async with bridge_of() as bridge:
+        run = await begun(bridge, "add", output=True)
+        run.submit(0, {"calls": [], "output": "text, as the run was asked for"})
+        assert await run.wait() == "needs_solution"
+        assert "expected object" in run.errors()[0]["error"]["message"]
+        run.submit(1, {"calls": [], "output": {"calm": "yes"}})
+        assert await run.result() == {"calm": "yes"}
+
+
+async def test_a_run_taken_up_again_takes_what_was_offered_whatever_handlers_say_now(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with bridge_of(store) as bridge:
+        run = await begun(bridge, "shout", "hidden", output=True)
+        made = await the_request(run)
+        # What the run had is a number; what is new to it stands there whole.
+        assert made.offered is not None
+        assert [type(one) for one in cast("list[Any]", made.offered["tools"])] == [dict, dict]
+    async with bridge_of(store, Handlers()) as bridge:
+        again = await bridge.run(run.id)
+        assert offered(again) == ["shout", "hidden"]
+        with pytest.raises(RejectedSolutionError, match="unknown tool 'add'"):
+            again.submit(0, {"calls": [call("add", a=1, b=2)]})
+        again.submit(0, {"calls": [call("hidden", text="x")], "output": {"calm": "†results.0"}})
+        assert await again.result() == {"calm": "<x>"}
+        ended = again.id
+    async with bridge_of(store, Handlers()) as bridge:
+        whole = await bridge.run(ended)
+        assert await whole.result() == {"calm": "<x>"}
+
+
+async def the_request(run: Run) -> RequestMade:
+    async for event in run:
+        if isinstance(event, RequestMade):
+            return event
+    raise AssertionError("no Request was made")
+
+
+async def test_what_a_handler_changed_holds_for_one_request() -> None:
+    turns = iter([["add"], ["shout"]])
+
+    def changing(message: Message, draft: Draft) -> None:
+        named = next(turns, None)
+        draft.tools = draft.tools if named is None else [one for one in draft.tools if one.name in named]
+
+    own = Handlers()
+    own.register("only", changing)
+    async with bridge_of(own=own) as bridge:
+        run = await begun(bridge)
+        seen: list[list[str]] = []
+        for turn in range(3):
+            seen.append(offered(run))
+            run.submit(turn, {"calls": [call(seen[-1][0], **({"a": 1, "b": 2} if turn != 1 else {"text": "x"}))]})
+            await run.wait()
+        assert seen == [["add"], ["shout"], ["add", "shout"]]
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [(["add"], "tools of a handler: expected a Tool, found 'add'"), ([GUESS, GUESS], "'guess' is there twice")],
+)
+async def test_a_handler_that_leaves_nonsense_gives_up_its_run_alone(tools: list[Any], message: str) -> None:
+    def wrong(_: Message, draft: Draft) -> None:
+        draft.tools = tools
+
+    own = Handlers()
+    own.register("only", wrong)
+    async with bridge_of(own=own) as bridge:
+        with pytest.raises(Exception, match=message):
+            await bridge.solve("x", context=[{"type": "only", "only": {}}])
+        assert await (await bridge.solve("y")).wait() == "needs_solution"
+
+
+# -- reasoning before the calls --------------------------------------------------------------------------------
+
+
+def thoughts_in(idea: Idea) -> Any:
+    assert isinstance(idea.solution, dict)
+    return idea.solution["thought_process"]
+
+
+async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(Configuration(thought_process=True), store=store) as bridge:
+        run = await bridge.solve("x", input={"names": ["a"]})
+        await run.wait()
+        schema = run.answer()["requests"][0]["schema"]
+        assert list(schema["properties"]) == ["thought_process", "calls", "output"]
+        assert schema["required"] == ["thought_process", "calls", "output"]
+        thought = "†input.names are to be counted; {not} read as anything"
+        run.submit(0, {"thought_process": thought, "calls": [call("count", items="†input.names")]})
+        await run.wait()
+        # Left out, it is no fault.
+        run.submit(1, {"calls": [], "output": "one"})
+        assert await run.result() == "one"
+        proposed = [event async for event in run if isinstance(event, SolutionProposed)]
+        assert [event.extra for event in proposed] == [{"thought_process": thought}, None]
+        first = bridge.store.step_ideas(run.id)[0]
+        assert thoughts_in(bridge.store.idea(first.id).idea) == thought
+        run_id = run.id
+    # The setting is the run's, not the process's.
+    async with Bridge(store=store) as bridge:
+        assert (await bridge.run(run_id)).machine.settings.thought_process
+        plain = await bridge.solve("x")
+        await plain.wait()
+        assert "thought_process" not in plain.answer()["requests"][0]["schema"]["properties"]
+        asked = await bridge.solve("x", thought_process=True)
+        await asked.wait()
+        assert "thought_process" in asked.answer()["requests"][0]["schema"]["properties"]
+
+
+def test_a_plan_asks_for_no_reasoning() -> None:
+    with sync.Bridge(Configuration(thought_process=True)) as bridge:
+        assert bridge.run_plan(calls=[call("count", items=[1])], output="†results.0") == 1
