@@ -106,7 +106,7 @@ async def test_a_handler_sets_the_schema_of_the_output() -> None:
         run = await begun(bridge, "add", output=True)
         run.submit(0, {"calls": [], "output": "text, as the run was asked for"})
         assert await run.wait() == "needs_solution"
-        assert "expected object" in run.errors()[0]["error"]["message"]
+        assert "expected an object" in run.errors()[0]["error"]["message"]
         run.submit(1, {"calls": [], "output": {"calm": "yes"}})
         assert await run.result() == {"calm": "yes"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from ideabridge.bridge.loop.effect import Finish
 from ideabridge.bridge.loop.output import error_message
@@ -19,6 +19,16 @@ class Outcome:
     calls: bool = False
     output: bool = False
     given: bool = False
+
+
+BROKE_OFF: Final = "the answer broke off: "
+
+
+def _broken(error: JSONObject) -> str | None:
+    """Why an answer broke off, where that is what the error says."""
+    said = error.get("error")
+    message = said.get("message") if isinstance(said, dict) else None
+    return message.removeprefix(BROKE_OFF) if isinstance(message, str) and message.startswith(BROKE_OFF) else None
 
 
 class Course:
@@ -45,10 +55,12 @@ class Course:
             return None
         self._idle += 1
         # An answer that broke off before its first call has been told of already.
+        broken = next((told for one in errors if (told := _broken(one)) is not None), None)
         if not errors:
             errors.append(error_message("output", "the solution holds neither calls nor an output; give either"))
         if self._idle > 1:
-            return Finish("stalled", "two solutions in a row held neither calls nor an output")
+            reason = "two solutions in a row held neither calls nor an output"
+            return Finish("stalled", reason if broken is None else f"{broken} ({reason})")
         return None
 
     @staticmethod

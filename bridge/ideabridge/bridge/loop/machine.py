@@ -12,7 +12,7 @@ from typing import Literal
 from ideabridge.bridge.context.message import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.course import Course, Outcome
+from ideabridge.bridge.loop.course import BROKE_OFF, Course, Outcome
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
@@ -329,7 +329,7 @@ class Machine:
         if event.broken is not None:
             # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
             tick.graph.drop_output()
-            self.errors.append(error_message("structural", f"the answer broke off: {event.broken}"))
+            self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
         output = None if event.broken is not None else self.solution[1]
         self.solution = (self.solution[0], output, event.extra or {})
         tick.close()

@@ -99,6 +99,18 @@ class ModelMind:
         place = f" at {self._secrets.mask(model.base_url)}" if is_elsewhere and model.base_url else ""
         return f"{self.configuration.name}{place}", is_elsewhere
 
+    async def models(self) -> list[str] | None:
+        """The models that a server of the user's own lists; None: it has no list. See `models_of`.
+
+        Raises:
+            ModelSetupError: as `check`.
+            ModelUnavailableError, ModelRefusalError: it cannot be reached, or refuses the key.
+        """
+        from ideabridge.bridge.minds.probe import models_of
+        from ideabridge.bridge.minds.provider import build_model
+
+        return await models_of(build_model(self.configuration, self._secrets)[0])
+
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         """The model's answer, in pieces; see `Exchange`.
 

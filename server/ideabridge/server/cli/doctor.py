@@ -55,7 +55,7 @@ async def _doctor(options: Options) -> int:
         _store(found, configuration)
         _tool_files(found, configuration)
         await _modules(found, configuration)
-        _mind(found, configuration)
+        await _mind(found, configuration)
     _hosts(found, options.folder())
     if options.json:
         print_json({"findings": list[JSON](found.told), "wrong": found.wrong})
@@ -140,8 +140,10 @@ async def _modules(found: _Findings, configuration: Configuration) -> None:
                 found.add(f"module {status.name}", f"{status.state}: {status.error or 'it says nothing'}", wrong=True)
 
 
-def _mind(found: _Findings, configuration: Configuration) -> None:
-    """Who answers, and why. A model is not asked anything, but its package and its key are looked for."""
+async def _mind(found: _Findings, configuration: Configuration) -> None:
+    """Who answers, and why. A model is not asked anything, but its package and its key are looked for, and a server of
+    the user's own is asked which models it has.
+    """
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import AUTO, choose
     from ideabridge.bridge.minds.model import ModelMind
@@ -159,8 +161,27 @@ def _mind(found: _Findings, configuration: Configuration) -> None:
     hint = None
     if is_elsewhere and configuration.limits.cost is not None:
         hint = "limits.cost bounds nothing unless the address is that of a provider whose prices are known"
-    text = alone.why if told is None else f"{told} is configured here (it was not asked now)"
+    text = alone.why if told is None else f"{told} is configured here"
+    if isinstance(mind, ModelMind) and is_elsewhere:
+        try:
+            names = await mind.models()
+        except IdeabridgeError as error:
+            found.add("mind", str(error), wrong=True, hint="start the server, or mend `model` in the configuration")
+            return
+        text += _listed(mind.configuration.name.partition(":")[2], names)
+    elif told is not None:
+        text += " (it was not asked now)"
     found.add("mind", f"{alone.name}: {text}", hint=hint)
+
+
+def _listed(name: str, names: list[str] | None) -> str:
+    """What a server says of the model that is configured."""
+    if names is None:
+        return "; it answers, and does not list its models"
+    if any(one in (name, f"{name}:latest") for one in names):
+        return "; it answers, and has this model"
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"; it answers, and lists {shown or 'no models'}: some servers take any name, others refuse this one"
 
 
 def _hosts(found: _Findings, project: Path) -> None:
