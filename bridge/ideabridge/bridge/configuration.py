@@ -352,7 +352,8 @@ def fingerprint(configuration: Configuration) -> str:
         {
             "modules": modules,
             "approval": configuration.approval_setting,
-            "order": configuration.order,
+            # A run keeps the order that its journal records, so what was the default before still counts as the default.
+            "order": "declared" if configuration.order == "effects" else configuration.order,
             "limits": cast("JSONObject", configuration.limits.model_dump(mode="json")),
             "tools": list[JSON](configuration.tools),
             "folder": str(configuration.folder.absolute()) if here else None,
@@ -369,8 +370,7 @@ def module_fingerprint(configuration: Configuration, name: str) -> str:
 
 def _identity(module: ModuleConfiguration) -> JSONObject:
     """What a module is, without any secret."""
-    keys = {"command", "args", "cwd", "allow", "deny", "order", "read_only"}
-    told = cast("JSONObject", module.model_dump(mode="json", include=keys))
+    told = cast("JSONObject", module.model_dump(mode="json", include={"command", "args", "cwd", "allow", "deny"}))
     told["kind"] = module.kind
     told["url"] = None if module.url is None else public_url(module.url)
     told["headers"] = cast("list[JSON]", sorted(key.lower() for key in module.headers))
