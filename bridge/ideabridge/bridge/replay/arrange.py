@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.reference import (
@@ -26,7 +27,8 @@ def in_data_order(kept: Sequence[Executed]) -> list[Executed]:
     data = {one.index: [index for index in _reads(one) if index in by_index] for one in kept}
     if all(index < reader for reader, read in data.items() for index in read):
         return list(kept)
-    return [by_index[index] for part in emission(data, [list(by_index)]) for index in part]
+    listed = {after: [before] for before, after in pairwise(by_index)}
+    return [by_index[index] for part in emission(data, listed) for index in part]
 
 
 def _reads(one: Executed) -> list[int]:
