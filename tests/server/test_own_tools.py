@@ -1,5 +1,6 @@
 """The server's own tools, in both eras, over HTTP and stdio."""
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from mcp import Client
 
 from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.tools.builtins import builtin_toolbox
 
 from .serving import ERAS, Gate, all_tools, call, configured, over_stdio, refused, structured, text
 
@@ -38,6 +40,67 @@ async def test_the_own_tools_are_few_closed_and_short(client: Client) -> None:
     reading = tools["search_tools"].annotations
     assert reading is not None
     assert reading.read_only_hint is True
+
+
+def schemas_in(schema: dict[str, Any]) -> Generator[dict[str, Any]]:
+    yield schema
+    for part in [*schema.get("properties", {}).values(), *schema.get("anyOf", [])]:
+        yield from schemas_in(part)
+    if schema.get("items"):
+        yield from schemas_in(schema["items"])
+
+
+@pytest.mark.parametrize("name", sorted(OWN_NAMES))
+async def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(client: Client, name: str) -> None:
+    for schema in schemas_in((await all_tools(client))[name].input_schema):
+        # Hosts drop a schema without a type together with its description; they rewrite lists of types.
+        assert isinstance(schema.get("type"), str) or len(schema["anyOf"]) > 1
+        if schema.get("type") == "array":
+            assert "items" in schema
+
+
+async def test_run_plan_describes_a_call(client: Client) -> None:
+    calls = (await all_tools(client))["run_plan"].input_schema["properties"]["calls"]
+    call_schema = calls["items"]
+    assert call_schema["required"] == ["_tool"]
+    assert call_schema["additionalProperties"] is True
+    described = {"_tool", "_module", "_outputPath", "_each", "_after"}
+    assert all(call_schema["properties"][name]["description"] for name in described)
+    assert {"_outputMethod", "_id", "_instance"} <= call_schema["properties"].keys()
+
+
+async def test_run_plan_names_the_tools_that_are_always_there(client: Client) -> None:
+    description = (await all_tools(client))["run_plan"].description or ""
+    for tool in builtin_toolbox():
+        properties, required = tool.parameters["properties"], tool.parameters["required"]
+        assert isinstance(properties, dict)
+        assert isinstance(required, list)
+        names = [name if name in required else f"{name}?" for name in properties]
+        assert f"{tool.name}({', '.join(names)})" in description
+
+
+async def test_descriptions_that_confused_are_one_sentence(client: Client) -> None:
+    tools = await all_tools(client)
+    instances = tools["run_plan"].input_schema["properties"]["instances"]["description"]
+    for description in (tools["decide_approval"].description, tools["publish_idea"].description, instances):
+        assert description is not None
+        assert ". " not in description.removesuffix(".")
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (["†state.sum", None], [3, None]),
+        ("†state.sum", 3),
+        ("text", "text"),
+        (5, 5),
+        (False, False),
+        ({"sum": "†state.sum"}, {"sum": 3}),
+    ],
+)
+async def test_the_output_of_a_plan_is_any_json(client: Client, output: Any, expected: Any) -> None:
+    calls = [{"_tool": "add", "a": 1, "b": 2, "_outputPath": "sum"}]
+    assert (await call(client, "run_plan", calls=calls, output=output))["output"] == expected
 
 
 async def test_a_plan_runs_and_answers_with_its_output(client: Client) -> None:

@@ -1,7 +1,15 @@
-"""Own tools: what the server offers besides ideas and modules, told to hosts (DESIGN 6).
+"""The definitions of the server's own tools, as hosts receive them.
 
-Every host sends these definitions to its model with every request: they are few and short, without `$ref`, and
-closed. `handling` has what they do.
+A host sends these definitions to its model with every request, so they are few and short. `handling` implements them.
+
+Hosts rewrite schemas on the way to their models. These forms survive in all hosts that were tried (docs/hosts.md):
+
+- Every schema has a `type` or an `anyOf`. Of a schema with neither, Codex and the OpenAI provider of opencode send only
+  `{}`: its description is lost.
+- A value of any type is an `anyOf` with one entry per type, and its array has `items`. From a list of types Codex makes
+  an array of strings, and opencode makes an array without `items`, which the Gemini API refuses with the whole request.
+- An `enum` has a `type`, which the Gemini API asks for.
+- There is no `$ref`, and nothing is combined at the top.
 """
 
 from __future__ import annotations
@@ -10,12 +18,26 @@ from typing import Any, Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
 
-_RUN: Final[JSONObject] = {"type": "string", "description": "The run's id."}
 _OBJECT: Final[JSONObject] = {"type": "object"}
+_TEXT: Final[JSONObject] = {"type": "string"}
+_ANY: Final[list[JSON]] = [
+    _OBJECT,
+    {"type": "array", "items": {}},
+    _TEXT,
+    {"type": "number"},
+    {"type": "boolean"},
+    {"type": "null"},
+]
+"""The `anyOf` of a value that may be any JSON."""
 
 
 def _wait(default: str = "45") -> JSONObject:
-    return {"type": "number", "minimum": 0, "maximum": 600, "description": f"Seconds to wait; else {default}."}
+    return {"type": "number", "minimum": 0, "maximum": 600, "description": f"Default {default}."}
+
+
+def _choice(options: list[JSON], description: str | None = None) -> JSONObject:
+    schema: JSONObject = {"type": "string", "enum": options}
+    return schema if description is None else {**schema, "description": description}
 
 
 def _closed(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObject:
@@ -26,63 +48,79 @@ def _closed(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObje
     return schema
 
 
-def _answer(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObject:
-    return {"type": "object", "properties": dict[str, JSON](properties), "required": required}
-
-
-_RUN_ANSWER: Final = _answer({"run": {"type": "string"}, "status": {"type": "string"}}, ["run", "status"])
-
-
 def _hints(*, read_only: bool, destructive: bool = False, idempotent: bool = False, open_world: bool) -> JSONObject:
     hints: JSONObject = {"readOnlyHint": read_only}
     if not read_only:
         hints["destructiveHint"] = destructive
-        hints["idempotentHint"] = idempotent
+        if idempotent:
+            hints["idempotentHint"] = True
     hints["openWorldHint"] = open_world
     return hints
 
 
-def _tool(
-    name: str, description: str, parameters: JSONObject, hints: JSONObject, output: JSONObject | None = None
-) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": name, "description": description, "inputSchema": parameters, "annotations": hints}
-    if output is not None:
-        told["outputSchema"] = output
-    return told
+def _tool(name: str, description: str, parameters: JSONObject, hints: JSONObject) -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": parameters, "annotations": hints}
 
+
+_CALL: Final[JSONObject] = {
+    "type": "object",
+    "description": "The tool's parameters stand beside these:"
+    ' {"_tool": "git_log", "repo_path": ".", "_outputPath": "log"}.',
+    "properties": {
+        "_tool": {"type": "string", "description": "Its name."},
+        "_module": {"type": "string", "description": "From search_tools; for ideas and shared names."},
+        "_outputPath": {"type": "string", "description": "Where the result goes: log is read as †state.log."},
+        "_outputMethod": _choice(["set", "merge", "push"]),
+        "_each": {
+            "anyOf": [_TEXT, {"type": "array", "items": {}}],
+            "description": "An array, or a reference to one: a call per item, read as †item.",
+        },
+        "_after": {"type": "array", "items": _TEXT, "description": "The _id of calls to wait for."},
+        "_id": _TEXT,
+        "_instance": _TEXT,
+    },
+    "required": ["_tool"],
+    "additionalProperties": True,
+}
 
 OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     _tool(
         "search_tools",
-        "Start here: find tools by words over all connected servers and published ideas. Gives names, modules and"
-        " parameter schemas: what the calls of run_plan need.",
+        "Start here: find tools of all connected servers, and published ideas, by words. Gives names, modules and"
+        " parameter schemas for run_plan.",
         _closed(
             {
                 "words": {"type": "string", "description": "What the tool should do; empty: list all."},
                 "module": {"type": "string", "description": "Only this server's tools."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "8 if absent."},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 8."},
             },
             ["words"],
         ),
         _hints(read_only=True, open_world=False),
-        _answer({"tools": {"type": "array", "items": _OBJECT}}, ["tools"]),
     ),
     _tool(
         "run_plan",
-        "Run one or many tool calls as a plan. A call starts as soon as what it reads exists, independent ones at once;"
-        ' results stay here, not in your context. A call: {"_tool": NAME, parameters..., "_outputPath": "log"}.'
-        ' Any parameter may be a reference: "†state.log", "†state.log.0.id", "†results.0" (first call\'s result),'
-        ' "†input.x", "†state.a || †state.b" (first that exists). "_each": "†state.items" runs a call per item,'
-        ' "†item". "_module": as search_tools gives it, for ideas and names that servers share. Large values come back'
-        " as references: check_run gives them. Read-only calls run; others wait for decide_approval.",
+        "Run tool calls as one plan. A call starts once the values it reads exist; independent calls run side by side."
+        " Results stay on the server, not in your context. A string that is one reference becomes its value:"
+        ' "†state.log.0.id", "†results.0" (first call\'s result, if it has no _outputPath), "†input.x",'
+        ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
+        " join(items, separator?), count(items, by?), template(text, values); path, where, by: JMESPath; text: {name}."
+        " Large values come back as references: read them with check_run. Read-only calls run; others wait for"
+        " decide_approval.",
         _closed(
             {
-                "calls": {"type": "array", "items": _OBJECT},
+                "calls": {"type": "array", "items": _CALL},
                 "input": {"type": "object", "description": "What †input reads."},
-                "instances": {"type": "object", "description": "Initial state by instance; calls run for each."},
-                "output": {"description": "The wanted result: any JSON with references. Absent: the state."},
-                "output_schema": {"type": "object", "description": "JSON Schema of the output."},
-                "dry_run": {"type": "boolean", "description": "Only check it and tell the order."},
+                "instances": {
+                    "type": "object",
+                    "description": 'Run once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.',
+                },
+                "output": {
+                    "description": "The answer, with references: any JSON. Default: the whole state.",
+                    "anyOf": _ANY,
+                },
+                "output_schema": {"type": "object", "description": "JSON Schema."},
+                "dry_run": {"type": "boolean", "description": "Only check it and show the order."},
                 "save_as": {"type": "string", "description": "Publish it as a tool of this name when done."},
                 "wait_s": _wait(),
             },
@@ -92,25 +130,21 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "solve",
-        "Start a task that needs thinking between calls. You are asked for solutions turn by turn: the answer has"
-        ' context, schema and instructions; write {"calls": [...], "output": ... or null} and hand it in with'
-        " submit_solution.",
+        "Start a task that needs thinking between calls. Each turn gives you context, schema and instructions: write"
+        ' {"calls": [...], "output": ... or null} and hand it in with submit_solution.',
         _closed(
             {
-                "task": {"type": "string", "minLength": 1, "description": "What to do."},
+                "task": {"type": "string", "minLength": 1},
                 "input": {"type": "object", "description": "What †input reads."},
-                "output_schema": {"type": "object", "description": "JSON Schema of the output; absent: text."},
+                "output_schema": {"type": "object", "description": "JSON Schema; default: text."},
                 "tools": {
                     "type": "array",
-                    "items": {"type": "string"},
-                    "description": "Names or patterns (git_*) of the tools to offer; absent: all.",
+                    "items": _TEXT,
+                    "description": "Names or patterns (git_*); default: all.",
                 },
-                "idea": {"type": "string", "description": "A saved idea to be guided by."},
-                "mind": {"enum": ["auto", "turns", "sampling", "model"], "description": "Who answers."},
-                "planning": {
-                    "enum": ["eager", "lazy"],
-                    "description": "lazy: a person accepts each solution as a whole before its calls run.",
-                },
+                "idea": {"type": "string", "description": "A saved idea as an example."},
+                "mind": _choice(["auto", "turns", "sampling", "model"], "Who writes the solutions; turns: you."),
+                "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution before its calls run."),
                 "limits": {"type": "object", "description": "Lower limits: calls, requests, wall_seconds."},
                 "wait_s": _wait(),
             },
@@ -118,16 +152,14 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ),
         # By a model, or by sampling, calls run within the call of this tool.
         _hints(read_only=False, destructive=True, open_world=True),
-        _RUN_ANSWER,
     ),
     _tool(
         "submit_solution",
-        "Hand in the solution of a turn. Its calls run; you get the next turn or the output. A malformed one comes"
-        " back with its errors: correct it and send it again.",
+        "Hand in the solution of a turn. Its calls run, and you get the next turn, the output, or errors to correct.",
         _closed(
             {
-                "run": _RUN,
-                "turn": {"type": "integer", "minimum": 0, "description": "The turn it answers."},
+                "run": _TEXT,
+                "turn": {"type": "integer", "minimum": 0},
                 "solution": {
                     "type": "object",
                     "description": "{calls, output}, as the turn's schema says.",
@@ -137,19 +169,18 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             ["run", "turn", "solution"],
         ),
         _hints(read_only=False, destructive=True, idempotent=True, open_world=True),
-        _RUN_ANSWER,
     ),
     _tool(
         "check_run",
-        "See how a run stands, get values whole, or cancel it. Without run: your latest runs.",
+        "Show a run's status, give values whole, or cancel it. Without run: your latest runs.",
         _closed(
             {
-                "run": _RUN,
+                "run": _TEXT,
                 "paths": {
                     "type": "array",
-                    "items": {"type": "string"},
+                    "items": _TEXT,
                     "maxItems": 100,
-                    "description": "References to give whole: †state.log, †results.0, †output.",
+                    "description": "References: †state.log, †results.0, †output.",
                 },
                 "cancel": {"type": "boolean", "description": "End it; what was done stays."},
                 "wait_s": _wait("45, or 0 with paths or cancel"),
@@ -160,23 +191,25 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "decide_approval",
-        "Settle what waits for approval. Ask the person first: these calls change things. Unknown outcomes"
-        " take retry, skip or value; what modules ask value, deny or skip; all others approve, deny or edit.",
+        "Answer the approvals a run waits for; ask the person first, because the calls approved change things.",
         _closed(
             {
-                "run": _RUN,
+                "run": _TEXT,
                 "decisions": {
                     "type": "array",
                     "minItems": 1,
                     "maxItems": 1000,
                     "items": _closed(
                         {
-                            "approval": {"type": "string"},
-                            "decision": {"enum": ["approve", "deny", "edit", "retry", "skip", "value"]},
-                            "call": {"type": "object", "description": "For edit: the call as it shall run."},
+                            "approval": {"type": "string", "description": "Its id."},
+                            "decision": _choice(
+                                ["approve", "deny", "edit", "retry", "skip", "value"],
+                                "One of the entry's choices; without choices: approve, deny or edit.",
+                            ),
+                            "call": {"type": "object", "description": "For edit: the call to run instead."},
                             "plan": {"type": "object", "description": "For edit of a plan: {calls, output}."},
-                            "value": {"description": "For value: the result, or the answer."},
-                            "reason": {"type": "string"},
+                            "value": {"description": "For value: the result, or the answer.", "anyOf": _ANY},
+                            "reason": _TEXT,
                         },
                         ["approval", "decision"],
                     ),
@@ -186,50 +219,47 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             ["run", "decisions"],
         ),
         _hints(read_only=False, destructive=True, open_world=True),
-        _RUN_ANSWER,
     ),
     _tool(
         "search_ideas",
-        "Find saved ideas (earlier runs and plans) by words and filters. Look here before planning what may have been"
-        " done already.",
+        "Find saved ideas: earlier runs and plans that may do your task already.",
         _closed(
             {
-                "words": {"type": "string", "description": "Absent: the newest."},
+                "words": {"type": "string", "description": "Default: the newest."},
                 "tool": {"type": "string", "description": "Ideas that call it."},
-                "module": {"type": "string", "description": "Ideas that call a tool of this server."},
-                "since": {"type": "string", "description": "A date, or how long ago: 3d, 12h."},
-                "until": {"type": "string", "description": "Likewise."},
-                "outcome": {"enum": ["done", "open", "failed", "stalled", "limit", "cancelled"]},
-                "mind": {"type": "string", "description": "Who answered: turns, sampling, model."},
-                "tag": {"type": "string"},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "10 if absent."},
+                "module": {"type": "string", "description": "Ideas that call this server."},
+                "since": {"type": "string", "description": "A date, or an age: 3d, 12h."},
+                "until": _TEXT,
+                "outcome": _choice(["done", "open", "failed", "stalled", "limit", "cancelled"]),
+                "mind": {"type": "string", "description": "turns, sampling or model."},
+                "tag": _TEXT,
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 10."},
             },
             [],
         ),
         _hints(read_only=True, open_world=False),
-        _answer({"ideas": {"type": "array", "items": _OBJECT}}, ["ideas"]),
     ),
     _tool(
         "publish_idea",
-        "Publish an idea or a run as a tool here: called later with new input, its plan runs again and no"
-        " model is asked. solve: one is asked anew.",
+        "Make a tool of a run or saved idea: each call of the new tool runs the same plan with other input.",
         _closed(
             {
                 "idea": {"type": "string", "description": "Id or name of an idea, or a run's id."},
-                "name": {"type": "string", "description": "The tool's name: a-z, 0-9, _."},
-                "description": {"type": "string", "description": "What it does."},
-                "answer": {"enum": ["auto", "recorded", "plan", "solve"], "description": "auto if absent."},
+                "name": {"type": "string", "description": "The new tool's name: a-z, 0-9, _."},
+                "description": _TEXT,
+                "answer": _choice(
+                    ["auto", "recorded", "plan", "solve"],
+                    "recorded: the stored output; plan: run the plan; solve: ask a model; auto (default): choose.",
+                ),
                 "choices": {
                     "type": "object",
-                    "description": 'What a person decided: {"accept": true or [paths]}: constants that stay;'
-                    ' {"take": {"calls.0.repo": "†input.repo"}}: where a value comes from; {"runs": [ids]}: other runs'
-                    " of the task. Without them the error tells what is open.",
+                    "description": "Answers to what an error of this tool asks: constants that stay, sources of values,"
+                    ' other runs: {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.',
                 },
             },
             ["idea", "name"],
         ),
         _hints(read_only=False, open_world=False),
-        _answer({"name": {"type": "string"}, "version": {"type": "integer"}}, ["name", "version"]),
     ),
 )
 """The definitions, in their wire form."""
