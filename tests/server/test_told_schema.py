@@ -89,6 +89,47 @@ def test_a_recursive_schema_is_cut_and_its_output_wrapped() -> None:
     assert "$" not in str(output)
 
 
+def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
+    schema: JSONObject = {
+        "type": "object",
+        "properties": {
+            "any": True,
+            "none": False,
+            "list": {"type": "array", "description": "Any items."},
+            "deep": {"type": "array", "items": {"type": "object", "properties": {"x": True}}},
+            "either": {"type": ["array", "string", "null"], "items": TEXT, "minLength": 2, "description": "Some."},
+        },
+        "additionalProperties": False,
+    }
+    expected: JSONObject = {
+        "type": "object",
+        "properties": {
+            "any": {},
+            "none": {"not": {}},
+            "list": {"type": "array", "description": "Any items.", "items": {}},
+            "deep": {"type": "array", "items": {"type": "object", "properties": {"x": {}}}},
+            "either": {
+                "description": "Some.",
+                "anyOf": [{"type": "array", "items": TEXT}, {"type": ["string", "null"], "minLength": 2}],
+            },
+        },
+        "additionalProperties": False,
+    }
+    assert object_input(schema) == expected
+    assert object_output(schema) == (expected, False)
+
+
+@given(st.lists(st.sampled_from(["array", "object", "string", "integer", "null"]), min_size=1, unique=True))
+def test_a_list_of_types_admits_what_it_did(types: list[str]) -> None:
+    keywords: JSONObject = {"items": NUMBER, "minItems": 1, "minLength": 2, "minimum": 5, "required": ["a"]}
+    schema: JSONObject = {"type": list[JSON](types), **keywords}
+    told = object_input({"properties": {"x": schema}})
+    exact, plain = Validator({"properties": {"x": schema}}, what="W"), Validator(told, what="W")
+    values: list[JSON] = [[], [1], ["1"], {}, {"a": 1}, "a", "ab", 4, 5, None, True]
+    for value in values:
+        assert exact.is_valid({"x": value}) == plain.is_valid({"x": value})
+
+
 LETTERS = st.sampled_from("abc")
 
 

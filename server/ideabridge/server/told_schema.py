@@ -1,10 +1,11 @@
-"""Schemas as hosts take them (DESIGN 1, 6). A call is held to the exact schema, whatever is told."""
+"""Schemas in the form that hosts take. Calls are checked against the exact schema, whatever form a host receives."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import MANY, NAMED, ONE
 from ideabridge.tools.schema import inline_refs
 
 _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
@@ -12,12 +13,21 @@ _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "en
 
 _WAYS: Final = 6
 
+_FLAGS: Final = ("additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties")
+"""Keywords whose schema hosts take as true or false."""
+
+_OF_ARRAYS: Final = (
+    *("items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"),
+    *("contains", "minContains", "maxContains"),
+)
+_NOTES: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
     """(output schema as the protocol wants it, whether values are wrapped as `{"result": value}`)."""
     if schema is None:
         return None, False
-    plain = inline_refs(schema)
+    plain = _plain(schema)
     if plain.get("type") == "object":
         return plain, False
     wrapped: JSONObject = {
@@ -30,11 +40,11 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
 
 
 def object_input(schema: JSONObject | None) -> JSONObject:
-    """An input schema: an object, without references, and with nothing combined at its top.
+    """An input schema: an object, without references, with nothing combined at its top, each part in a form hosts take.
 
     Properties of alternatives stand side by side; which of them go together is told in words.
     """
-    plain = inline_refs(schema or {})
+    plain = _plain(schema or {})
     if not any(keyword in plain for keyword in _COMBINING):
         return {**plain, "type": "object"}
     properties, required, ways = _parts(plain)
@@ -52,6 +62,54 @@ def object_input(schema: JSONObject | None) -> JSONObject:
         said = plain.get("description")
         told["description"] = f"{said.rstrip()} {words}" if isinstance(said, str) and said.strip() else words
     return told
+
+
+def _plain(schema: JSONObject) -> JSONObject:
+    """The same schema without references and without forms that hosts refuse.
+
+    - `true` and `false` as the schema of a property or an item: hosts on the TypeScript SDK refuse the whole list of
+      tools for one of them.
+    - An array without `items`: OpenAI, Gemini and VS Code refuse it.
+    - A list of types with `array` in it: hosts split it, and lose `items` or leave it at the wrong place.
+    """
+    plain = _part(inline_refs(schema))
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _part(schema: JSON) -> JSON:
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    if not isinstance(schema, dict):
+        return schema
+    told: JSONObject = {}
+    for keyword, value in schema.items():
+        if keyword in NAMED and isinstance(value, dict):
+            told[keyword] = {name: _part(one) for name, one in value.items()}
+        elif (keyword in MANY or keyword == "items") and isinstance(value, list):
+            told[keyword] = [_part(one) for one in value]
+        elif keyword in ONE and not (keyword in _FLAGS and isinstance(value, bool)):
+            told[keyword] = _part(value)
+        else:
+            told[keyword] = value
+    types = told.get("type")
+    if types in ("array", ["array"]):
+        told |= {"type": "array", "items": told.get("items", {})}
+    elif isinstance(types, list) and "array" in types and not any(keyword in told for keyword in _COMBINING):
+        return _split(told, types)
+    return told
+
+
+def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
+    """The alternatives of a list of types: arrays, and the rest."""
+    others = [one for one in types if one != "array"]
+    array: JSONObject = {"type": "array", "items": {}}
+    rest: JSONObject = {"type": others[0] if len(others) == 1 else others}
+    told: JSONObject = {}
+    for keyword, value in schema.items():
+        if keyword != "type":
+            (array if keyword in _OF_ARRAYS else told if keyword in _NOTES else rest)[keyword] = value
+    return {**told, "anyOf": [array, rest]}
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
