@@ -9,6 +9,7 @@ Hosts rewrite schemas on the way to their models. These forms survive in all hos
 - A value of any type is an `anyOf` with one entry per type, and its array has `items`. From a list of types Codex makes
   an array of strings, and opencode makes an array without `items`, which the Gemini API refuses with the whole request.
 - An `enum` has a `type`, which the Gemini API asks for.
+- An object that models fill freely has `additionalProperties`: Codex adds empty `properties`, which alone say `{}`.
 - There is no `$ref`, and nothing is combined at the top.
 """
 
@@ -20,6 +21,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 _OBJECT: Final[JSONObject] = {"type": "object"}
 _TEXT: Final[JSONObject] = {"type": "string"}
+_INPUT: Final[JSONObject] = {"type": "object", "description": "What †input reads.", "additionalProperties": True}
 _ANY: Final[list[JSON]] = [
     _OBJECT,
     {"type": "array", "items": {}},
@@ -90,7 +92,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         " parameter schemas for run_plan.",
         _closed(
             {
-                "words": {"type": "string", "description": "What the tool should do; empty: list all."},
+                "words": {"type": "string", "description": "What the tool should do; empty: all."},
                 "module": {"type": "string", "description": "Only this server's tools."},
                 "limit": {"type": "integer", "minimum": 1, "maximum": 100, "description": "Default 8."},
             },
@@ -110,7 +112,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
-                "input": {"type": "object", "description": "What †input reads."},
+                "input": _INPUT,
                 "instances": {
                     "type": "object",
                     "description": 'Run once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.',
@@ -135,7 +137,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         _closed(
             {
                 "task": {"type": "string", "minLength": 1},
-                "input": {"type": "object", "description": "What †input reads."},
+                "input": _INPUT,
                 "output_schema": {"type": "object", "description": "JSON Schema; default: text."},
                 "tools": {
                     "type": "array",
@@ -163,6 +165,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "solution": {
                     "type": "object",
                     "description": "{calls, output}, as the turn's schema says.",
+                    "additionalProperties": True,
                 },
                 "wait_s": _wait(),
             },
@@ -182,7 +185,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "maxItems": 100,
                     "description": "References: †state.log, †results.0, †output.",
                 },
-                "cancel": {"type": "boolean", "description": "End it; what was done stays."},
+                "cancel": {"type": "boolean", "description": "End it."},
                 "wait_s": _wait("45, or 0 with paths or cancel"),
             },
             [],
@@ -206,7 +209,11 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                                 ["approve", "deny", "edit", "retry", "skip", "value"],
                                 "One of the entry's choices; without choices: approve, deny or edit.",
                             ),
-                            "call": {"type": "object", "description": "For edit: the call to run instead."},
+                            "call": {
+                                "type": "object",
+                                "description": "For edit: the call to run instead.",
+                                "additionalProperties": True,
+                            },
                             "plan": {"type": "object", "description": "For edit of a plan: {calls, output}."},
                             "value": {"description": "For value: the result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
@@ -253,8 +260,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 ),
                 "choices": {
                     "type": "object",
-                    "description": "Answers to what an error of this tool asks: constants that stay, sources of values,"
-                    ' other runs: {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.',
+                    "description": "What an error of this tool asks for:"
+                    ' {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.',
                 },
             },
             ["idea", "name"],
