@@ -57,6 +57,9 @@ async def test_hosts_pass_the_schemas_of_own_tools_on_unchanged(client: Client, 
         assert isinstance(schema.get("type"), str) or len(schema["anyOf"]) > 1
         if schema.get("type") == "array":
             assert "items" in schema
+        if schema.get("type") == "object":
+            # Some close an object that does not say that it is open.
+            assert "additionalProperties" in schema
 
 
 async def test_run_plan_describes_a_call(client: Client) -> None:

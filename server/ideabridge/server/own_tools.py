@@ -9,7 +9,8 @@ Hosts rewrite schemas on the way to their models. These forms survive in all hos
 - A value of any type is an `anyOf` with one entry per type, and its array has `items`. From a list of types Codex makes
   an array of strings, and opencode makes an array without `items`, which the Gemini API refuses with the whole request.
 - An `enum` has a `type`, which the Gemini API asks for.
-- An object that models fill freely has `additionalProperties`: Codex adds empty `properties`, which alone say `{}`.
+- An object with any properties has `additionalProperties`: without it Codex tells its model of an object with no
+  properties, and pydantic-ai tells OpenAI's models that there may be none.
 - There is no `$ref`, and nothing is combined at the top.
 """
 
@@ -19,11 +20,10 @@ from typing import Any, Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
 
-_OBJECT: Final[JSONObject] = {"type": "object"}
 _TEXT: Final[JSONObject] = {"type": "string"}
-_INPUT: Final[JSONObject] = {"type": "object", "description": "What †input reads.", "additionalProperties": True}
+_OPEN: Final[JSONObject] = {"type": "object", "additionalProperties": True}
 _ANY: Final[list[JSON]] = [
-    _OBJECT,
+    _OPEN,
     {"type": "array", "items": {}},
     _TEXT,
     {"type": "number"},
@@ -33,8 +33,11 @@ _ANY: Final[list[JSON]] = [
 """The `anyOf` of a value that may be any JSON."""
 
 
-def _wait(default: str = "45") -> JSONObject:
-    return {"type": "number", "minimum": 0, "maximum": 600, "description": f"Default {default}."}
+_WAIT: Final[JSONObject] = {"type": "number", "minimum": 0, "maximum": 600}
+
+
+def _open(description: str) -> JSONObject:
+    return {**_OPEN, "description": description}
 
 
 def _choice(options: list[JSON], description: str | None = None) -> JSONObject:
@@ -51,12 +54,14 @@ def _closed(properties: dict[str, JSONObject], required: list[JSON]) -> JSONObje
 
 
 def _hints(*, read_only: bool, destructive: bool = False, idempotent: bool = False, open_world: bool) -> JSONObject:
+    """Annotations, without `idempotentHint` and `openWorldHint` where they are what clients assume."""
     hints: JSONObject = {"readOnlyHint": read_only}
     if not read_only:
         hints["destructiveHint"] = destructive
-        if idempotent:
-            hints["idempotentHint"] = True
-    hints["openWorldHint"] = open_world
+    if idempotent:
+        hints["idempotentHint"] = True
+    if not open_world:
+        hints["openWorldHint"] = False
     return hints
 
 
@@ -107,24 +112,21 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ' "†state.log.0.id", "†results.0" (first call\'s result, if it has no _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
         " join(items, separator?), count(items, by?), template(text, values); path, where, by: JMESPath; text: {name}."
-        " Large values come back as references: read them with check_run. Read-only calls run; others wait for"
+        " Large values come as references: see check_run. Read-only calls run; others wait for"
         " decide_approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
-                "input": _INPUT,
-                "instances": {
-                    "type": "object",
-                    "description": 'Run once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.',
-                },
+                "input": _open("What †input reads."),
+                "instances": _open('Run once per initial state: {"a": {"x": 1}, "b": {"x": 2}}.'),
                 "output": {
-                    "description": "The answer, with references: any JSON. Default: the whole state.",
+                    "description": "The answer, with references. Default: the state.",
                     "anyOf": _ANY,
                 },
-                "output_schema": {"type": "object", "description": "JSON Schema."},
+                "output_schema": _open("JSON Schema."),
                 "dry_run": {"type": "boolean", "description": "Only check it and show the order."},
                 "save_as": {"type": "string", "description": "Publish it as a tool of this name when done."},
-                "wait_s": _wait(),
+                "wait_s": {**_WAIT, "description": "Seconds to wait; default 45."},
             },
             ["calls"],
         ),
@@ -137,8 +139,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         _closed(
             {
                 "task": {"type": "string", "minLength": 1},
-                "input": _INPUT,
-                "output_schema": {"type": "object", "description": "JSON Schema; default: text."},
+                "input": _open("What †input reads."),
+                "output_schema": _open("JSON Schema; default: text."),
                 "tools": {
                     "type": "array",
                     "items": _TEXT,
@@ -147,8 +149,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "idea": {"type": "string", "description": "A saved idea as an example."},
                 "mind": _choice(["auto", "turns", "sampling", "model"], "Who writes the solutions; turns: you."),
                 "planning": _choice(["eager", "lazy"], "lazy: a person accepts each solution before its calls run."),
-                "limits": {"type": "object", "description": "Lower limits: calls, requests, wall_seconds."},
-                "wait_s": _wait(),
+                "limits": _open("Lower limits: calls, requests, wall_seconds."),
+                "wait_s": _WAIT,
             },
             ["task"],
         ),
@@ -162,12 +164,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
             {
                 "run": _TEXT,
                 "turn": {"type": "integer", "minimum": 0},
-                "solution": {
-                    "type": "object",
-                    "description": "{calls, output}, as the turn's schema says.",
-                    "additionalProperties": True,
-                },
-                "wait_s": _wait(),
+                "solution": _open("{calls, output}, as the turn's schema says."),
+                "wait_s": _WAIT,
             },
             ["run", "turn", "solution"],
         ),
@@ -186,7 +184,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     "description": "References: †state.log, †results.0, †output.",
                 },
                 "cancel": {"type": "boolean", "description": "End it."},
-                "wait_s": _wait("45, or 0 with paths or cancel"),
+                "wait_s": {**_WAIT, "description": "Default 45, or 0 with paths or cancel."},
             },
             [],
         ),
@@ -209,19 +207,15 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                                 ["approve", "deny", "edit", "retry", "skip", "value"],
                                 "One of the entry's choices; without choices: approve, deny or edit.",
                             ),
-                            "call": {
-                                "type": "object",
-                                "description": "For edit: the call to run instead.",
-                                "additionalProperties": True,
-                            },
-                            "plan": {"type": "object", "description": "For edit of a plan: {calls, output}."},
+                            "call": _open("For edit: the call to run instead."),
+                            "plan": _open("For edit of a plan: {calls, output}."),
                             "value": {"description": "For value: the result, or the answer.", "anyOf": _ANY},
                             "reason": _TEXT,
                         },
                         ["approval", "decision"],
                     ),
                 },
-                "wait_s": _wait(),
+                "wait_s": _WAIT,
             },
             ["run", "decisions"],
         ),
@@ -229,12 +223,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "search_ideas",
-        "Find saved ideas: earlier runs and plans that may do your task already.",
+        "Find saved ideas: earlier runs and plans that may do your task already, by words and by what they call.",
         _closed(
             {
                 "words": {"type": "string", "description": "Default: the newest."},
-                "tool": {"type": "string", "description": "Ideas that call it."},
-                "module": {"type": "string", "description": "Ideas that call this server."},
+                "tool": _TEXT,
+                "module": _TEXT,
                 "since": {"type": "string", "description": "A date, or an age: 3d, 12h."},
                 "until": _TEXT,
                 "outcome": _choice(["done", "open", "failed", "stalled", "limit", "cancelled"]),
@@ -256,13 +250,12 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                 "description": _TEXT,
                 "answer": _choice(
                     ["auto", "recorded", "plan", "solve"],
-                    "recorded: the stored output; plan: run the plan; solve: ask a model; auto (default): choose.",
+                    "recorded: the stored output; plan: run it; solve: ask a model; auto (default): choose.",
                 ),
-                "choices": {
-                    "type": "object",
-                    "description": "What an error of this tool asks for:"
-                    ' {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.',
-                },
+                "choices": _open(
+                    "What an error of this tool asks for:"
+                    ' {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.'
+                ),
             },
             ["idea", "name"],
         ),
