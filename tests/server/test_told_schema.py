@@ -95,6 +95,7 @@ def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
         "properties": {
             "any": True,
             "none": False,
+            "free": {"type": "object"},
             "list": {"type": "array", "description": "Any items."},
             "deep": {"type": "array", "items": {"type": "object", "properties": {"x": True}}},
             "either": {"type": ["array", "string", "null"], "items": TEXT, "minLength": 2, "description": "Some."},
@@ -106,6 +107,7 @@ def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
         "properties": {
             "any": {},
             "none": {"not": {}},
+            "free": {"type": "object", "additionalProperties": True},
             "list": {"type": "array", "description": "Any items.", "items": {}},
             "deep": {"type": "array", "items": {"type": "object", "properties": {"x": {}}}},
             "either": {
@@ -117,6 +119,7 @@ def test_forms_that_hosts_refuse_are_written_otherwise() -> None:
     }
     assert object_input(schema) == expected
     assert object_output(schema) == (expected, False)
+    assert object_input({"type": "object"}) == {"type": "object"}
 
 
 @given(st.lists(st.sampled_from(["array", "object", "string", "integer", "null"]), min_size=1, unique=True))

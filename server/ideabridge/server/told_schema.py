@@ -20,6 +20,7 @@ _OF_ARRAYS: Final = (
     *("items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"),
     *("contains", "minContains", "maxContains"),
 )
+_OF_OBJECTS: Final = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties")
 _NOTES: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
 
 
@@ -71,9 +72,14 @@ def _plain(schema: JSONObject) -> JSONObject:
       tools for one of them.
     - An array without `items`: OpenAI, Gemini and VS Code refuse it.
     - A list of types with `array` in it: hosts split it, and lose `items` or leave it at the wrong place.
+    - An object that names no properties: pydantic-ai tells OpenAI's models that it is empty. Parameters as a whole stay
+      as they are, for a tool without parameters looks like this.
     """
-    plain = _part(inline_refs(schema))
+    written = inline_refs(schema)
+    plain = _part(written)
     assert isinstance(plain, dict)
+    if "additionalProperties" not in written:
+        plain.pop("additionalProperties", None)
     return plain
 
 
@@ -95,6 +101,8 @@ def _part(schema: JSON) -> JSON:
     types = told.get("type")
     if types in ("array", ["array"]):
         told |= {"type": "array", "items": told.get("items", {})}
+    elif types == "object" and not any(keyword in told for keyword in (*_OF_OBJECTS, *_COMBINING)):
+        told["additionalProperties"] = True
     elif isinstance(types, list) and "array" in types and not any(keyword in told for keyword in _COMBINING):
         return _split(told, types)
     return told
