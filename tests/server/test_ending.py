@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .serving import command, configured
+from .serving import Gate, command, configured
 
 STUBBORN = """
 import signal, sys, time
@@ -65,6 +65,50 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
         assert process.stdout.read() == b""
         assert process.returncode == 0
         assert b"Traceback" not in process.stderr.read()
+
+
+TIMED_OUT = "McpError: MCP error -32001: Request timed out"
+ABORTED = "AbortError: The operation was aborted."
+
+
+@pytest.mark.parametrize(
+    ("reasons", "status"),
+    [((TIMED_OUT, ABORTED), "done"), ((ABORTED, TIMED_OUT), "done"), ((ABORTED,), "cancelled")],
+)
+def test_a_run_goes_on_where_any_reason_says_that_its_call_took_too_long(
+    tmp_path: Path, gate: Gate, reasons: tuple[str, ...], status: str
+) -> None:
+    with subprocess.Popen(
+        command(configured(tmp_path)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def send(*messages: dict[str, Any]) -> None:
+            assert process.stdin is not None
+            process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages))
+            process.stdin.flush()
+
+        def received(key: str, value: object) -> dict[str, Any]:
+            assert process.stdout is not None
+            return next(message for line in process.stdout if (message := json.loads(line)).get(key) == value)
+
+        def tool(number: int, name: str, **arguments: Any) -> dict[str, Any]:
+            params = {"name": name, "arguments": arguments, "_meta": {"progressToken": number}}
+            return {"id": number, "method": "tools/call", "params": params}
+
+        send(HELLO, {"method": "notifications/initialized"})
+        send(tool(2, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}]))
+        received("method", "notifications/progress")
+        cancelled = [{"requestId": 2, "reason": reason} for reason in reasons]
+        send(*({"method": "notifications/cancelled", "params": params} for params in cancelled))
+        send(tool(3, "check_run"))
+        run = received("id", 3)["result"]["structuredContent"]["runs"][0]["run"]
+        if status == "done":
+            gate.open()
+        send(tool(4, "check_run", run=run, wait_s=10))
+        assert received("id", 4)["result"]["structuredContent"]["status"] == status
+        process.stdin.close()
 
 
 LISTEN: dict[str, Any] = {

@@ -33,10 +33,15 @@ class Stops:
         self._changed = anyio.Event()
 
     def note(self, context: ServerRequestContext[Any, Any]) -> None:
-        """A client has cancelled a request: take `notifications/cancelled`."""
+        """A client has cancelled a request: take `notifications/cancelled`.
+
+        Some clients cancel a request twice when it takes too long: they say so once, and once that it was aborted. A
+        reason that says so is kept.
+        """
         params: Mapping[str, Any] = context.params or {}
-        reason = params.get("reason")
-        self._reasons[_key(context, params.get("requestId"))] = reason if isinstance(reason, str) else ""
+        key, reason = _key(context, params.get("requestId")), params.get("reason")
+        if _TOOK_TOO_LONG.search(self._reasons.get(key, "")) is None:
+            self._reasons[key] = reason if isinstance(reason, str) else ""
         while len(self._reasons) > _KEPT:
             self._reasons.popitem(last=False)
         changed, self._changed = self._changed, anyio.Event()
