@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-model npm lint format typecheck bench
+.PHONY: help demo test test-model test-hosts npm lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -13,8 +13,8 @@ BIN := $(VENV)/bin
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
 # What a few tests drive that is not Python: without it they are skipped, and say so.
-NODE := .node
-NODE_STAMP := $(NODE)/.stamp
+NODE_STAMP := .node/.stamp
+HOSTS_STAMP := .node-hosts/.stamp
 # What the packages need in their turn is taken as it was at this day.
 NODE_BEFORE := 2026-11-15
 # PYTHON=python3.12 make test: a certain Python. ARGS="-k plans" make test: more arguments for the tool that is run.
@@ -33,6 +33,9 @@ test: $(STAMP) ## the tests
 
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)
+
+test-hosts: $(STAMP) $(HOSTS_STAMP) ## sessions of Codex, opencode and Gemini CLI with a scripted model; needs npm
+	@$(BIN)/python -m pytest tests_hosts $(ARGS)
 
 npm: $(NODE_STAMP) ## the MCP inspector and server-filesystem, for the tests that drive them; needs npm
 
@@ -83,10 +86,12 @@ $(MODEL_STAMP): constraints-model.txt $(STAMP)
 	touch $(MODEL_STAMP)
 
 $(NODE_STAMP): constraints-npm.txt
+$(HOSTS_STAMP): constraints-hosts.txt
+$(NODE_STAMP) $(HOSTS_STAMP):
 	@set -e; \
-	echo "Installing what constraints-npm.txt names into $(NODE) ..." >&2; \
-	rm -rf $(NODE); \
-	mkdir $(NODE); \
-	npm install --prefix $(NODE) --before $(NODE_BEFORE) --ignore-scripts --no-save --no-package-lock --no-audit \
-		--no-fund --loglevel error --fetch-retries 1 --fetch-timeout 30000 $$(grep -v '^#' constraints-npm.txt); \
-	touch $(NODE_STAMP)
+	echo "Installing what $< names into $(@D) ..." >&2; \
+	rm -rf $(@D); \
+	mkdir $(@D); \
+	npm install --prefix $(@D) --before $(NODE_BEFORE) --ignore-scripts --no-save --no-package-lock --no-audit \
+		--no-fund --loglevel error --fetch-retries 1 --fetch-timeout 30000 $$(grep -v '^#' $<); \
+	touch $@

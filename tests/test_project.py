@@ -185,12 +185,13 @@ def test_constraints_name_every_dependency_of_the_project() -> None:
         assert wanted.specifier.contains(version, prereleases=True), f"{name}: {version} does not satisfy {wanted}"
 
 
-def test_packages_of_npm_are_exact() -> None:
-    lines = (ROOT / "constraints-npm.txt").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize("file", ["constraints-npm.txt", "constraints-hosts.txt"])
+def test_packages_of_npm_are_exact(file: str) -> None:
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
     pinned = [line for line in lines if line.strip() and not line.startswith("#")]
     assert pinned
     for line in pinned:
-        assert re.fullmatch(r"@[a-z]+/[a-z-]+@[0-9]+\.[0-9]+\.[0-9]+", line), f"{line}: expected @SCOPE/NAME@VERSION"
+        assert re.fullmatch(r"(@[a-z]+/)?[a-z-]+@[0-9]+\.[0-9]+\.[0-9]+", line), f"{line}: expected NAME@VERSION"
 
 
 # -- what is shipped -------------------------------------------------------------------------------------------
