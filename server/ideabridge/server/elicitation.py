@@ -62,7 +62,7 @@ def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decisio
         return _reply(result)
     if result.action == "decline":
         refused: Choice = "skip" if request.kind == "outcome" else "deny"
-        return Decision(refused, reason="the form was declined", by=BY)
+        return Decision(refused, reason="the form was declined (some hosts do that without asking anybody)", by=BY)
     content = result.content
     if result.action != "accept" or content is None:
         return None
