@@ -16,7 +16,7 @@ from ideabridge.tools.errors import ArgumentError, ToolDefinitionError
 from ideabridge.tools.names import is_safe_name, safe_name
 from ideabridge.tools.signature import Parameters, Result, hints_of, where
 from ideabridge.tools.tool import Annotations, Tool
-from ideabridge.tools.toolbox import DEFINITION, Definition
+from ideabridge.tools.toolbox import DEFINITION, Definition, check_definition
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -140,6 +140,7 @@ def _define(
         output=result.schema if output_schema is None else _object(output_schema),
         annotations=annotations,
     )
+    check_definition(made)
     return Definition(made, Activity(name, _runner(function, parameters, result)))
 
 

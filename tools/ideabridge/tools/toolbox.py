@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ideabridge.tools.activity import Activity
-from ideabridge.tools.errors import ToolDefinitionError, UnknownToolError
+from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 
@@ -35,6 +35,22 @@ def _not_a_tool(item: object) -> str:
     return f"{text}; write Toolbox(f, g)" if isinstance(item, Iterable) else text
 
 
+def check_definition(tool: Tool) -> None:
+    """Nothing, where the schemas of a tool are valid.
+
+    Raises:
+        ToolDefinitionError: one is not; the message says where, what was found and what was expected.
+    """
+    from ideabridge.tools.schema import check_schema
+
+    for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):
+        try:
+            if schema is not None:
+                check_schema(schema, what=f"tool {tool.name!r}, {part}")
+        except IdeabridgeError as error:
+            raise ToolDefinitionError(str(error)) from None
+
+
 class Toolbox:
     """Tools and activities by name. The last definition of a name wins, in the place of the first.
 
@@ -54,7 +70,8 @@ class Toolbox:
             items: a function decorated by `@tool`, or any typed function (see `tool_from`).
 
         Raises:
-            ToolDefinitionError: a function cannot become a tool, or a Tool belongs to a module.
+            ToolDefinitionError: a function cannot become a tool, a Tool belongs to a module, or a schema of it is
+                invalid.
         """
         for item in items:
             if isinstance(item, Tool):
@@ -62,6 +79,7 @@ class Toolbox:
                     raise ToolDefinitionError(
                         f"tool {item.name!r} belongs to module {item.module!r}; a toolbox holds tools without a module"
                     )
+                check_definition(item)
                 self._tools[item.name] = item
             elif isinstance(item, Activity):
                 self._activities[item.name] = item

@@ -133,7 +133,8 @@ async def _modules(found: _Findings, configuration: Configuration) -> None:
         await modules.settled(SETTLE_SECONDS)
         for status in modules.statuses():
             if status.state == "up":
-                found.add(f"module {status.name}", f"up: {status.tools} tools, {status.era or 'MCP'}")
+                told = f"up: {status.tools} tools, {status.era or 'MCP'}"
+                found.add(f"module {status.name}", told, hint="; ".join(status.notes) or None)
             elif status.state == "disabled":
                 found.add(f"module {status.name}", "disabled in the configuration")
             else:
