@@ -86,7 +86,7 @@ class ModuleTool:
     """A tool of a module, passed on."""
 
     def __init__(self, name: str, tool: Tool, bridge: Bridge) -> None:
-        output, self._wrapped = object_output(tool.output)
+        output, self._wrapped = object_output(tool.wrapper or tool.output)
         self.definition = definition_of(name, tool, output)
         self.tool = tool
         self._name = name

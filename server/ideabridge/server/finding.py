@@ -66,7 +66,7 @@ class Finding:
         left = _ROOM
         for tool in found:
             told = tool.to_json()
-            for inner in ("remoteName", "renamed", "activity"):
+            for inner in ("remoteName", "renamed", "activity", "wrapper"):
                 told.pop(inner, None)
             observed = self._bridge.observed(tool, caller=asked.caller)
             if observed is not None:

@@ -31,6 +31,9 @@ EVERY_MODULE: Final = "*"
 IDEA: Final = "idea:"
 """How the `_module` of an idea begins: `idea:weekly_report`, `idea:weekly_report@3`."""
 
+QUERY_FORMAT: Final = "jmespath"
+"""The `format` of a parameter that is a JMESPath expression: a constant one is checked before anything runs."""
+
 ToolKey = tuple[str | None, str]
 """(module or None for here, name): what a Tool is known by."""
 
@@ -104,6 +107,8 @@ class Tool:
         reaches: the modules that a call of it may touch, where that is not its own module alone: "" for own tools,
             `EVERY_MODULE`, or none at all. The order of effects goes by it; the definition told to others does not
             have it.
+        wrapper: the output schema as the module declares it, where that is `{"result": output}` only because the
+            protocol wants an object: the value of a call is what stands in `result`. None: it is no wrapper.
     """
 
     name: str
@@ -116,6 +121,7 @@ class Tool:
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     activity: str | None = None
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
+    wrapper: JSONObject | None = None
 
     @property
     def reached(self) -> tuple[str, ...]:
@@ -152,6 +158,8 @@ class Tool:
             result["renamed"] = dict[str, JSON](self.renamed)
         if self.activity is not None:
             result["activity"] = self.activity
+        if self.wrapper is not None:
+            result["wrapper"] = self.wrapper
         return result
 
     @classmethod
@@ -169,6 +177,7 @@ class Tool:
             renamed=stored.get("renamed", {}),
             activity=stored.get("activity"),
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
+            wrapper=stored.get("wrapper"),
         )
 
     def fingerprint(self) -> str:

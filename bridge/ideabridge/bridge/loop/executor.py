@@ -10,6 +10,7 @@ from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
+from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
@@ -117,9 +118,13 @@ class Executor:
         Raises:
             IdeabridgeError: the call failed; the message may be shown to a mind once masked.
         """
-        if effect.is_latent:
-            return normalise(effect.latent, what=f"the _output of {effect.tool.name}")
         tool = effect.tool
+        if effect.is_latent:
+            what = f"the _output of {tool.name}"
+            written = normalise(effect.latent, what=what)
+            if tool.output is not None:
+                Validator(tool.output, what=what).check(written)
+            return written
         if tool.module is not None:
             if self._modules is None:
                 raise UnknownToolError(f"module {tool.module!r} is not configured here")
@@ -133,6 +138,8 @@ class Executor:
                 run=context.run,
                 asker=context.asker,
             )
+            if tool.wrapper is not None and isinstance(value, dict):
+                value = value["result"]
         else:
             activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -15,8 +16,9 @@ from pydantic import ValidationError
 from ideabridge.bridge.modules.errors import ModuleProtocolError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
-from ideabridge.tools.encoding import JSONObject, encode, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import DEFINITIONS, REFERRING
 from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Annotations, Tool
@@ -27,6 +29,13 @@ MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_DESCRIPTION: Final = 32 * 1024
 MAX_NOTES: Final = 50
 _NAME_LENGTH: Final = 256
+
+_MARK: Final = "x-fastmcp-wrap-result"
+_OF_WRAPPER: Final = frozenset(
+    {"type", "properties", "required", "title", "description", "additionalProperties", "$schema", *DEFINITIONS, _MARK}
+)
+# The title of a wrapper: the name of a Python function, which begins with a small letter, and "Output".
+_MADE: Final = re.compile(r"[a-z_]\w*Output|_WrappedResult")
 
 PageReader = Callable[[str | None], Awaitable[types.ListToolsResult]]
 """Reads one page of tools, given its cursor."""
@@ -145,6 +154,8 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
             output = _checked(module, tool.output_schema, "output schema")
         except IdeabridgeError as error:
             remarks.append(f"has an output schema that is not used: {str(error)[:300]}")
+    wrapper = output
+    output = _unwrapped(wrapper, tool.name)
     parameters, renamed = rename_meta_parameters(parameters)
     if renamed:
         remarks.append("has parameters named otherwise here: " + ", ".join(f"{b} is {a}" for a, b in renamed.items()))
@@ -163,8 +174,46 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
         ),
         module=module,
         renamed=renamed,
+        wrapper=None if output is wrapper else wrapper,
     )
     return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
+
+
+def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
+    """The schema of the result that a wrapper holds; `declared` itself where it is none.
+
+    The protocol wants objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape is taken
+    for that, unless it has a title of its own: then it is the class that the tool really returns.
+    """
+    if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
+        return declared
+    properties, title = declared.get("properties"), declared.get("title")
+    closed = declared.get("additionalProperties", False) is False
+    if not closed or not isinstance(properties, dict) or list(properties) != ["result"]:
+        return declared
+    if declared.get("required") != ["result"]:
+        return declared
+    made = title in (None, f"{name}Output") or (isinstance(title, str) and _MADE.fullmatch(title) is not None)
+    inner = properties["result"]
+    if not (made or declared.get(_MARK) is True) or not isinstance(inner, dict) or not _stands_alone(declared):
+        return declared
+    kept: JSONObject = {word: declared[word] for word in ("$schema", *DEFINITIONS) if word in declared}
+    return {**{word: value for word, value in inner.items() if word != "title"}, **kept}
+
+
+def _stands_alone(schema: JSONObject) -> bool:
+    """Whether every reference in a schema leads to its definitions."""
+    stack: list[JSON] = [schema]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            targets = [item[word] for word in REFERRING if isinstance(item.get(word), str)]
+            if not all(str(target).startswith(("#/$defs/", "#/definitions/")) for target in targets):
+                return False
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return True
 
 
 def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:

@@ -378,6 +378,7 @@ class Module:
     def _validator(self, tool: Tool) -> Validator | None:
         known = self._validators.get(tool.name)
         if known is None or known[0] is not tool:
-            known = (tool, None if tool.output is None else Validator(tool.output, what="the result"))
+            declared = tool.wrapper or tool.output
+            known = (tool, None if declared is None else Validator(declared, what="the result"))
             self._validators[tool.name] = known
         return known[1]
