@@ -13,9 +13,12 @@ from ideabridge.tools.errors import ActivityError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.query import as_text, holds, opened, search
+from ideabridge.tools.tool import QUERY_FORMAT
 from ideabridge.tools.toolbox import Toolbox
 
 _MAX_TEXT: Final = 8 * 1024 * 1024
+
+_Query = Annotated[str, Field(json_schema_extra={"format": QUERY_FORMAT})]
 
 _COUNTS: Final[JSONObject] = {
     "anyOf": [
@@ -26,12 +29,12 @@ _COUNTS: Final[JSONObject] = {
 
 
 @tool(name="pick", read_only=True, idempotent=True, open_world=False)
-async def pick(data: JSON, path: str) -> JSON:
+async def pick(data: JSON, path: _Query) -> JSON:
     """Select or reshape a part of data with a JMESPath expression. Gives null where nothing matches. Text that holds a
     JSON object or array is read as that.
 
     Examples of paths: `items[0].name`, `items[*].{id: id, title: name}`, `items[?stars > `10`].name`,
-    `sort_by(items, &date)[-1]`, `lists[]` (flattens one level), `length(items)`.
+    `sort_by(items, &date)[-1]`, `lists[]` (flattens one level), `length(items)`; of plain text `split(@, ', ')[0]`.
 
     Args:
         data: What to select from; usually a reference.
@@ -41,7 +44,7 @@ async def pick(data: JSON, path: str) -> JSON:
 
 
 @tool(name="filter", read_only=True, idempotent=True, open_world=False)
-async def filter_items(items: list[JSON], where: str) -> list[JSON]:
+async def filter_items(items: list[JSON], where: _Query) -> list[JSON]:
     """Keep the items of an array for which a condition holds, in their order.
 
     Examples of conditions: `count > `3``, `state == 'open' && !draft`, `contains(name, 'test')`, `author.email`.
@@ -71,7 +74,7 @@ async def join_items(items: list[JSON], separator: str = "") -> str:
 
 
 @tool(name="count", read_only=True, idempotent=True, open_world=False, output_schema=_COUNTS)
-async def count_items(items: list[JSON] | JSONObject | str, by: str | None = None) -> JSON:
+async def count_items(items: list[JSON] | JSONObject | str, by: _Query | None = None) -> JSON:
     """Count items: of an array, properties of an object, or characters of a text; with `by`, per group.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sized
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -14,6 +15,7 @@ import jmespath.visitor
 from ideabridge.tools.encoding import JSON, decode, encode_text, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.keywords import show
+from ideabridge.tools.names import did_you_mean
 
 MAX_QUERY: Final = 2_000
 """Characters in a query."""
@@ -25,6 +27,7 @@ _TOO_MUCH: Final = "asks for more than the limit of {:,} steps"
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
 _Functions: Any = cast("Any", jmespath.functions).Functions
+_signature: Any = cast("Any", jmespath.functions).signature
 
 
 def _size(value: Any) -> int:
@@ -51,6 +54,10 @@ class _Bounded(_Interpreter):
 
 
 class _BoundedFunctions(_Functions):
+    @_signature({"types": ["string"]}, {"types": ["string"]})
+    def _func_split(self, text: str, separator: str) -> list[str]:
+        return text.split(separator) if separator else list(text)
+
     def call_function(self, function_name: str, resolved_args: list[Any]) -> Any:
         if function_name == "to_string":
             for value in resolved_args:
@@ -76,6 +83,46 @@ def check_nodes(value: Any) -> None:
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Any:
     return cast("Any", jmespath.compile(text)).parsed
+
+
+def check_query(text: str, *, what: str) -> None:
+    """Nothing, where `text` is a JMESPath expression whose functions there are.
+
+    Args:
+        text: the expression.
+        what: the name of the parameter that holds the expression, for messages.
+
+    Raises:
+        ActivityError: it is none; the message says where, or names the nearest function.
+    """
+    if len(text) > MAX_QUERY:
+        raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
+    try:
+        stack: list[Any] = [_parse(text)]
+    except RecursionError:
+        raise ActivityError(f"{what}: {show(text)} nests too deep") from None
+    except jmespath.exceptions.JMESPathError as error:
+        raise ActivityError(f"{what}: {show(text)} is no JMESPath expression: {_first(error)}") from None
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, dict):
+            continue
+        parts = cast("dict[str, Any]", node)
+        given: list[Any] = parts.get("children") or []
+        stack.extend(given)
+        if parts.get("type") == "function_expression":
+            _check_function(str(parts.get("value")), len(given), text, what)
+
+
+def _check_function(name: str, given: int, text: str, what: str) -> None:
+    known: dict[str, Any] = _BoundedFunctions.FUNCTION_TABLE
+    if name not in known:
+        raise ActivityError(f"{what}: {show(text)}: JMESPath has no function {name[:60]!r}.{did_you_mean(name, known)}")
+    wanted: tuple[dict[str, Any], ...] = known[name]["signature"]
+    least = len(wanted)
+    if given < least or (given > least and not (wanted and wanted[-1].get("variadic"))):
+        many = f"at least {least}" if wanted and wanted[-1].get("variadic") else str(least)
+        raise ActivityError(f"{what}: {show(text)}: {name} takes {many} argument(s), found {given}")
 
 
 def search(text: str, data: JSON, *, what: str) -> JSON:
@@ -110,7 +157,8 @@ def search(text: str, data: JSON, *, what: str) -> JSON:
 
 def _first(error: Exception) -> str:
     lines = str(error).splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    told = re.sub(r"^invalid jmespath expression: ", "", lines[0], flags=re.IGNORECASE) if lines else ""
+    return told[:200].rstrip(":") or type(error).__name__
 
 
 def opened(data: JSON) -> JSON:

@@ -14,6 +14,7 @@ from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.context.reference import Path, clipped, format_reference, quoted
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
 
 Method = Literal["set", "merge", "push"]
 """`_outputMethod`: replace, merge objects deeply, append to an array."""
@@ -28,6 +29,8 @@ class Missing:
 
 MISSING: Final = Missing()
 
+
+_BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
 """Characters of text from which what it holds takes too much memory to keep."""
@@ -103,6 +106,12 @@ def describe_missing(document: JSON, path: Path, instance: str | None = None) ->
                 return f"{place} has no {key}; it has {keys}"
             if isinstance(parent, list):
                 return f"{place} is an array of {len(parent)}; {key} is not one of its indexes"
+            if isinstance(parent, str):
+                return (
+                    f"{place} is text that begins with {show(parent, _BEGINNING)} and is no JSON object or array, so it"
+                    f" has no {key}. The tool pick takes text apart:"
+                    f' {{"_tool": "pick", "data": {show(place)}, "path": "split(@, \', \')[0]"}}'
+                )
             return f"{place} is {_kind(cast('JSON', parent))}, which has no {key}"
     return "it is there"
 
