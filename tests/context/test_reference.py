@@ -108,9 +108,60 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 def test_only_whole_strings_are_references_and_keys_never() -> None:
     holes: list[Hole] = []
     value: JSON = {"†state.key": "see †state.a", "list": ["†state.b", 1]}
-    compiled = compile_value(value, holes, [])
+    compiled = compile_value(value, holes, [], inside=False)
     assert [hole.expression.text for hole in holes] == ["†state.b"]
     assert fill(compiled, lambda _: "†state.c") == {"†state.key": "see †state.a", "list": ["†state.c", 1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "reference"),
+    [
+        ("Log is: †state.log", "†state.log"),
+        ("Log:†state.log, see", "†state.log"),
+        ("†state.log is it", "†state.log"),
+        ('†state["odd key"], too', '†state["odd key"]'),
+        (" †input", "†input"),
+        ("for †item: go", "†item"),
+        ("of †①.state.x!", "†①.state.x"),
+        ("††state.a, †state.b", "†state.b"),
+        ("a†results.0b", "†results.0b"),
+    ],
+)
+def test_a_reference_inside_a_longer_text_is_a_problem_that_names_it(text: str, reference: str) -> None:
+    problems: list[tuple[tuple[str, ...], str]] = []
+    assert compile_value([text], [], problems) == [text]
+    [(place, message)] = problems
+    assert place == ("0",)
+    assert f": {reference} stands inside a longer text" in message
+    assert '"_tool": "template"' in message
+    assert message.endswith(f"write two daggers: †{reference}")
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("5† and 6‡, see note ††", "5† and 6‡, see note ††"),
+        ("a †foo.bar, †stately, †item-7, † state.x", "a †foo.bar, †stately, †item-7, † state.x"),
+        ("Log is: ††state.log", "Log is: †state.log"),
+        ("††state.a is like †††item.b", "†state.a is like ††item.b"),
+        ("††", "†"),
+    ],
+)
+def test_daggers_in_a_text_are_text(text: str, literal: str) -> None:
+    problems: list[tuple[tuple[str, ...], str]] = []
+    assert (compile_value(text, [], problems), problems) == (literal, [])
+
+
+@given(st.lists(st.sampled_from(["†", "state", "item", ".", "x", " ", "①", "a", "-"]), max_size=14).map("".join))
+def test_texts_full_of_daggers_can_be_escaped(text: str) -> None:
+    holes: list[Hole] = []
+    problems: list[tuple[tuple[str, ...], str]] = []
+    assert (compile_value(escape(text), holes, problems), holes, problems) == (text, [], [])
+
+
+def test_hostile_texts_are_looked_through_in_linear_time() -> None:
+    for text in ("†" * 300_000, "†a" * 150_000, "†" + "a" * 300_000, "†a." * 100_000):
+        compile_value(f"x{text}", [], [])
 
 
 def test_a_value_without_references_is_itself() -> None:

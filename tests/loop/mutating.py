@@ -88,12 +88,13 @@ WORDS = (
     "a || b && c", "state.x", "input.n", "old.v.deeper", "list.0", "list.99", "list.-1", '["odd key"].x', "0", "\x00",
     "\u200b†state.a", "†state.\u202ea", "𝔘𝔫𝔦", "e\u0301", "\ufeff", "\uffff", "İ", "†state.²", "†results.²",
     "†results.٣", "1e999", "null", "[1, 2", '{"_tool": "echo"}', "echo", "ecko", "write", "typed", "judge", "one",
-    "two", "set", "merge", "push", "①", "②",
+    "two", "set", "merge", "push", "①", "②", "a †state.a", "a ††state.a", "†state.a is", "{state.a}", "$.state.a",
+    "$ref:state.a", "$.a", "typed.echo",
 )  # fmt: skip
 KEYS = (
     "_tool", "_module", "_activity", "_instance", "_imports", "_output", "_outputPath", "_outputMethod", "_each",
     "_after", "_id", "x", "y", "number", "names", "text", "calls", "output", "value", "_other", "", "†state.a",
-    "\x00", "k" * 300,
+    "_outputpath", "args", "\x00", "k" * 300,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ideabridge.tools.compose import (
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import LimitExceededError, SchemaError, ToolDefinitionError
 from ideabridge.tools.keywords import at
+from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 from tests.tools.schemas import check_meta, parameters, places, replaced
@@ -373,3 +374,52 @@ def test_meta_named_parameters_are_renamed_everywhere_at_the_top() -> None:
     assert member(renamed, "properties", "inner") == {"properties": {"_id": {}}}
     call_schema(Tool("x", "", renamed), latent=False)
     assert rename_meta_parameters(LOG.parameters) == (LOG.parameters, {})
+
+
+# -- names that are neither parameters nor meta-properties ---------------------------------------------------------
+
+A: JSONObject = {"type": "object", "properties": {"alpha": {}}}
+
+
+SCHEMAS: list[tuple[JSONObject, bool]] = [
+    (A, True),
+    ({**A, "additionalProperties": False}, True),
+    ({**A, "additionalProperties": {"type": "string"}}, False),
+    ({**A, "additionalProperties": True}, False),
+    ({**A, "unevaluatedProperties": {}}, False),
+    ({**A, "patternProperties": {"^x": {}}}, False),
+    ({"$ref": "#/$defs/A", "$defs": {"A": A}}, True),
+    ({"$ref": "#/definitions/A", "definitions": {"A": {**A, "allOf": [{"$ref": "#"}]}}}, True),
+    ({"allOf": [A, {"required": ["alpha"]}]}, True),
+    ({"anyOf": [{"properties": {"beta": {}}}, A]}, True),
+    ({"oneOf": [A, {"type": "object"}]}, False),
+    ({"anyOf": [A, True]}, False),
+    ({"allOf": [A, {"patternProperties": {"^x": {}}}]}, False),
+    ({**A, "$ref": "https://example.org/elsewhere"}, False),
+    ({**A, "$ref": "#anchor"}, False),
+    ({**A, "if": {"properties": {"beta": {}}}, "then": {"properties": {"gamma": {}}}}, True),
+    ({"type": "object"}, False),
+    ({"type": "object", "properties": {}}, False),
+    ({}, False),
+]
+
+
+@pytest.mark.parametrize(("schema", "known"), SCHEMAS)
+def test_names_are_known_where_the_schema_lists_them(schema: JSONObject, known: bool) -> None:
+    names = ParameterNames("t", schema)
+    assert names.known is known
+    assert names.faults({"alpha": 1, "_outputPath": "x", "_id": "y"}) == {}
+    faults = names.faults({"alhpa": 1})
+    assert list(faults) == (["alhpa"] if known else [])
+    assert not known or "Did you mean 'alpha'?" in faults["alhpa"]
+
+
+def test_a_parameter_with_a_name_near_a_meta_property_is_a_parameter() -> None:
+    names = ParameterNames("t", {"properties": {"outputPath": {}, "args": {}, "_output_path": {}, "id": {}}})
+    assert names.faults({"outputPath": 1, "args": {"a": 1}, "_output_path": 2, "id": 3}) == {}
+    assert "Did you mean '_outputPath'?" in names.faults({"_outputpath": 1})["_outputpath"]
+
+
+def test_a_schema_that_lists_no_properties_is_shown_open() -> None:
+    assert "additionalProperties" not in call_schema(Tool("t", parameters={"type": "object"}), latent=False)
+    assert call_schema(Tool("t"), latent=False)["additionalProperties"] is False

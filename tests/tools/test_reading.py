@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
-from ideabridge.tools.reading import read_solution, wrong_reference_hint
+from ideabridge.tools.reading import read_solution, wrong_reference_hint, wrong_target_hint
 
 CALL: JSON = {"_tool": "a"}
 
@@ -116,13 +116,47 @@ def test_any_text_is_read_or_refused(raw: str | bytes) -> None:
         ("$state-of-art", None),
         ("<input>", None),
         ("@data", None),
-        ("{state.x}", None),
+        ("$.state.x", "†state.x"),
+        ("$.results[0].x", "†results[0].x"),
+        ("{state.x}", "†state.x"),
+        ("{ item.name }", "†item.name"),
+        ("$ref:state.x", "†state.x"),
+        ("$ref: #/state/x", "†state.x"),
+        ("$ref:log", "†state.log"),
+        ("$.data.items", None),
+        ("$.results", None),
+        ("{state}", None),
+        ("see $.state.x", None),
+        ("see {state.x}", None),
+        ("$ref:a b", None),
         ("{{name}}", None),
         ("", None),
     ],
 )
 def test_other_notations_are_told_the_right_form(text: str, hint: str | None) -> None:
     assert wrong_reference_hint(text) == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("$.log", "log"),
+        ("$.report.title", "report.title"),
+        ("$state.log", "log"),
+        ("$.state.log", "log"),
+        ("{{log}}", "log"),
+        ("{{ state.log }}", "log"),
+        ("${log}", "log"),
+        ("<log>", "log"),
+        ("$['odd key']", '["odd key"]'),
+        ("$log", None),
+        ("log", None),
+        ("†state.log", None),
+        ('["$.log"]', None),
+    ],
+)
+def test_output_paths_in_other_notations_are_told_the_right_form(text: str, hint: str | None) -> None:
+    assert wrong_target_hint(text) == hint
 
 
 @given(st.text(max_size=600))

@@ -76,6 +76,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
         {**documents, "": documents[instances[0]]},
         order=settings.order,
         modules=settings.modules,
+        reading=settings.reading,
     )
     shown = question.shown["calls"]
     graph.take(shown if isinstance(shown, list) else [], plan.output)

@@ -159,6 +159,8 @@ def _call(tool: Tool, latent: bool, instances: Sequence[str], admitter: Admitter
     after = _meta_after(tool, latent, admitter)
     names, opened = _inside(parameters)
     rest: JSONObject = {name: True for name in names if name not in own and name not in META_PROPERTIES}
+    # A schema that does not speak of properties takes any.
+    opened |= declared is None and not rest
     required = parameters.pop("required", None)
     known = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     result: JSONObject = {"type": "object"}

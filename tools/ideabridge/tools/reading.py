@@ -9,9 +9,16 @@ from typing import Final, cast
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
+from ideabridge.tools.rename import meant_meta
 
 REFERENCE_KINDS: Final = ("state", "input", "data", "results", "item")
 """What a reference may begin with, after † and an instance (DESIGN 4.3)."""
+
+READING: Final = 2
+"""By which rules calls and outputs are read. A journal names those its run began with, so that reading it again gives
+the same run. 1: unknown parameters, references inside longer texts and some notations of other languages were not
+looked for.
+"""
 
 _FENCE: Final = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
 _STARTS: Final = 50
@@ -74,7 +81,9 @@ def _read_calls(solution: JSONObject, notes: list[str]) -> list[JSON]:
             raise _mismatch(f"calls.{index}", call, 'a call: an object such as {"_tool": name, ...}')
         if not isinstance(call.get("_tool"), str):
             found = show(call["_tool"]) if "_tool" in call else "nothing"
-            raise ValueMismatchError(f"calls.{index}._tool: found {found}, expected the name of a tool")
+            near = next((key for key in call if meant_meta(key) == "_tool"), None)
+            hint = "" if near is None else f"; write '_tool' instead of '{near}'"
+            raise ValueMismatchError(f"calls.{index}._tool: found {found}, expected the name of a tool{hint}")
         result.append(call)
     return result
 
@@ -161,7 +170,7 @@ _WRONG: Final = tuple(
     for pattern in (
         rf"\$\s*{_REFERENCE}",  # $state.x
         rf"\$?\{{{{\s*[†$]?{_REFERENCE}\s*\}}}}",  # {{state.x}}, ${{state.x}}
-        rf"[$†#@]\{{\s*[†$]?{_REFERENCE}\s*\}}",  # ${state.x}, †{state.x}; {state.x} is a template's
+        rf"[$†#@]\{{\s*[†$]?{_REFERENCE}\s*\}}",  # ${state.x}, †{state.x}
         rf"<\s*/?[†$]?{_REFERENCE}\s*/?>",  # <state.x>
         rf"@{_REFERENCE}",  # @state.x
         rf"‡\s*{_REFERENCE}",  # ‡state.x
@@ -169,23 +178,73 @@ _WRONG: Final = tuple(
         rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
     )
 )
+_SINCE_2: Final = (
+    # Of JSONPath only what names a place of a run: `$.data.items` is a path into any document.
+    re.compile(rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}"),  # $.state.x
+    re.compile(rf"\{{\s*[†$]?{_REFERENCE}\s*\}}"),  # {state.x}
+)
+_REF: Final = re.compile(r"\$ref\s*:\s*[#/†$.]*(?P<path>[^\s#†$./][^\s]*)")  # $ref:state.x, $ref:#/state/x
 _BARE: Final = frozenset({"state", "input", "data", "results", "item"})
+_MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
-def wrong_reference_hint(text: str) -> str | None:
+def wrong_reference_hint(text: str, *, reading: int = READING) -> str | None:
     """The right form of a whole string that looks like a reference in another notation; None where it does not.
 
-    `$state.x`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`, `†{state.x}` -> `†state.x`. A kind
-    without a path counts only where the marks around it are no ordinary text (`<input>` is HTML, `@data` a name).
+    `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`, `†{state.x}`,
+    `$ref:state.x` -> `†state.x`. A kind without a path counts only where the marks around it are no ordinary text
+    (`<input>` is HTML, `{item}` a placeholder, `@data` a name).
+
+    Args:
+        text: a string of a call or an output.
+        reading: see `READING`.
     """
     if len(text) > 500:
         return None
     stripped = text.strip()
-    for pattern in _WRONG:
+    if stripped[:1] not in _MARKS or (stripped[0] == "†" and stripped[1:2].isalnum()):
+        return None
+    for pattern in _WRONG if reading == 1 else (*_WRONG, *_SINCE_2):
         match = pattern.fullmatch(stripped)
         if match is not None:
             path = match["path"]
-            if path in _BARE and stripped[0] in "<@$" and not stripped.startswith(("${", "$item")):
+            if path in _BARE and stripped[0] in "<@${" and not stripped.startswith(("${", "{{", "$.", "$item")):
                 return None
-            return "†" + re.sub(r"\['([^']*)'\]", lambda found: f"[{json.dumps(found[1], ensure_ascii=False)}]", path)
-    return None
+            return f"†{_quoted_keys(path)}"
+    named = _REF.fullmatch(stripped) if reading > 1 else None
+    if named is None:
+        return None
+    path = named["path"].replace("/", ".")
+    return f"†{path}" if path.split(".", 1)[0].split("[", 1)[0] in _BARE else f"†state.{path}"
+
+
+def _quoted_keys(path: str) -> str:
+    return re.sub(r"\['([^']*)'\]", lambda found: f"[{json.dumps(found[1], ensure_ascii=False)}]", path)
+
+
+_WRONG_TARGETS: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"\$\.?(?P<path>(?:\.|\[).*)",  # $.log, $["log"]
+        r"\$?\{\{\s*(?P<path>[^{}]*?)\s*\}\}",  # {{log}}, ${{log}}
+        r"[$†#]?\{\s*(?P<path>[^{}]*?)\s*\}",  # {log}, ${log}
+        r"<\s*(?P<path>[^<>]*?)\s*>",  # <log>
+    )
+)
+
+
+_KIND: Final = re.compile(r"^[†$]?(?:(?:state|input|data|results|item)(?=[.\[]|$))?")
+
+
+def wrong_target_hint(text: str) -> str | None:
+    """The right form of an output path in another notation, or None: `$.log`, `${log}`, `{{log}}`, `$state.log` ->
+    `log`.
+    """
+    stripped = text[:500].strip()
+    path = wrong_reference_hint(stripped)
+    if path is None:
+        found = (pattern.fullmatch(stripped) for pattern in _WRONG_TARGETS)
+        path = next((match["path"] for match in found if match is not None), None)
+    if path is None:
+        return None
+    return _KIND.sub("", _quoted_keys(path), count=1).lstrip(".") or "log"

@@ -1,13 +1,19 @@
-"""Parameters and meta-properties share one object: names that collide, and room for both (DESIGN 4.2)."""
+"""Parameters and meta-properties share one object: names that collide, room for both, and names that are neither
+(DESIGN 4.2).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
+from functools import lru_cache
+from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import LimitExceededError
-from ideabridge.tools.keywords import children, resolve
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.keywords import REFERRING, children, resolve, show
+from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import META_PROPERTIES
 
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not", "dependentSchemas", "dependencies")
@@ -156,3 +162,132 @@ def room_for_meta(schema: JSONObject) -> JSONObject:
         names: JSONObject = dict.fromkeys(META_PROPERTIES, True)
         schema["properties"] = {**(properties if isinstance(properties, dict) else {}), **names}
     return schema
+
+
+_NAMING: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas", "dependencies")
+_FURTHER: Final = ("additionalProperties", "unevaluatedProperties")
+_BARE: Final = frozenset({"type", "title", "description"})
+_WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "input"})
+"""Names under which other protocols put the parameters of a call together."""
+
+_LISTED: Final = 12
+_SURELY: Final = 0.85
+_LONG: Final = ("_outputPath", "_outputMethod")
+
+
+class ParameterNames:
+    """The names that the parameters of a tool have.
+
+    They are *known* where the schema lists them in `properties`, directly or through `$ref`, `allOf`, `anyOf`, `oneOf`
+    and conditions, and says nothing of further names (`additionalProperties`, `patternProperties`). A schema without
+    properties takes any name.
+
+    Args:
+        tool: the name of the tool, for messages.
+        schema: of its parameters.
+    """
+
+    def __init__(self, tool: str, schema: JSONObject) -> None:
+        self._tool = tool
+        self._listed, self.known = _collect(schema)
+        self._names = frozenset(self._listed)
+
+    def faults(self, call: JSONObject) -> dict[str, str]:
+        """What is wrong with the names in a call: by name, a message that says what was probably meant.
+
+        Args:
+            call: the parameters; meta-properties may stand beside them.
+        """
+        if self.known and call.keys() <= self._names:
+            return {}
+        found: dict[str, str] = {}
+        for name, value in call.items():
+            if name not in self._names and name not in META_PROPERTIES:
+                meant = self._meant(name, value)
+                if meant is not None:
+                    found[name] = f"parameters of {self._tool}: {name[:100]}: {meant}"
+        return found
+
+    def _meant(self, name: str, value: JSON) -> str | None:
+        meta = meant_meta(name)
+        if meta is not None and (self.known or _is_surely(name, meta)):
+            return f"found {show(value)}, expected no parameter of this name. Did you mean '{meta}'?"
+        if not self.known:
+            return None
+        inside = _wrapped(value) if name in _WRAPPERS else None
+        if inside is not None:
+            written = show({"_tool": self._tool, **inside}, 200)
+            return f"the parameters of a call stand beside _tool, not in an object of their own; write {written}"
+        listed = ", ".join(repr(one[:60]) for one in self._listed[:_LISTED])
+        more = ", …" if len(self._listed) > _LISTED else ""
+        there = f"there {'is' if len(self._listed) == 1 else 'are'} {listed}{more}"
+        hint = did_you_mean(name, self._listed)
+        return f"found {show(value)}, expected no parameter of this name; {there}{'.' if hint else ''}{hint}"
+
+
+def _wrapped(value: JSON) -> JSONObject | None:
+    """The parameters in a wrapper: an object, or the text of one."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = decode(value)
+        except IdeabridgeError:
+            return {}
+    return value if isinstance(value, dict) else None
+
+
+@lru_cache(maxsize=1024)
+def meant_meta(name: str) -> str | None:
+    """The meta-property somebody meant who wrote `name`: `_outputpath`, `outputPath`, `_ouputPath` -> `_outputPath`.
+    None: none.
+    """
+    if name in META_PROPERTIES or len(name) > 40:
+        return None
+    plain = _plain(name)
+    for one in META_PROPERTIES:
+        if plain == _plain(one):
+            return one
+    if not name.startswith("_"):
+        return None
+    ratio, nearest = max((SequenceMatcher(None, plain, _plain(one)).ratio(), one) for one in META_PROPERTIES)
+    return nearest if ratio >= 0.75 else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+def _is_surely(name: str, meta: str) -> bool:
+    """Whether a tool that takes any name hardly has this one."""
+    if not name.startswith("_"):
+        return False
+    plain, other = _plain(name), _plain(meta)
+    return plain == other or (meta in _LONG and SequenceMatcher(None, plain, other).ratio() >= _SURELY)
+
+
+def _collect(schema: JSONObject) -> tuple[tuple[str, ...], bool]:
+    """(names of the parameters, whether there are no others)."""
+    names: dict[str, None] = {}
+    properties, known = False, True
+    seen: set[int] = set()
+    stack: list[JSONObject] = [schema]
+    while stack:
+        part = stack.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        names.update(dict.fromkeys(_names(part)))
+        properties |= bool(part.get("properties"))
+        known &= "patternProperties" not in part and all(part.get(word, False) is False for word in _FURTHER)
+        for keyword in (word for word in REFERRING if word in part):
+            target = resolve(schema, str(part[keyword])) if keyword == "$ref" else None
+            # What leads elsewhere may name any property.
+            known &= isinstance(target, dict)
+            if isinstance(target, dict):
+                stack.append(target)
+        for place, child in children(part):
+            if place[0] in _NAMING:
+                # An alternative that asks for nothing takes any name.
+                known &= place[0] not in ("anyOf", "oneOf") or (isinstance(child, dict) and not child.keys() <= _BARE)
+                if isinstance(child, dict):
+                    stack.append(child)
+    return tuple(names), known and properties

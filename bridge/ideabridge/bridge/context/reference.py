@@ -1,7 +1,10 @@
 """References: `†kind.path`, a value to be read when the call runs (DESIGN 4.3).
 
-Only a whole string is a reference. `††` at the beginning escapes a literal dagger. `a || b` is the first that
+Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first that
 exists, `a && b` the last where all exist; `&&` binds tighter; every operand starts with a dagger.
+
+A reference inside a longer text is an error, since nothing would be put in its place. `††state.x` there is the text
+`†state.x`; a dagger that begins no reference is text.
 
     expression  = all ("||" all)*            all = operand ("&&" operand)*
     operand     = "†" [instance "."] kind segment*
@@ -36,6 +39,10 @@ _HEAD = re.compile(rf"†({_NAME})")
 _SEGMENT = re.compile(rf'\.({_NAME})|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 _SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
 _OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
+_PUNCTUATION = ",;:!?)"
+_HEAD_DAGGERS = re.compile(f"{DAGGER}*")
+# Daggers, not at the beginning of a text, after which a kind stands, or an instance and a kind.
+_INSIDE = re.compile(rf"(?<![†])†+(?!†)(?=(?:{_NAME}\.)?(?:{'|'.join(KINDS)})(?![\w-]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +106,63 @@ def is_instance_name(text: str) -> bool:
 
 
 def unescape(text: str) -> str:
-    """The literal a string stands for: `††x` is `†x`."""
-    return text[1:] if text.startswith(DAGGER + DAGGER) else text
+    """The literal a string stands for: `††x` is `†x`, `see ††state.x` is `see †state.x`."""
+    if DAGGER not in text:
+        return text
+    head, rest = _split(text)
+    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(_less, rest)
 
 
 def escape(text: str) -> str:
     """A string that stands for the literal `text`, whatever it looks like."""
-    return DAGGER + text if text.startswith(DAGGER) else text
+    if DAGGER not in text:
+        return text
+    head, rest = _split(text)
+    return (head and DAGGER + head) + _INSIDE.sub(lambda found: DAGGER + found.group(), rest)
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The daggers a text begins with, and the rest."""
+    head = _HEAD_DAGGERS.match(text)
+    end = head.end() if head is not None else 0
+    return text[:end], text[end:]
+
+
+def _less(found: re.Match[str]) -> str:
+    daggers = found.group()
+    return daggers[1:] if len(daggers) > 1 else daggers
+
+
+def _inside(text: str) -> str | None:
+    """Why a text that is no reference cannot stand: a reference is inside it. None: there is none."""
+    start = 0
+    if is_reference(text):
+        # A reference, and more text after it.
+        try:
+            _, end = _operand(text, 0)
+        except ReferenceSyntaxError:
+            return None
+        rest = text[end:]
+        if not rest.strip() or not (rest[0].isspace() or rest[0] in _PUNCTUATION) or _OPERATOR.match(rest):
+            return None
+    else:
+        head, rest = _split(text)
+        found = next((one for one in _INSIDE.finditer(rest) if len(one.group()) == 1), None)
+        if found is None:
+            return None
+        start = len(head) + found.start()
+    try:
+        reference, _ = _operand(text, start)
+        written = reference.text
+    except ReferenceSyntaxError:
+        written = text[start : start + MAX_LENGTH].split()[0]
+    shown = clipped(written.rstrip(_PUNCTUATION))
+    value = json.dumps(shown, ensure_ascii=False)
+    call = f'{{"_tool": "template", "text": "... {{x}} ...", "values": {{"x": {value}}}}}'
+    return (
+        f"{quoted(text)}: {shown} stands inside a longer text, where no value is put in its place. The tool template"
+        f" puts values into a text: {call}. If the text itself is meant, write two daggers: {DAGGER}{shown}"
+    )
 
 
 def format_path(path: Path) -> str:
@@ -292,7 +349,9 @@ Compiled = object
 """A JSON value in which references stand as `Hole`s and escapes are already literals."""
 
 
-def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()) -> Compiled:
+def compile_value(
+    value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = (), *, inside: bool = True
+) -> Compiled:
     """Scan text written by a mind or a plan's author, once (DESIGN 4.3).
 
     Args:
@@ -300,29 +359,42 @@ def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str
         holes: receives a `Hole` for every reference found.
         problems: receives (path, message) for every malformed reference.
         path: where `value` stands.
+        inside: references inside longer texts are malformed, and can be escaped; False: they are text.
 
     Returns:
         `value` itself where there is nothing to fill in, else a copy with holes.
     """
     if isinstance(value, str):
-        if not value.startswith(DAGGER):
-            return value
-        if not is_reference(value):
-            return unescape(value)
-        try:
-            hole = Hole(parse_reference(value), path)
-        except ReferenceSyntaxError as error:
-            problems.append((path, str(error)))
-            return value
-        holes.append(hole)
-        return hole
+        return _compile_text(value, holes, problems, path, inside) if DAGGER in value else value
     if isinstance(value, list):
-        items = [compile_value(item, holes, problems, (*path, str(index))) for index, item in enumerate(value)]
+        items = [
+            compile_value(item, holes, problems, (*path, str(index)), inside=inside) for index, item in enumerate(value)
+        ]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if isinstance(value, dict):
-        members = {key: compile_value(item, holes, problems, (*path, key)) for key, item in value.items()}
+        members = {
+            key: compile_value(item, holes, problems, (*path, key), inside=inside) for key, item in value.items()
+        }
         return members if any(members[key] is not value[key] for key in members) else value
     return value
+
+
+def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path, inside: bool) -> Compiled:
+    if is_reference(text):
+        try:
+            hole = Hole(parse_reference(text), path)
+        except ReferenceSyntaxError as error:
+            problems.append((path, _inside(text) or str(error)))
+            return text
+        holes.append(hole)
+        return hole
+    if not inside:
+        return text[1:] if text.startswith(DAGGER) else text
+    fault = _inside(text)
+    if fault is None:
+        return unescape(text)
+    problems.append((path, fault))
+    return text
 
 
 def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:

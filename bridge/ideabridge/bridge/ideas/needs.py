@@ -46,6 +46,11 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
     if not isinstance(call, dict) or not isinstance(tool, str):
         return None
     module = call.get("_module")
+    if module is None and tool not in modules:
+        # A plan may say `module.tool`.
+        meant = next((own for own, of in modules.items() if tool in (f"{of}.{own}", f"{of}/{own}")), None)
+        if meant is not None:
+            return Need(meant, modules[meant])
     return Need(tool, module if isinstance(module, str) else modules.get(tool, ""))
 
 

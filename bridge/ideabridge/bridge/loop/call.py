@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 
 from ideabridge.bridge.context.document import Method
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.reference import (
+    MAX_LENGTH,
     Compiled,
     Expression,
     Hole,
@@ -16,13 +19,17 @@ from ideabridge.bridge.context.reference import (
     clipped,
     compile_value,
     format_path,
+    is_reference,
     parse_target,
     quoted,
+    unescape,
 )
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.reading import wrong_reference_hint
+from ideabridge.tools.query import check_query
+from ideabridge.tools.reading import READING, wrong_reference_hint, wrong_target_hint
+from ideabridge.tools.rename import meant_meta
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
@@ -111,35 +118,54 @@ def _text_member(call: Call, key: str) -> str | None:
     return None
 
 
-def _scan(call: Call, value: JSON, where: str) -> Compiled:
+def _scan(call: Call, value: JSON, where: str, reading: int) -> Compiled:
     """Compile one part of the call; its references become reads, its faults problems."""
     holes: list[Hole] = []
     faults: list[tuple[Path, str]] = []
-    compiled = compile_value(value, holes, faults)
+    compiled = compile_value(value, holes, faults, inside=reading > 1)
     for path, message in faults:
         call.problems.append(f"{where}{format_path(path)}: {message}".removeprefix("."))
     call.reads.extend(Read(hole.expression) for hole in holes)
-    _look_for_wrong_references(call, value, where)
+    look_for_wrong_references(value, where, reading, call.problems, call.raw.get("values"))
     return compiled
 
 
-def _look_for_wrong_references(call: Call, value: JSON, where: str) -> None:
+def look_for_wrong_references(
+    value: JSON, where: str, reading: int, problems: list[str], placeholders: JSON = None
+) -> None:
+    """Find strings that look like references in another notation.
+
+    Args:
+        value: what a mind or a plan's author wrote.
+        where: its place, for messages.
+        reading: see `READING`.
+        problems: receives a sentence for each.
+        placeholders: an object; `{name.path}` is a placeholder for each of its names, as in texts for `template`.
+    """
     if isinstance(value, str):
-        hint = wrong_reference_hint(value)
-        if hint is not None:
+        hint = wrong_reference_hint(value, reading=reading)
+        if hint is not None and not _is_placeholder(value, placeholders):
             place = where.removeprefix(".")
-            call.problems.append(f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}")
+            problems.append(f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _look_for_wrong_references(call, item, f"{where}.{index}")
+            look_for_wrong_references(item, f"{where}.{index}", reading, problems, placeholders)
     elif isinstance(value, dict):
         for key, item in value.items():
-            _look_for_wrong_references(call, item, f"{where}.{key}")
+            look_for_wrong_references(item, f"{where}.{key}", reading, problems, placeholders)
 
 
-def _read_target(call: Call) -> None:
+def _is_placeholder(text: str, placeholders: JSON) -> bool:
+    name = re.match(r"\s*\{\s*(\w+)[.\[]", text)
+    return name is not None and isinstance(placeholders, dict) and name[1] in placeholders
+
+
+def _read_target(call: Call, reading: int) -> None:
     text = _text_member(call, "_outputPath")
-    if text is not None:
+    wrong = _wrong_target(text) if text is not None and reading > 1 else None
+    if wrong is not None:
+        call.problems.append(f"_outputPath: {wrong}")
+    elif text is not None:
         try:
             call.target = parse_target(text)
         except ReferenceSyntaxError as error:
@@ -154,6 +180,18 @@ def _read_target(call: Call) -> None:
     call.writes = call.target.paths if call.target else (("results", str(call.place)),)
 
 
+@lru_cache(maxsize=8192)
+def _wrong_target(text: str) -> str | None:
+    """What is wrong with an output path in another notation."""
+    # What stands between quotes is a key, whatever it looks like.
+    parts = [text] if '"' in text else re.split(r"\|\||&&", text[:MAX_LENGTH])
+    for part in parts:
+        hint = wrong_target_hint(part)
+        if hint is not None:
+            return f"output path {quoted(part.strip())}: write {quoted(hint)}"
+    return None
+
+
 def _read_after(call: Call) -> None:
     after = call.raw.get("_after", [])
     names = [after] if isinstance(after, str) else after
@@ -165,7 +203,7 @@ def _read_after(call: Call) -> None:
         call.edges = None
 
 
-def _read_imports(call: Call) -> None:
+def _read_imports(call: Call, reading: int) -> None:
     imports = call.raw.get("_imports", [])
     if not isinstance(imports, list):
         call.problems.append("_imports: expected an array of references")
@@ -176,7 +214,7 @@ def _read_imports(call: Call) -> None:
             continue
         before = len(call.reads)
         # "input" is short for †input (DESIGN 4.10).
-        _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
+        _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}", reading)
         expressions = [read.expression for read in call.reads[before:]]
         if any(len(list(one.operands())) != 1 or one.uses_item for one in expressions):
             call.problems.append(f"_imports.{number}: expected one reference, without || and && and †item")
@@ -191,6 +229,9 @@ def _read_tool(call: Call, catalogue: Catalogue) -> None:
     except UnknownToolError as error:
         call.problems.append(str(error))
         return
+    if call.name != tool.remote_name:
+        # It may stand behind its module's name.
+        call.name = tool.name
     latent = tool.key in catalogue.latent and call.activity is None
     if call.activity is not None and tool.module is not None:
         call.problems.append(
@@ -208,14 +249,21 @@ def _read_tool(call: Call, catalogue: Catalogue) -> None:
         call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 
 
-def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue) -> None:
+def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, reading: int) -> None:
     if call.tool is None or call.problems:
         return
+    if reading > 1:
+        faults = catalogue.names(call.tool).faults(parameters)
+        call.problems.extend(faults.values())
+        parameters = {name: value for name, value in parameters.items() if name not in faults} if faults else parameters
+        if faults and not parameters:
+            return
+        _check_queries(call, parameters, catalogue)
     for read in call.reads:
         if read.expression.uses_item and not call.has_each:
             call.problems.append(f"{read.expression.text}: †item is read only in a call with _each")
     try:
-        if call.constant:
+        if call.constant and not call.problems:
             catalogue.exact(call.tool).check(cast("JSON", call.parameters))
         else:
             catalogue.admitted(call.tool).check(parameters)
@@ -223,7 +271,17 @@ def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue) 
         call.problems.append(str(error))
 
 
-def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue) -> Call:
+def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> None:
+    for name in catalogue.queries(call.tool) if call.tool is not None else ():
+        text = parameters.get(name)
+        if isinstance(text, str) and not is_reference(text):
+            try:
+                check_query(unescape(text), what=name)
+            except IdeabridgeError as error:
+                call.problems.append(str(error))
+
+
+def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, reading: int = READING) -> Call:
     """Read one listed call. What is wrong with it stands in `problems`; nothing is raised.
 
     Args:
@@ -231,6 +289,7 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue) -> Call:
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
+        reading: see `READING`.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
@@ -242,28 +301,30 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue) -> Call:
     if isinstance(name, str) and name:
         call.name = name
     else:
-        call.problems.append("_tool: expected the name of a tool")
+        near = next((key for key in raw if meant_meta(key) == "_tool"), None)
+        hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
+        call.problems.append(f"_tool: expected the name of a tool{hint}")
     call.instance = _text_member(call, "_instance") or ""
     call.id = _text_member(call, "_id")
     call.has_each = "_each" in raw
     call.has_latent = "_output" in raw
     parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
-    call.parameters = _scan(call, parameters, "")
+    call.parameters = _scan(call, parameters, "", reading)
     call.constant = not call.reads
     if call.has_each:
         each = raw["_each"]
         if not isinstance(each, list) and not (isinstance(each, str) and each.startswith("†")):
             call.problems.append("_each: expected a reference to an array, or an array")
         before = len(call.reads)
-        call.each = _scan(call, each, "_each")
+        call.each = _scan(call, each, "_each", reading)
         if any(read.expression.uses_item for read in call.reads[before:]):
             call.problems.append("_each: †item is what _each gives; it cannot be read there")
     if call.has_latent:
-        call.latent = _scan(call, raw["_output"], "_output")
-    _read_imports(call)
+        call.latent = _scan(call, raw["_output"], "_output", reading)
+    _read_imports(call, reading)
     _read_after(call)
-    _read_target(call)
+    _read_target(call, reading)
     if call.name:
         _read_tool(call, catalogue)
-    _check_parameters(call, parameters, catalogue)
+    _check_parameters(call, parameters, catalogue, reading)
     return call

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
+from typing import Final
 
 from ideabridge.bridge.context.reference import quoted
 from ideabridge.tools.compose import admit_references
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
+from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
+
+MAX_QUALIFIED: Final = 300
+"""In how many characters of a name a module is looked for."""
 
 
 class Catalogue:
@@ -35,6 +40,8 @@ class Catalogue:
         self.latent = frozenset(latent)
         self._exact: dict[ToolKey, Validator] = {}
         self._admitted: dict[ToolKey, Validator] = {}
+        self._names: dict[ToolKey, ParameterNames] = {}
+        self._queries: dict[ToolKey, tuple[str, ...]] = {}
 
     @property
     def tools(self) -> list[Tool]:
@@ -61,6 +68,9 @@ class Catalogue:
         named = self._by_name.get(name, [])
         if module is None and len(named) == 1:
             return named[0]
+        qualified = [] if named else self._qualified(name, module)
+        if len(qualified) == 1:
+            return qualified[0]
         if module is None and named:
             modules = ", ".join(repr(tool.module) for tool in named)
             raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
@@ -76,6 +86,17 @@ class Catalogue:
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
             raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own)}")
         raise UnknownToolError(f"unknown tool {quoted(name)}.{did_you_mean(name, list(self._by_name))}{self._missing}")
+
+    def _qualified(self, name: str, module: str | None) -> list[Tool]:
+        """The tools that `module.tool` or `module/tool` may mean: so they are named where people read of them."""
+        found: dict[ToolKey, Tool] = {}
+        for place, mark in enumerate(name[:MAX_QUALIFIED]):
+            own = name[:place]
+            if mark in "./" and module in (None, own):
+                tool = self._by_key.get((own, name[place + 1 :]))
+                if tool is not None:
+                    found[tool.key] = tool
+        return list(found.values())
 
     def look_up(self, call: JSONObject) -> Tool | None:
         """The tool a listed call means, or None."""
@@ -114,6 +135,22 @@ class Catalogue:
             validator = self._admitted[tool.key] = Validator(schema, what=f"parameters of {tool.name}")
         return validator
 
+    def names(self, tool: Tool) -> ParameterNames:
+        """The names that the tool's parameters have."""
+        names = self._names.get(tool.key)
+        if names is None:
+            names = self._names[tool.key] = ParameterNames(tool.name, tool.parameters)
+        return names
+
+    def queries(self, tool: Tool) -> tuple[str, ...]:
+        """The tool's parameters that are JMESPath expressions."""
+        found = self._queries.get(tool.key)
+        if found is None:
+            properties = self.parameters_of(tool).items()
+            named = [name for name, schema in properties if _is_query(schema)]
+            found = self._queries[tool.key] = tuple(named)
+        return found
+
     def to_json(self) -> tuple[list[JSON], list[JSON]]:
         """(tools, latent keys) as a journal holds them."""
         tools: list[JSON] = []
@@ -149,6 +186,15 @@ def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
         for tool in tools
         if any(fnmatchcase(tool.name, one) or fnmatchcase(f"{tool.module}.{tool.name}", one) for one in wanted)
     ]
+
+
+def _is_query(schema: JSON) -> bool:
+    """Whether a parameter is a JMESPath expression, or one or nothing."""
+    if not isinstance(schema, dict):
+        return False
+    branches = schema.get("anyOf")
+    parts: list[JSON] = [schema, *(branches if isinstance(branches, list) else [])]
+    return any(isinstance(part, dict) and part.get("format") == QUERY_FORMAT for part in parts)
 
 
 def _no_idea(module: str, name: str, known: list[ToolKey]) -> str:

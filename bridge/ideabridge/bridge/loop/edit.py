@@ -99,6 +99,9 @@ def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, cata
             "_each: expected an array of objects, the parameters of one execution each; deny the call to run none"
         )
     for parameters in edited_parameters(edited):
+        faults = catalogue.names(tool).faults(parameters)
+        if faults:
+            return Refusal("; ".join(faults.values()))
         try:
             catalogue.exact(tool).check(parameters)
         except IdeabridgeError as error:

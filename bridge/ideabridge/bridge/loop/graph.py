@@ -14,13 +14,14 @@ from ideabridge.bridge.context.document import Missing, describe_missing, read
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.reference import Hole, Path, Reference, clipped, compile_value, format_path, quoted
 from ideabridge.bridge.context.state_schema import StateSchema
-from ideabridge.bridge.loop.call import Call, Read, read_call
+from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.loop.cycles import cycles
 from ideabridge.bridge.loop.listed_order import ListedOrder, ModuleOrder, Ordering
 from ideabridge.bridge.loop.paths import PathIndex
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.reading import READING
 from ideabridge.tools.tool import ANONYMOUS, Tool
 
 _NAMED: Final = 20
@@ -40,6 +41,7 @@ class Graph:
         known: ids of calls of earlier Solutions, which have all ended.
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once in every instance, to a map by instance (DESIGN 4.8).
+        reading: by which rules calls and the output are read; see `READING`.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Graph:
         known: Iterable[str] = (),
         schemas: Mapping[str, StateSchema] | None = None,
         output_by_instance: bool = False,
+        reading: int = READING,
     ) -> None:
         self.catalogue = catalogue
         self.base = base
@@ -68,6 +71,7 @@ class Graph:
         self._instances = list(instances)
         self._order = ListedOrder(order, modules)
         self._known = set(known)
+        self._reading = reading
         self._schemas = schemas or {}
         self.output_instances = self._instances if output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
@@ -84,7 +88,7 @@ class Graph:
     def add(self, raw: JSON, place: int | None = None) -> Call:
         """List one more call: read it and bind what can be bound already."""
         index = self.first + len(self.calls)
-        call = read_call(raw, index, index if place is None else place, self.catalogue)
+        call = read_call(raw, index, index if place is None else place, self.catalogue, reading=self._reading)
         self.calls.append(call)
         self._check_instance(call)
         self._check_targets(call)
@@ -104,8 +108,10 @@ class Graph:
     def set_output(self, output: JSON) -> None:
         """The output, as written; its references bind when the answer has ended."""
         faults: list[tuple[Path, str]] = []
-        self.output = compile_value(output, self.output_holes, faults)
+        self.output = compile_value(output, self.output_holes, faults, inside=self._reading > 1)
         self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
+        if self._reading > 1:
+            look_for_wrong_references(output, "output", self._reading, self.output_problems)
         self.output_reads = {
             instance: [Read(hole.expression) for hole in self.output_holes] for instance in self.output_instances
         }

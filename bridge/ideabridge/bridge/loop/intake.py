@@ -63,6 +63,7 @@ class Intake:
             known=self._ids,
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,
+            reading=settings.reading,
         )
 
     def check(

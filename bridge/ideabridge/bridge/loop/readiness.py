@@ -117,6 +117,9 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
     if progress.replaced is not None:
         result = {key: value for key, value in result.items() if key not in ("_module", "_activity")}
         result["_tool"] = progress.replaced.name
+    elif progress.tool is not None and result.get("_tool") not in (progress.tool.name, progress.tool.remote_name):
+        # It was called by its module's name and its own.
+        result["_tool"] = progress.tool.name
     if progress.tool is not None and progress.tool.module is not None:
         result["_module"] = progress.tool.module
     return {**result, **parameters}

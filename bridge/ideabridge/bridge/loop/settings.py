@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from ideabridge.bridge.loop.listed_order import ModuleOrder, Ordering
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.reading import READING
 
 Planning: TypeAlias = Literal["eager", "lazy"]
 """When the calls of a Solution run (DESIGN 4.9)."""
@@ -34,6 +35,7 @@ class Settings:
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
         output_by_instance: the output is a map by instance (DESIGN 4.8).
         thought_process: whether minds write their reasoning before the calls; it is journaled, and changes nothing.
+        reading: by which rules calls and outputs are read; see `READING`.
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
@@ -51,6 +53,7 @@ class Settings:
     planning: Planning = "eager"
     modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
     thought_process: bool = False
+    reading: int = READING
 
     @property
     def lazy(self) -> bool:
@@ -77,12 +80,13 @@ class Settings:
             "depth": self.depth,
             "planning": self.planning,
             "thought_process": self.thought_process,
+            "reading": self.reading,
         }
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
-        """The settings that `to_json` wrote."""
-        members: dict[str, Any] = dict(value)
+        """The settings that `to_json` wrote; what was not noted then is as it was then."""
+        members: dict[str, Any] = {"reading": 1, **value}
         modules: dict[str, Any] = members.pop("modules", {})
         if "ordering" in members:
             order = members.pop("ordering")
