@@ -45,7 +45,7 @@ def programs(name: str) -> list[Program]:
     return found
 
 
-EMBEDDING = [*programs("docs/embedding.md"), *programs("docs/lifting.md")]
+EMBEDDING = [*programs("docs/embedding.md"), *programs("docs/lifting.md"), *programs("docs/minds.md")]
 
 
 @pytest.mark.parametrize("program", EMBEDDING, ids=[program.place for program in EMBEDDING])

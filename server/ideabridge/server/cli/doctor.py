@@ -167,7 +167,8 @@ async def _mind(found: _Findings, configuration: Configuration) -> None:
         try:
             names = await mind.models()
         except IdeabridgeError as error:
-            found.add("mind", str(error), wrong=True, hint="start the server, or mend `model` in the configuration")
+            hint = hint or "start the server, or mend `model` in the configuration"
+            found.add("mind", f"{error} ({text})", wrong=True, hint=hint)
             return
         text += _listed(mind.configuration.name.partition(":")[2], names)
     elif told is not None:
