@@ -20,7 +20,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 pytestmark = pytest.mark.anyio
 
-ALLOW = Configuration(approval="allow_all")
+# Several payments are in flight at once where a process ends here.
+ALLOW = Configuration(approval="allow_all", order="none")
 
 
 class Payments:
@@ -192,6 +193,22 @@ async def test_items_of_each_are_asked_about_one_by_one(tmp_path: Path) -> None:
         assert await run.wait(10) == "done"
         assert run.answer()["state"] == {"paid": [{"receipt": 10}, {"receipt": 1}, {"receipt": 30}]}
         assert payments.paid == ["Bob"]
+
+
+async def test_the_items_behind_one_whose_outcome_is_unknown_wait_for_the_answer(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    ordered = Configuration(approval="allow_all")
+    calls: list[JSON] = [{"_tool": "pay", "_each": ["Ada", "Bob"], "to": "†item", "_outputPath": "paid"}]
+    run_id = await cut_off(path, {"calls": calls}, ordered)
+    payments = Payments()
+    async with Bridge(ordered, toolbox=payments.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        assert only(run)["item"] == 0
+        assert payments.paid == []
+        run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 10})
+        assert await run.wait(10) == "done"
+        assert payments.paid == ["Bob"]
+        assert run.answer()["state"] == {"paid": [{"receipt": 10}, {"receipt": 1}]}
 
 
 async def test_nobody_in_time_skips_and_never_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -352,7 +352,7 @@ def fingerprint(configuration: Configuration) -> str:
         {
             "modules": modules,
             "approval": configuration.approval_setting,
-            # A run keeps the order that its journal records, so what was the default before still counts as the default.
+            # A run keeps the order that its journal records: what was the default before still counts as the default.
             "order": "declared" if configuration.order == "effects" else configuration.order,
             "limits": cast("JSONObject", configuration.limits.model_dump(mode="json")),
             "tools": list[JSON](configuration.tools),
