@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -310,6 +312,19 @@ async def test_a_call_that_is_not_read_only_waits_for_a_person_also_over_a_resta
         run.decide(str(pending["approval"]), "edit", by="Ann", call={"_tool": "send", "to": "Ben", "text": "hello"})
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "sent to Ben: hello"
+
+
+async def test_the_views_follow_while_the_bridge_is_open_and_nobody_searches(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.sqlite"
+    async with Bridge(toolbox=toolbox(), store=path, lease_seconds=0.05) as bridge:
+        run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "x"}]})
+        await run.result()
+        with closing(sqlite3.connect(path)) as reader, anyio.fail_after(5):
+            # Another program sees no event of ours.
+            while not reader.execute("SELECT tool FROM call_list").fetchall():  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            words = "SELECT rowid FROM idea_words WHERE idea_words MATCH 'shout'"
+            assert reader.execute(words).fetchall() == [(1,)]
 
 
 async def test_a_denial_is_an_error_with_the_reason() -> None:

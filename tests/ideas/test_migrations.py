@@ -105,9 +105,12 @@ PRAGMA user_version=7;
 
 
 def kept_for_lists(path: Path) -> list[list[tuple[object, ...]]]:
-    """What lists are read from."""
+    """What lists of the first 60 ideas are read from."""
     with closing(sqlite3.connect(path)) as connection:
-        tables = "SELECT * FROM idea_uses ORDER BY 1, 2, 3", "SELECT idea, run, step, time FROM idea_places"
+        tables = (
+            "SELECT * FROM idea_uses WHERE idea <= 60 ORDER BY 1, 2, 3",
+            "SELECT idea, run, step, time FROM idea_places WHERE idea <= 60",
+        )
         return [connection.execute(one).fetchall() for one in tables]
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
@@ -76,3 +77,22 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(store: Store)
         again.save_idea(ideas[3], IdeaMeta())
         assert again.idea(ideas[3].id).idea == ideas[3]
     check(Path(store.path))
+
+
+def test_the_views_are_filled_when_a_store_nobody_has_searched_is_closed(tmp_path: Path) -> None:
+    path = str(tmp_path / "fresh.db")
+    with Store.open(path) as store:
+        number = store.save_idea(Idea([said("word")], {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(title="Sums"))
+    assert utils("rows", path, "call_list") == [{"idea": number, "tool": "add", "module": ""}]
+    assert utils("query", path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'word'") == [{"rowid": 1}]
+
+
+def test_closing_does_not_wait_for_a_store_that_another_process_locks(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "locked.db")
+    store.save_idea(idea_of("first"), IdeaMeta(title="first"))
+    with Store.open(store.path) as other, other.transaction():
+        began = time.monotonic()
+        store.close()
+        assert time.monotonic() - began < 2
+    # The other one indexed what was left.
+    assert utils("query", store.path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'first'") == [{"rowid": 1}]

@@ -9,6 +9,7 @@ from typing import TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.approver import Approver, People
@@ -233,7 +234,7 @@ class Runs:
                 driver.release()
 
     async def heartbeat(self) -> None:
-        """Keep the leases, and end runs whose wall time is up. Runs until it is cancelled."""
+        """Keep the leases, end runs whose wall time is up, and index what was saved. Runs until it is cancelled."""
         beat = self._lease / 5
         while True:
             await anyio.sleep(beat)
@@ -241,6 +242,13 @@ class Runs:
                 run = self._runs.get(run_id)
                 if run is not None and driver.epoch is not None:
                     keep(run, driver, beat, self.rooms.look)
+            # The views and search tables follow within a beat. What the store refuses now waits for another beat.
+            with contextlib.suppress(StoreError):
+                while self._store.index_ideas() and not self._at_work():
+                    await anyio.lowlevel.checkpoint()
+
+    def _at_work(self) -> bool:
+        return any(driver.epoch is not None for driver in self._drivers.values())
 
     # -- taking up ---------------------------------------------------------------------------------------------
 

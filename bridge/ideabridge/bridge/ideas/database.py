@@ -185,6 +185,12 @@ class Database:
             finally:
                 self.execute("PRAGMA foreign_keys=ON")
 
+    def wait_no_longer(self) -> None:
+        """From now on, do not wait for the lock of another process."""
+        with self.guard:
+            self._busy_timeout_s = 0.0
+            self.execute("PRAGMA busy_timeout=0")
+
     def close(self) -> None:
         """Close the connection. Closing twice is fine."""
         self._checkpointer.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -10,7 +11,7 @@ from types import TracebackType
 from typing import Any, Final, Literal
 
 from ideabridge.bridge.ideas.database import Database, now_text
-from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
@@ -71,7 +72,15 @@ class Store(IdeaStore):
         return cls(Database(path, durability=durability, busy_timeout_s=busy_timeout_s))
 
     def close(self) -> None:
-        """Close it. Closing twice is fine; anything else afterwards is a `StoreClosedError`."""
+        """Index what was saved, so that the views and search tables hold everything, and close.
+
+        Closing twice is fine; anything else afterwards is a `StoreClosedError`. Where another process holds the lock,
+        or the file cannot be written any more, the next process that closes the store indexes what is left.
+        """
+        if self.path != ":memory:":
+            with contextlib.suppress(StoreError):
+                self._database.wait_no_longer()
+                self._index_all()
         self._database.close()
 
     def __enter__(self) -> Store:
