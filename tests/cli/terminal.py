@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import signal
 import subprocess
 from pathlib import Path
 
@@ -37,12 +38,18 @@ class Terminal:
         self.seen = ""
         os.write(self._primary, f"{text}\n".encode())
 
+    def interrupt(self) -> None:
+        """Do what Ctrl-C does."""
+        self._process.send_signal(signal.SIGINT)
+
     def end(self) -> tuple[int, str]:
         """Exit code and standard output."""
         while True:
             try:
-                if not os.read(self._primary, 65536):
+                rest = os.read(self._primary, 65536)
+                if not rest:
                     break
+                self.seen += rest.decode("utf-8", "replace")
             except OSError:
                 # Linux says so when the other side of a terminal is gone.
                 break

@@ -481,15 +481,18 @@ def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixtur
     assert {"add", "note", "convert_time"} <= {tool["name"] for tool in answer["tools"]}
     assert [one["module"] for one in answer["errors"]] == ["broken"]
     assert main(["modules", "test", "broken"]) == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "connecting to 1 module: broken",
+        f"ideabridge: {modules['broken']['error']}",
+    ]
 
 
 def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     with_modules(time=time_server(), broken={"command": "/no/such/program"})
     assert main(["modules", "test", "time"]) == 0
     assert "convert_time" in capsys.readouterr().out
-    words = ["modules", "test", "time", "convert_time", "-a", "source_timezone=UTC", "-a", "target_timezone=UTC"]
-    assert main([*words, "-a", 'time="10:30"', "--json"]) == 0
+    words = ["modules", "test", "time", "convert_time", "-i", "source_timezone=UTC", "-i", "target_timezone=UTC"]
+    assert main([*words, "-i", 'time="10:30"', "--json"]) == 0
     assert told(capsys)["result"]["time_difference"] == "+0.0h"
     assert main([*words, "-a", 'time="25:99"']) == 1
     assert "Invalid time" in capsys.readouterr().err

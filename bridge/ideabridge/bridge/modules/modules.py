@@ -174,13 +174,33 @@ class Modules:
         """
         return self._find(name).status()
 
-    async def settled(self, timeout: float | None = None, names: Iterable[str] | None = None) -> bool:
-        """Wait until every module, or each of those named, is up, failed or disabled. False: not within `timeout`
-        seconds.
+    async def settled(
+        self,
+        timeout: float | None = None,
+        names: Iterable[str] | None = None,
+        told: Callable[[ModuleStatus], None] | None = None,
+    ) -> bool:
+        """Wait until modules are up, failed or disabled. False: not within `timeout` seconds.
+
+        Args:
+            timeout: in seconds; None: as long as it takes.
+            names: those to wait for; None: all.
+            told: called with the status of each as soon as it is up, failed or disabled.
+
+        Raises:
+            UnknownModuleError: a name that no module has.
         """
+        waited = [self._find(name) for name in (self._modules if names is None else names)]
+
+        async def settle(module: Module) -> None:
+            await module.settle()
+            if told is not None:
+                told(module.status())
+
         with anyio.move_on_after(timeout):
-            for name in self._modules if names is None else names:
-                await self._find(name).settle()
+            async with anyio.create_task_group() as group:
+                for module in waited:
+                    group.start_soon(settle, module)
             return True
         return False
 

@@ -105,6 +105,35 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     sys.stdout.flush()
 
 
+class Rows:
+    """A table on standard output whose rows are printed one by one, each as soon as it is known.
+
+    Args:
+        titles: of the columns.
+        widths: of all columns but the last, in characters; a longer cell pushes the rest of its row to the right. On a
+            terminal the last column is wrapped.
+    """
+
+    def __init__(self, titles: Sequence[str], widths: Sequence[int]) -> None:
+        self._widths = [max(width, len(title)) for width, title in zip(widths, titles[:-1], strict=True)]
+        self.add(titles, "bold" if sys.stdout.isatty() else None)
+
+    def add(self, cells: Sequence[str], style: str | None = None) -> None:
+        """Print a row."""
+        *first, last = [clean(cell).replace("\n", " ") for cell in cells]
+        start = "".join(f"{cell.ljust(width)}  " for cell, width in zip(first, self._widths, strict=True))
+        lines = [last]
+        if sys.stdout.isatty():
+            import textwrap
+
+            room = out().width - len(start)
+            lines = textwrap.wrap(last, max(room, 20), break_on_hyphens=False) or [""]
+        for line in lines:
+            show(f"{start}{line}".rstrip(), style)
+            start = " " * len(start)
+        sys.stdout.flush()
+
+
 def as_error(message: str, kind: str, code: int) -> JSONObject:
     """What `--json` prints where a command fails."""
     return {"error": {"kind": kind, "message": message}, "exit": code}

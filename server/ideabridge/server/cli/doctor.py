@@ -9,23 +9,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.server.cli.console import Rows
 
 
 @dataclass(slots=True)
 class _Findings:
-    """Lines by topic; those that are wrong count."""
+    """Lines by topic; those that are wrong count.
 
+    Attributes:
+        rows: prints each as soon as it is known; None: nothing is printed.
+        told: all of them, for `--json`.
+    """
+
+    rows: Rows | None = None
     told: list[JSONObject] = field(default_factory=list[JSONObject])
 
     def add(self, topic: str, text: str, *, wrong: bool = False, hint: str | None = None) -> None:
         entry: JSONObject = {"topic": topic, "state": "wrong" if wrong else "ok", "text": text}
         self.told.append({**entry, "hint": hint} if hint else entry)
+        if self.rows is not None:
+            self.rows.add(("✗" if wrong else "✓", topic, text), "red" if wrong else None)
+            if hint:
+                self.rows.add(("", "", hint), "dim")
 
     @property
     def wrong(self) -> int:
@@ -41,32 +52,32 @@ def doctor(options: Options) -> int:
 
 
 async def _doctor(options: Options) -> int:
-    from ideabridge.server.cli.console import print_json, print_table, report, say
+    from ideabridge.server.cli.console import Rows, print_json, report
     from ideabridge.server.cli.exits import ExitCode
 
-    found = _Findings()
-    _ourselves(found)
+    folder = options.folder()
+    configuration: Configuration | None = None
+    fault: IdeabridgeError | None = None
     try:
         configuration = options.configuration()
     except IdeabridgeError as error:
-        found.add("configuration", str(error), wrong=True)
-    else:
+        fault = error
+    names = [f"module {name}" for name in (configuration.modules if configuration is not None else ())]
+    longest = max(map(len, ["host claude-code", *names]))
+    found = _Findings(None if options.json else Rows(("", "what", "found"), (1, longest)))
+    _ourselves(found)
+    if fault is not None:
+        found.add("configuration", str(fault), wrong=True)
+    if configuration is not None:
         _configuration(found, configuration)
         _store(found, configuration)
         _tool_files(found, configuration)
         await _modules(found, configuration)
         await _mind(found, configuration)
-    _hosts(found, options.folder())
+    _hosts(found, folder)
     if options.json:
         print_json({"findings": list[JSON](found.told), "wrong": found.wrong})
         return ExitCode.FAILED if found.wrong else ExitCode.DONE
-    marks = {"ok": "✓", "wrong": "✗"}
-    print_table(
-        ("", "what", "found"), [(marks[str(one["state"])], str(one["topic"]), str(one["text"])) for one in found.told]
-    )
-    for one in found.told:
-        if "hint" in one:
-            say(f"{one['topic']}: {one['hint']}", "dim")
     if found.wrong:
         report(f"{found.wrong} of these {'is' if found.wrong == 1 else 'are'} wrong")
     return ExitCode.FAILED if found.wrong else ExitCode.DONE
@@ -124,21 +135,27 @@ def _tool_files(found: _Findings, configuration: Configuration) -> None:
 
 
 async def _modules(found: _Findings, configuration: Configuration) -> None:
-    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.server.cli.connecting import Connecting
 
     if not configuration.modules:
         found.add("modules", "none are configured")
         return
-    async with Modules(configuration) as modules:
-        await modules.settled(SETTLE_SECONDS)
-        for status in modules.statuses():
-            if status.state == "up":
-                told = f"up: {status.tools} tools, {status.era or 'MCP'}"
-                found.add(f"module {status.name}", told, hint="; ".join(status.notes) or None)
-            elif status.state == "disabled":
-                found.add(f"module {status.name}", "disabled in the configuration")
-            else:
-                found.add(f"module {status.name}", f"{status.state}: {status.error or 'it says nothing'}", wrong=True)
+
+    def tell(status: ModuleStatus) -> None:
+        if status.state == "up":
+            text = f"up: {status.tools} tools, MCP {status.protocol_version or status.era}"
+            found.add(f"module {status.name}", text, hint="; ".join(status.notes) or None)
+        elif status.state == "disabled":
+            found.add(f"module {status.name}", "disabled in the configuration")
+        else:
+            why = (status.error or "no answer yet").removeprefix(f"module {status.name!r} ")
+            found.add(f"module {status.name}", f"{status.state}: {why}", wrong=True)
+
+    with Connecting(configuration) as connecting:
+        from ideabridge.bridge.modules.modules import Modules
+
+        async with Modules(configuration) as modules:
+            await connecting.wait(modules, tell)
 
 
 async def _mind(found: _Findings, configuration: Configuration) -> None:

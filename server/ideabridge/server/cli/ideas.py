@@ -19,7 +19,6 @@ from ideabridge.server.cli.lifting import (
 )
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import opened
-from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -217,12 +216,12 @@ async def _publish(
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import PublicationError
     from ideabridge.bridge.ideas.versions import change_of
+    from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, say
     from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
 
-    async with Bridge(options.configuration()) as bridge:
+    async with connected(Bridge(options.configuration())) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
-        await bridge.modules.settled(SETTLE_SECONDS)
         if answer in ("auto", "plan") and not options.json and standing_in_terminal():
             try:
                 decided = await decided_at_terminal(bridge, ref, choices)

@@ -8,7 +8,6 @@ import typer
 
 from ideabridge.server.cli.console import clean
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 
 if TYPE_CHECKING:
@@ -79,10 +78,10 @@ def lift_run(
 async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.replay.report import report_lines, report_of
+    from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, show
 
-    async with Bridge(options.configuration()) as bridge:
-        await bridge.modules.settled(SETTLE_SECONDS)
+    async with connected(Bridge(options.configuration())) as bridge:
         decided = bridge.lift(ref, choices=choices)
         report = report_of(decided)
         lines = report_lines(report)

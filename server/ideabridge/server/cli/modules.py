@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -11,7 +12,6 @@ import typer
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.install import HostArgument
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -31,30 +31,42 @@ def list_modules(options: Options) -> int:
 
 
 async def _list(options: Options) -> int:
-    from ideabridge.bridge.modules.modules import Modules
-    from ideabridge.server.cli.console import print_json, print_table, report, say
+    from ideabridge.server.cli.connecting import Connecting
+    from ideabridge.server.cli.console import Rows, print_json, report, say
     from ideabridge.server.cli.exits import ExitCode
 
     configuration = options.configuration()
-    async with Modules(configuration) as modules:
-        await modules.settled(SETTLE_SECONDS)
-        statuses = modules.statuses()
-    failed = [status for status in statuses if status.state not in ("up", "disabled")]
+    rows: Rows | None = None
+    if configuration.modules and not options.json:
+        titles = ("module", "state", "kind", "protocol", "tools", "took", "server")
+        rows = Rows(titles, (max(map(len, configuration.modules)), 10, 5, 10, 5, 7))
+
+    def tell(status: ModuleStatus) -> None:
+        if rows is None:
+            return
+        rows.add(_row(status), None if _is_well(status) else "red")
+        for note in status.notes:
+            say(f"  {status.name}: {note}", "dim")
+        if not _is_well(status):
+            report(status.error or f"module {status.name!r} has not answered yet")
+
+    with Connecting(configuration) as connecting:
+        from ideabridge.bridge.modules.modules import Modules
+
+        async with Modules(configuration) as modules:
+            await connecting.wait(modules, tell)
+            statuses = modules.statuses()
     if options.json:
         source = str(configuration.source) if configuration.source else None
         print_json({"configuration": source, "modules": [_told(status) for status in statuses]})
     elif not statuses:
         where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
-        say(f"no modules are configured in {where}; `ideabridge modules import HOST` adopts those of a host")
-    else:
-        titles = ("module", "state", "kind", "protocol", "server", "tools", "took")
-        print_table(titles, [_row(status) for status in statuses])
-        for status in statuses:
-            for note in status.notes:
-                say(f"{status.name}: {note}", "dim")
-        for status in failed:
-            report(f"module {status.name}: {status.error or status.state}")
-    return ExitCode.FAILED if failed else ExitCode.DONE
+        say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
+    return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
+
+
+def _is_well(status: ModuleStatus) -> bool:
+    return status.state in ("up", "disabled")
 
 
 def _told(status: ModuleStatus) -> JSONObject:
@@ -66,7 +78,7 @@ def _row(status: ModuleStatus) -> tuple[str, ...]:
     server = " ".join(part for part in (status.server_name, status.server_version) if part)
     took = f"{status.seconds:.2f} s" if status.seconds is not None else ""
     protocol = status.protocol_version or status.era or ""
-    return (status.name, status.state, status.kind, protocol, server, str(status.tools), took)
+    return (status.name, status.state, status.kind, protocol, str(status.tools), took, server)
 
 
 @app.command("test")
@@ -75,32 +87,37 @@ def check_module(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The module.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
-    arguments: Annotated[
+    input: Annotated[  # noqa: A002 - as everywhere on the command line
         list[str] | None,
-        typer.Option(
-            "--arguments", "-a", metavar="JSON|@FILE|KEY=VALUE", help="The tool's arguments; may be repeated."
-        ),
+        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="The tool's input; may be repeated."),
     ] = None,
+    arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
 ) -> int:
     """Connect to one module; list its tools, or call one of them."""
     import anyio
 
-    return anyio.run(_test, options, name, tool, read_input(arguments, "--arguments"))
+    return anyio.run(_test, options, name, tool, read_input([*(input or ()), *(arguments or ())] or None))
 
 
 async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject | None) -> int:
-    from ideabridge.bridge.modules.modules import Modules
+    from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.server.cli.console import print_json, print_table, print_value, say
     from ideabridge.server.cli.exits import ExitCode, UsageError
 
     if tool is None and arguments is not None:
-        raise UsageError("--arguments go with a TOOL")
+        raise UsageError("--input goes with a TOOL")
     configuration = options.configuration()
     alone = {key: entry for key, entry in configuration.modules.items() if key == name}
     if alone:
         # The other modules need not start for this.
         configuration = configuration.model_copy(update={"modules": alone})
-    async with Modules(configuration) as modules:
+    async with AsyncExitStack() as stack:
+        connecting = stack.enter_context(Connecting(configuration)) if alone else None
+        from ideabridge.bridge.modules.modules import Modules
+
+        modules = await stack.enter_async_context(Modules(configuration))
+        if connecting is not None:
+            await connecting.wait(modules)
         await modules.ready(name, SETTLE_SECONDS)
         status = modules.status(name)
         if tool is not None:

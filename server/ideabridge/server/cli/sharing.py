@@ -14,7 +14,6 @@ import typer
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import opened
-from ideabridge.server.cli.tools import SETTLE_SECONDS
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -168,6 +167,7 @@ async def _import(options: Options, files: list[str], publish: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.ideas.portable import read_document
     from ideabridge.bridge.sharing import missing
+    from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, report, say
     from ideabridge.tools.errors import IdeabridgeError
 
@@ -179,8 +179,7 @@ async def _import(options: Options, files: list[str], publish: bool) -> int:
         bridge = Bridge(options.configuration(), store=store)
         if publish:
             # The tools here say what a plan may do, so the modules are started.
-            await stack.enter_async_context(bridge)
-            await bridge.modules.settled(SETTLE_SECONDS)
+            await stack.enter_async_context(connected(bridge))
         for file in files:
             try:
                 document = read_json(file, "FILE")
@@ -227,9 +226,9 @@ async def _missing(options: Options, store: Store, needs: list[Need]) -> list[st
     """What the ideas need and is not here. The modules they name are asked, so they are started."""
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.sharing import missing
+    from ideabridge.server.cli.connecting import connected
 
     if not needs:
         return []
-    async with Bridge(options.configuration(), store=store) as bridge:
-        await bridge.modules.settled(SETTLE_SECONDS)
+    async with connected(Bridge(options.configuration(), store=store)) as bridge:
         return missing(bridge, needs)

@@ -10,9 +10,6 @@ from ideabridge.server.cli.options import Options, command
 
 app = typer.Typer(help="The tools plans can call: of every module, and your own.", no_args_is_help=True)
 
-SETTLE_SECONDS = 60.0
-"""How long the commands wait for modules that are still connecting; each has its own `connect_timeout` too."""
-
 
 @app.command("list")
 @command("config", "project", "tools", "json")
@@ -29,12 +26,12 @@ def list_tools(
 
 async def _list(options: Options, words: list[str], schemas: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, print_table, print_value, report, show
     from ideabridge.server.cli.exits import ExitCode
     from ideabridge.tools.encoding import JSON
 
-    async with Bridge(options.configuration(), store=":memory:") as bridge:
-        await bridge.modules.settled(SETTLE_SECONDS)
+    async with connected(Bridge(options.configuration(), store=":memory:")) as bridge:
         found = [
             tool
             for tool in bridge.tools()
@@ -58,7 +55,7 @@ async def _list(options: Options, words: list[str], schemas: bool) -> int:
             ]
             print_table(("tool", "module", "does", "description"), rows)
         for status in down:
-            report(f"module {status.name}: {status.state}{f': {status.error}' if status.error else ''}")
+            report(status.error or f"module {status.name!r} has not answered yet")
         return code
 
 

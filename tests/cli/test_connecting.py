@@ -1,0 +1,58 @@
+"""What commands that wait for modules show meanwhile: at once, and each module as soon as it is known."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import EXECUTABLE
+from .terminal import Terminal
+
+RAW = Path(__file__).parent.parent / "modules" / "servers" / "raw.py"
+
+
+@pytest.fixture
+def mute(project: Path) -> Path:
+    """A project with a module that comes up, and one that never answers."""
+    modules = {
+        "mute": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]},
+        "quick": {"command": sys.executable, "args": ["-I", str(RAW)]},
+    }
+    (project / "ideabridge.json").write_text(json.dumps({"mcpServers": modules}), encoding="utf-8")
+    return project
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
+@pytest.mark.parametrize("words", [["modules", "list"], ["doctor"]])
+def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]) -> None:
+    process = subprocess.Popen(
+        [str(EXECUTABLE), *words], cwd=mute, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        assert process.stderr.readline() == "connecting to 2 modules: mute, quick\n"
+        # The command still waits for the other module.
+        assert " up" in next(line for line in process.stdout if "quick" in line)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert "mute" not in process.stdout.read()
+    assert process.wait(timeout=30) == 130
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+def test_a_terminal_shows_which_modules_are_still_connecting(mute: Path) -> None:
+    terminal = Terminal(mute, ["modules", "list"], {"NO_COLOR": "1"})
+    terminal.read_until("connecting to 2 modules: mute, quick (0 s)")
+    terminal.read_until("connecting to 1 module: mute (")
+    terminal.interrupt()
+    code, out = terminal.end()
+    assert code == 130
+    assert [line.split()[:2] for line in out.splitlines()] == [["module", "state"], ["quick", "up"]]
+    # The line is gone at the end.
+    assert terminal.seen.endswith("\r\x1b[K")
