@@ -87,6 +87,16 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
     assert main(["ideas", "verify", "nothing_of_that_name"]) == 2
 
 
+def test_where_long_outputs_differ_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = {**PLAN, "output": {"text": "x" * 500, "sums": ["†results.0"]}}
+    (here / "plan.json").write_text(json.dumps(long), encoding="utf-8")
+    run = told(capsys, "run", "plan.json")["run"]
+    told(capsys, "ideas", "publish", run, "plus_two", "--accept", "all")
+    (here / "tools.py").write_text(TOOLS.replace("return a + b", "return a - b"), encoding="utf-8")
+    assert main(["ideas", "verify", "plus_two"]) == 1
+    assert "the output drifted: at sums.0: 18 instead of 22\n" in capsys.readouterr().out
+
+
 def test_publishing_asks_a_person_at_the_terminal(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = told(capsys, "run", "plan.json")["run"]
     terminal = Terminal(here, ["ideas", "publish", run, "plus_two"])

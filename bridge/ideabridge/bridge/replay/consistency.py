@@ -10,7 +10,7 @@ from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, JournalError, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.replay.leaves import short
+from ideabridge.bridge.replay.leaves import contrast
 from ideabridge.bridge.replay.origins import picked
 from ideabridge.bridge.replay.recorded import RecordedRun
 from ideabridge.bridge.replay.values import same
@@ -50,10 +50,7 @@ def inconsistency(
         return f"other calls would run than did: {told}"
     given = given_by(machine)
     if content_hash(given) != content_hash(run.result):
-        return (
-            "with the recorded results it gives another output than the recorded one:"
-            f" {short(given, 200)} instead of {short(run.result, 200)}"
-        )
+        return f"with the recorded results it gives another output than the recorded one: {contrast(given, run.result)}"
     return None
 
 
@@ -114,7 +111,5 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
     ran = items[number].parameters
     for name in dict.fromkeys((*ran, *effect.parameters)):
         if not same(ran.get(name), effect.parameters.get(name)) or (name in ran) != (name in effect.parameters):
-            return (
-                f"would be given another {name}: {short(effect.parameters.get(name))} instead of {short(ran.get(name))}"
-            )
+            return f"would be given another {name}: {contrast(effect.parameters.get(name), ran.get(name), 60)}"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ideabridge.bridge.context.reference import Path, compile_value, fill, is_reference
@@ -54,6 +54,58 @@ def short(value: JSON, limit: int = 60) -> str:
     """A value in a line."""
     text = encode_text(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def contrast(now: JSON, before: JSON, limit: int = 200) -> str:
+    """What differs between two values, in a line: `NOW instead of BEFORE` where both are short, else the first place
+    where they differ, with its path.
+    """
+    if len(encode_text(now)) <= limit and len(encode_text(before)) <= limit:
+        return f"{encode_text(now)} instead of {encode_text(before)}"
+    keys: list[str] = []
+    while True:
+        where = f"at {_dotted(keys)}: " if keys else ""
+        ours, theirs = _members(now), _members(before)
+        if ours is None or theirs is None or isinstance(now, dict) is not isinstance(before, dict):
+            break
+        both = [key for key in theirs if key in ours]
+        key = next((key for key in both if encode_text(ours[key]) != encode_text(theirs[key])), None)
+        if key is not None:
+            keys.append(key)
+            now, before = ours[key], theirs[key]
+            continue
+        if isinstance(now, list):
+            return f"{where}{len(ours)} items instead of {len(theirs)}"
+        new, gone = ([name for name in one if name not in other] for one, other in ((ours, theirs), (theirs, ours)))
+        if gone:
+            return f"{_dotted([*keys, gone[0]])} is gone; it was {short(theirs[gone[0]], limit)}"
+        if new:
+            return f"{_dotted([*keys, new[0]])} is new: {short(ours[new[0]], limit)}"
+        return f"{where}the same members in another order: {short([*ours], limit)} instead of {short([*theirs], limit)}"
+    if isinstance(now, str) and isinstance(before, str):
+        start = next((n for n, (mine, other) in enumerate(zip(now, before, strict=False)) if mine != other), None)
+        if start is None:
+            start = min(len(now), len(before))
+        begin = max(0, start - 20)
+        shown = [_window(text, begin, limit // 2) for text in (now, before)]
+        return f"{where}from character {start + 1:,} on, {shown[0]} instead of {shown[1]}"
+    return f"{where}{short(now, limit)} instead of {short(before, limit)}"
+
+
+def _dotted(keys: Iterable[str]) -> str:
+    return ".".join(map(_name, keys))
+
+
+def _members(value: JSON) -> Mapping[str, JSON] | None:
+    if isinstance(value, list):
+        return {str(number): item for number, item in enumerate(value)}
+    return value if isinstance(value, dict) else None
+
+
+def _window(text: str, begin: int, size: int) -> str:
+    """A part of a text, with dots where it was cut."""
+    before, after = "..." if begin else "", "..." if len(text) > begin + size else ""
+    return encode_text(f"{before}{text[begin : begin + size]}{after}")
 
 
 Whole = Callable[[int | None, Path, JSON], bool]

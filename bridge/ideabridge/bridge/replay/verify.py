@@ -12,7 +12,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.replay.choices import Choices
 from ideabridge.bridge.replay.decide import Decided
 from ideabridge.bridge.replay.function import read_function
-from ideabridge.bridge.replay.leaves import short
+from ideabridge.bridge.replay.leaves import contrast
 from ideabridge.bridge.replay.lift import lift_function
 from ideabridge.bridge.replay.solving import calls_of
 from ideabridge.bridge.run import Run
@@ -149,4 +149,4 @@ def drift(run: Run, output: JSON) -> str | None:
     given = run.given()
     if content_hash(given) == content_hash(output):
         return None
-    return f"the output drifted: {short(given, 200)} instead of {short(output, 200)}"
+    return f"the output drifted: {contrast(given, output)}"
