@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.main import main
 
 from .conftest import EXECUTABLE, Run
@@ -140,6 +141,7 @@ def test_inputs(words: list[str], expected: int, here: Path, capsys: pytest.Capt
 )
 def test_mistakes_are_one_line(words: list[str], message: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "bad.json").write_text('{"calls": nope}', encoding="utf-8")
+    Store.open(here / "store.sqlite").close()
     assert main(words) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -395,7 +397,11 @@ def test_from_a_run_to_a_tool(here: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_ideas_for_people(here: Path, ideabridge: Run) -> None:
-    assert "no ideas are saved yet" in ideabridge("ideas", "list").stderr
+    for words in (["ideas", "list"], ["runs", "list"], ["resume", "run_1"], ["ideas", "call", "sums"]):
+        done = ideabridge(*words)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert f"{here / 'store.sqlite'}: there is no store here yet" in done.stderr
+    assert not (here / "store.sqlite").exists()
     assert ideabridge("run", "sum.json", "--save-as", "sums").returncode == 0
     assert "no idea passes these filters" in ideabridge("ideas", "list", "--tool", "never").stderr
     assert "no idea comes after this cursor" in ideabridge("ideas", "list", "--after", "0@2020-01-01").stderr

@@ -10,7 +10,7 @@ import typer
 
 from ideabridge.server.cli.inputs import read_input, read_json
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
+from ideabridge.server.cli.stores import existing, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ async def _fork(options: Options, run_id: str, at: int, solution: JSON, given: J
     from ideabridge.server.cli.console import say
     from ideabridge.server.cli.follow import follow, tell
 
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(existing(options)) as bridge:
         record = bridge.store.run(run_id)
         if record is None:
             raise UnknownRunError(f"unknown run {run_id[:80]!r}; `ideabridge runs list` has them")

@@ -18,7 +18,7 @@ from ideabridge.server.cli.lifting import (
     verify_ideas,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
+from ideabridge.server.cli.stores import existing, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ async def _publish(
     from ideabridge.server.cli.console import print_json, say
     from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
 
-    async with connected(Bridge(options.configuration())) as bridge:
+    async with connected(Bridge(existing(options))) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
         if answer in ("auto", "plan") and not options.json and standing_in_terminal():
             try:
@@ -284,7 +284,7 @@ async def _call(options: Options, name: str, arguments: JSONObject) -> int:
     from ideabridge.server.cli.console import print_json, print_value
     from ideabridge.server.cli.follow import follow, tell
 
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(existing(options)) as bridge:
         replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)

@@ -8,6 +8,7 @@ import typer
 
 from ideabridge.server.cli.console import clean
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import existing
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
     from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, show
 
-    async with connected(Bridge(options.configuration())) as bridge:
+    async with connected(Bridge(existing(options))) as bridge:
         decided = bridge.lift(ref, choices=choices)
         report = report_of(decided)
         lines = report_lines(report)
@@ -124,7 +125,7 @@ async def _verify(options: Options, names: list[str], live: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.console import print_json, say
 
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(existing(options)) as bridge:
         verdicts = await bridge.verify(names, live=live, effects=options.allow_all)
     if options.json:
         print_json({"ideas": list[JSON](one.to_json() for one in verdicts)})

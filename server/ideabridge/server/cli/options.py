@@ -99,22 +99,10 @@ class Options:
 
 
 def default_store() -> str:
-    """The store where none is configured; its folder is made.
-
-    Raises:
-        StoreAccessError: the folder cannot be made.
-    """
+    """The store where none is configured. Opening it makes its folder."""
     import platformdirs
 
-    from ideabridge.bridge.ideas.errors import StoreAccessError
-
-    folder = platformdirs.user_data_path("ideabridge")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = error.strerror or error
-        raise StoreAccessError(f"{folder}: cannot be made: {why}; name a store with --store") from None
-    return str(folder / "ideas.sqlite")
+    return str(platformdirs.user_data_path("ideabridge") / "ideas.sqlite")
 
 
 def _merged(before: Options, given: dict[str, Any]) -> Options:

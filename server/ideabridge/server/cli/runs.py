@@ -9,7 +9,7 @@ import typer
 
 from ideabridge.server.cli.ideas import LimitOption
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
+from ideabridge.server.cli.stores import existing, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ async def _resume(options: Options, run_id: str) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.follow import follow, tell
 
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(existing(options)) as bridge:
         # What a room gives belongs to its run: that is what goes on.
         run = (await bridge.resume(run_id)).root
         outcome = await follow(run, quiet=options.json, by_turns=True)

@@ -175,7 +175,7 @@ async def _import(options: Options, files: list[str], publish: bool) -> int:
     needed: list[Need] = []
     refused: list[JSON] = []
     async with AsyncExitStack() as stack:
-        store = stack.enter_context(opened(options))
+        store = stack.enter_context(opened(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
             # The tools here say what a plan may do, so the modules are started.
