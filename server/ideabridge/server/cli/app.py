@@ -25,6 +25,7 @@ from ideabridge.server.cli import (
 )
 from ideabridge.server.cli.console import report
 from ideabridge.server.cli.exits import ExitCode
+from ideabridge.server.cli.help import use_plain_help
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
 
 app = typer.Typer(
@@ -47,7 +48,7 @@ def root(
     allow_all: AllowAllOption = False,
     version: bool = typer.Option(False, "--version", "-V", help="Print the version and exit."),
 ) -> None:
-    """Options here hold for every command, and may stand after the command as well."""
+    """Take the options that stand before the command."""
     if version:
         from ideabridge.server.main import main
 
@@ -82,6 +83,7 @@ app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
+use_plain_help(app)
 
 
 def run(arguments: list[str]) -> int:

@@ -32,7 +32,7 @@ app = typer.Typer(help="The saved ideas, and the tools made of them.", no_args_i
 RefArgument = Annotated[
     str, typer.Argument(metavar="REF", help="A published name, NAME@VERSION, an id or its first 6 digits, or a run.")
 ]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many at most.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
 
 
 @app.command("list")
@@ -44,7 +44,7 @@ def list_ideas(
     chosen: IdeaFilter,
     published: Annotated[bool, typer.Option("--published", help="The published ones: what is a tool now.")] = False,
     limit: LimitOption = 20,
-    after: Annotated[str | None, typer.Option("--after", help="Go on after this cursor.")] = None,
+    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
 ) -> int:
     """List ideas, newest first; with --published, the tools by name."""
     from ideabridge.server.cli.console import print_json, print_table, say
@@ -117,7 +117,7 @@ def search_ideas(
     options: Options,
     words: Annotated[
         list[str] | None,
-        typer.Argument(help="Words of titles, tasks, tools, names; none: the newest."),
+        typer.Argument(metavar="[WORD]...", help="Words of titles, tasks, tools, names; none: the newest."),
     ] = None,
     *,
     chosen: IdeaFilter,
@@ -187,12 +187,13 @@ def publish_idea(
     ref: RefArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the tool shall be called: a-z, 0-9 and _.")],
     description: Annotated[
-        str | None, typer.Option("--description", "-d", help="What it does, for assistants.")
+        str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
     ] = None,
     answer: Annotated[
         Literal["auto", "recorded", "plan", "solve"],
         typer.Option(
             "--answer",
+            metavar="auto|recorded|plan|solve",
             help="recorded: the stored answer, for its own input. plan: run it with new input. solve: ask a mind anew,"
             " guided by the plan. auto: the first of these that fits each call.",
         ),

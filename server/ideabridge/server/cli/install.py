@@ -26,7 +26,9 @@ def install(
     write: Annotated[bool, typer.Option("--write", help="Write it into the host's file; a backup is kept.")] = False,
     scope: Annotated[
         Literal["project", "user"],
-        typer.Option("--scope", help="project: this project's file. user: everywhere you work."),
+        typer.Option(
+            "--scope", metavar="project|user", help="project: this project's file. user: everywhere you work."
+        ),
     ] = "project",
 ) -> int:
     """Print what a host needs to start ideabridge, or write it into the host's configuration.

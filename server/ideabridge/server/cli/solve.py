@@ -54,7 +54,9 @@ def solve(
     mind: Annotated[
         Literal["auto", "turns", "model"],
         typer.Option(
-            "--mind", help="Who answers: the configured model, or by turns standard input. auto: a model where it is."
+            "--mind",
+            metavar="auto|model|turns",
+            help="Who answers: the configured model, or by turns standard input. auto: a model where it is.",
         ),
     ] = "auto",
     model: Annotated[

@@ -15,7 +15,9 @@ app = typer.Typer(help="The tools plans can call: of every module, and your own.
 @command("config", "project", "tools", "json")
 def list_tools(
     options: Options,
-    words: Annotated[list[str] | None, typer.Argument(help="Only tools with all these words.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only tools with all these words.")
+    ] = None,
     schemas: Annotated[bool, typer.Option("--schemas", help="Print parameter schemas too.")] = False,
 ) -> int:
     """List the tools: by module, then the Python tools."""
