@@ -15,7 +15,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "run": ("ideabridge run plan.json -i repo=. -i count=20", "ideabridge run - --json < plan.json"),
     "solve": (
         'ideabridge solve "Which names stand twice?" -i @names.json --tool count',
-        'ideabridge solve "Summarise the week" --model openai:gpt-5-mini --limit requests=10',
+        'ideabridge solve "Summarise the week" --model openai:gpt-5-mini',
     ),
     "resume": ("ideabridge resume run_1f0c9a3b5d7e2468",),
     "install": ("ideabridge install claude-code", "ideabridge install cursor --scope user --write"),
@@ -37,12 +37,12 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ideas show": ("ideabridge ideas show weekly_report", "ideabridge ideas show 3fa94c"),
     "ideas lift": (
         "ideabridge ideas lift run_1f0c9a3b5d7e2468",
-        "ideabridge ideas lift run_1f0c9a3b5d7e2468 --take calls.0.count=†input.count --live",
+        "ideabridge ideas lift run_1f0c9a3b5d7e2468 --accept all --live",
     ),
     "ideas verify": ("ideabridge ideas verify", "ideabridge ideas verify weekly_report --no-live"),
     "ideas publish": (
         "ideabridge ideas publish run_1f0c9a3b5d7e2468 weekly_report",
-        'ideabridge ideas publish 3fa94c weekly_report -d "The week in ten lines." --answer plan',
+        "ideabridge ideas publish 3fa94c weekly_report --answer plan",
     ),
     "ideas unpublish": ("ideabridge ideas unpublish weekly_report",),
     "ideas call": (
@@ -71,7 +71,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "ideabridge modules test git",
         "ideabridge modules test git git_log -i repo_path=. -i max_count=3",
     ),
-    "modules import": ("ideabridge modules import claude-code", "ideabridge modules import vscode github --move"),
+    "modules import": ("ideabridge modules import claude-code", "ideabridge modules import vscode github --write"),
     "tools": ("ideabridge tools list", "ideabridge tools list git log"),
     "tools list": ("ideabridge tools list git log", "ideabridge tools list --schemas"),
 }

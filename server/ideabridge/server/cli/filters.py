@@ -14,8 +14,8 @@ _Since = Annotated[
 ]
 _Outcome = Annotated[str | None, typer.Option("--outcome", metavar="HOW", help="Only what ended so: done, failed, ...")]
 _FILTERS: Final[dict[str, Any]] = {
-    "tool": Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only what calls this tool.")],
-    "module": Annotated[str | None, typer.Option("--module", metavar="NAME", help="Only what calls this server.")],
+    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only what calls this tool.")],
+    "module": Annotated[str | None, typer.Option("--module", metavar="MODULE", help="Only what calls this server.")],
     "since": _Since,
     "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before.")],
     "outcome": _Outcome,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from ideabridge.server.cli.completion import names
 from ideabridge.server.cli.filters import filtered
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.lifting import (
@@ -250,7 +251,8 @@ async def _publish(
 @app.command("unpublish")
 @command("config", "project", "store", "json")
 def unpublish_idea(
-    options: Options, name: Annotated[str, typer.Argument(metavar="NAME", help="The published name.")]
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")],
 ) -> int:
     """Take a tool out of the catalogue. The idea and every version stay in the store."""
     from ideabridge.server.cli.console import print_json, say
@@ -268,7 +270,9 @@ def unpublish_idea(
 @command("config", "project", "store", "tools", "allow_all", "json")
 def call_idea(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The published name, or NAME@VERSION.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name, or NAME@VERSION.")
+    ],
     input: Annotated[  # noqa: A002 - the vocabulary's word
         list[str] | None,
         typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ideabridge.server.cli.completion import names as published
 from ideabridge.server.cli.console import clean
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import existing
@@ -110,7 +111,10 @@ def _object(value: JSON) -> JSONObject:
 @command("config", "project", "store", "tools", "allow_all", "json")
 def verify_ideas(
     options: Options,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Published names; none: all.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", autocompletion=published, help="Published names; none: all."),
+    ] = None,
     live: Annotated[bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")] = True,
 ) -> int:
     """Check published ideas again: tools gone or changed, plans that no longer do what their runs did, outputs that

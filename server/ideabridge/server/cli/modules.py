@@ -85,7 +85,7 @@ def _row(status: ModuleStatus) -> tuple[str, ...]:
 @command("config", "project", "json")
 def check_module(
     options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The module.")],
+    name: Annotated[str, typer.Argument(metavar="MODULE", help="The module.")],
     tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="A tool to call.")] = None,
     input: Annotated[  # noqa: A002 - as everywhere on the command line
         list[str] | None,

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
+from typer.models import ArgumentInfo, OptionInfo
 
+from ideabridge.server.cli.completion import BY_METAVAR
 from ideabridge.server.cli.console import as_error, print_json, report
 from ideabridge.server.cli.exits import ExitCode, exit_code, leaves, own_error
 
@@ -143,11 +145,20 @@ def command(
                 raise typer.Exit(code)
 
         parameters = [context, *own, *added]
+        for parameter in parameters:
+            _complete(parameter.annotation)
         wrapper.__dict__["__signature__"] = inspect.Signature(parameters)
         wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return wrapper
 
     return decorate
+
+
+def _complete(annotation: Any) -> None:
+    """Let the shell complete what an argument or an option takes."""
+    for told in getattr(annotation, "__metadata__", ()):
+        if isinstance(told, ArgumentInfo | OptionInfo) and told.autocompletion is None and told.metavar is not None:
+            told.autocompletion = BY_METAVAR.get(told.metavar.strip("[].").removesuffix("]"))
 
 
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:

@@ -45,7 +45,7 @@ def solve(
     ] = None,
     tool: Annotated[
         list[str] | None,
-        typer.Option("--tool", "-t", metavar="NAME", help="A tool to offer, or a pattern (git_*); may be repeated."),
+        typer.Option("--tool", "-t", metavar="TOOL", help="A tool to offer, or a pattern (git_*); may be repeated."),
     ] = None,
     limit: Annotated[
         list[str] | None,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ideabridge.server.cli.completion import names
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import opened
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -13,7 +14,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.records import Publication
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The published name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")]
 VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")]
 
 
