@@ -15,13 +15,15 @@ from .terminal import Terminal
 
 RAW = Path(__file__).parent.parent / "modules" / "servers" / "raw.py"
 
+QUICK = {"command": sys.executable, "args": ["-I", str(RAW)]}
+
 
 @pytest.fixture
 def mute(project: Path) -> Path:
     """A project with a module that comes up, and one that never answers."""
     modules = {
         "mute": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]},
-        "quick": {"command": sys.executable, "args": ["-I", str(RAW)]},
+        "quick": QUICK,
     }
     (project / "ideabridge.json").write_text(json.dumps({"mcpServers": modules}), encoding="utf-8")
     return project
@@ -43,6 +45,21 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
         process.send_signal(signal.SIGINT)
         assert "mute" not in process.stdout.read()
     assert process.wait(timeout=30) == 130
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> None:
+    (mute / "ideabridge.json").write_text(json.dumps({"mcpServers": {"quick": QUICK}, "store": "s"}), encoding="utf-8")
+    terminal = Terminal(mute, ["serve"])
+    terminal.read_until("module quick: up, ")
+    assert "waits for a host to connect" in terminal.seen
+    assert "`ideabridge install claude-code --write`" in terminal.seen
+    terminal.interrupt()
+    assert terminal.end() == (0, "")
+    done = subprocess.run(
+        [str(EXECUTABLE), "serve"], cwd=mute, input="", capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")

@@ -20,6 +20,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.server.callers import TOKEN_VARIABLE
 from ideabridge.server.server import Front
 from ideabridge.tools.errors import IdeabridgeError
@@ -33,7 +34,10 @@ DEFAULT_PORT: Final = 8787
 
 @asynccontextmanager
 async def _front(
-    configuration: Configuration, toolbox: Toolbox | None, store: Store | Path | str | None
+    configuration: Configuration,
+    toolbox: Toolbox | None,
+    store: Store | Path | str | None,
+    told: Callable[[ModuleStatus], None] | None,
 ) -> AsyncGenerator[Front]:
     """An open bridge with a server before it, announcing changes."""
     # What has been imported stays for good: every full collection, and the one at the end, would search it for 0.1 s.
@@ -52,6 +56,8 @@ async def _front(
         fronts.append(front)
         group.start_soon(front.announcements.run)
         group.start_soon(_recover, bridge, front)
+        if told is not None:
+            group.start_soon(bridge.modules.settled, None, told)
         try:
             yield front
         finally:
@@ -74,7 +80,11 @@ async def _recover(bridge: Bridge, front: Front) -> None:
 
 
 async def serve_stdio(
-    configuration: Configuration, *, toolbox: Toolbox | None = None, store: Store | Path | str | None = None
+    configuration: Configuration,
+    *,
+    toolbox: Toolbox | None = None,
+    store: Store | Path | str | None = None,
+    told: Callable[[ModuleStatus], None] | None = None,
 ) -> None:
     """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
 
@@ -82,8 +92,9 @@ async def serve_stdio(
         configuration: what `ideabridge.json` holds.
         toolbox: tools besides the built-in and the configured ones.
         store: where ideas and runs are kept; None: as configured.
+        told: called with the status of each module as soon as it is up, failed or disabled.
     """
-    async with _front(configuration, toolbox, store) as front:
+    async with _front(configuration, toolbox, store, told) as front:
 
         def ending() -> None:
             front.running.closing = True
@@ -118,6 +129,7 @@ async def serve_http(
     hosts: tuple[str, ...] = (),
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
+    told: Callable[[ModuleStatus], None] | None = None,
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is told on stderr.
 
@@ -129,6 +141,7 @@ async def serve_http(
         hosts: more names clients may call this server by (`Host` header).
         toolbox: tools besides the built-in and the configured ones.
         store: where ideas and runs are kept; None: as configured.
+        told: called with the status of each module as soon as it is up, failed or disabled.
 
     Raises:
         ServeError: the address is not loopback and there is no token, or it cannot be had.
@@ -138,7 +151,7 @@ async def serve_http(
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     listening = bind(host, port, token=token)
     with listening:
-        async with _front(configuration, toolbox, store) as front:
+        async with _front(configuration, toolbox, store, told) as front:
             app = application(
                 front.server, host=host, allowed=hosts, token=token, ended=front.announcements.disconnected
             )

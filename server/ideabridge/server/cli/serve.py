@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.exits import UsageError
+from ideabridge.server.cli.console import say
+from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 from ideabridge.server.cli.options import Options, command
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+    from ideabridge.bridge.modules.status import ModuleStatus
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 
@@ -44,18 +47,43 @@ def serve(
     configuration = options.configuration()
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_option(model)})
+    told = None
+    if standing_in_terminal():
+        _introduce(configuration, stdio=place is None)
+        told = _tell
     import anyio
 
     from ideabridge.server.serve import serve_http, serve_stdio
 
     async def work() -> None:
         if place is None:
-            await serve_stdio(configuration)
+            await serve_stdio(configuration, told=told)
         else:
-            await serve_http(configuration, host=place[0], port=place[1], hosts=tuple(allow_host or ()))
+            await serve_http(configuration, host=place[0], port=place[1], hosts=tuple(allow_host or ()), told=told)
 
     anyio.run(work)
     return 0
+
+
+def _introduce(configuration: Configuration, *, stdio: bool) -> None:
+    """Tell a person at the terminal, on standard error, what this is; standard output belongs to the protocol."""
+    if stdio:
+        say("ideabridge speaks MCP on standard input and output, and waits for a host to connect. Ctrl-C ends it.")
+        say("A host starts it by itself: `ideabridge install claude-code --write` sets that up (or cursor, vscode).")
+    else:
+        say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
+    say(f"configuration: {configuration.source or 'none, so the defaults hold'}", "dim")
+    say(f"store: {configuration.store}", "dim")
+    names = [name for name, entry in configuration.modules.items() if not entry.disabled]
+    say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
+
+
+def _tell(status: ModuleStatus) -> None:
+    """Tell a person at the terminal how a module is."""
+    if status.state == "up":
+        say(f"module {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
+    elif status.state != "disabled":
+        say(status.error or f"module {status.name!r}: {status.state}", "yellow")
 
 
 def read_option(model: str) -> ModelConfiguration:
