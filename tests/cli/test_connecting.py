@@ -52,7 +52,7 @@ def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> Non
     (mute / "ideabridge.json").write_text(json.dumps({"mcpServers": {"quick": QUICK}, "store": "s"}), encoding="utf-8")
     terminal = Terminal(mute, ["serve"])
     terminal.read_until("module quick: up, ")
-    assert "waits for a host to connect" in terminal.seen
+    assert "waits for an MCP host" in terminal.seen
     assert "`ideabridge install claude-code --write`" in terminal.seen
     terminal.interrupt()
     assert terminal.end() == (0, "")

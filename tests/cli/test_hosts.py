@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
 from ideabridge.server.hosts.host import HOSTS, Places, find_host
 from ideabridge.server.hosts.translate import hide, is_ourselves, translate
 from ideabridge.server.main import main
+
+from .terminal import Terminal
 
 Answer = dict[str, Any]
 
@@ -332,6 +335,79 @@ def test_nothing_to_import(home: Path, project: Path, capsys: pytest.CaptureFixt
     put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
     assert main(["modules", "import", "cursor", "b"]) == 2
     assert capsys.readouterr().err == "ideabridge: Cursor has no server 'b'; it has a\n"
+
+
+# -- moving ----------------------------------------------------------------------------------------------------------
+
+
+def test_move_takes_the_servers_out_of_the_host(home: Path, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claude(home, project)
+    own, shared = home / ".claude.json", project / ".mcp.json"
+    before = own.read_bytes(), shared.read_bytes()
+    # Nobody is here to be asked.
+    assert main(["modules", "import", "claude-code", "--move"]) == 2
+    assert "add --yes" in capsys.readouterr().err
+    assert (own.read_bytes(), shared.read_bytes()) == before
+    assert not (project / "ideabridge.json").exists()
+    # What had been copied before is moved, too.
+    assert main(["modules", "import", "claude-code", "web", "--write", "--json"]) == 0
+    told(capsys)
+    assert main(["modules", "import", "claude-code", "--move", "--yes", "--json"]) == 0
+    answer = told(capsys)
+    assert [(one["name"], one["scope"]) for one in answer["moved"]] == [("git", "local"), ("web", "project")]
+    assert sorted(json.loads((project / "ideabridge.json").read_text(encoding="utf-8"))["mcpServers"]) == ["git", "web"]
+    after = json.loads(own.read_text(encoding="utf-8"))
+    assert after["projects"] == {
+        str(project): {"mcpServers": {}},
+        "/elsewhere": {"mcpServers": {"other": {"command": "x"}}},
+    }
+    assert after["numStartups"] == 3
+    assert list(after["mcpServers"]) == ["git", "me"]
+    assert json.loads(shared.read_text(encoding="utf-8")) == {"mcpServers": {}}
+    assert any("git: the host has another of this name" in line for line in answer["stays"])
+    # Installing makes a backup of its own, and the one of moving still undoes it.
+    assert main(["install", "claude-code", "--write"]) == 0
+    for one in answer["moved_backups"]:
+        Path(one["file"]).write_bytes(Path(one["backup"]).read_bytes())
+    assert (own.read_bytes(), shared.read_bytes()) == before
+
+
+def test_what_every_project_has_is_moved_only_by_name(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = put(home / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+    assert main(["modules", "import", "cursor", "--move", "--yes"]) == 0
+    assert f"a: stays in {path}" in capsys.readouterr().err
+    assert list(json.loads(path.read_text(encoding="utf-8"))["mcpServers"]) == ["a", "b"]
+    assert main(["modules", "import", "cursor", "b", "--move", "--yes"]) == 0
+    assert list(json.loads(path.read_text(encoding="utf-8"))["mcpServers"]) == ["a"]
+
+
+def test_move_changes_nothing_where_the_file_has_comments(
+    home: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '{"servers": {"a": {"type": "stdio", "command": "x"}}} // ours'
+    path = put(project / ".vscode" / "mcp.json", text)
+    assert main(["modules", "import", "vscode", "--move", "--yes"]) == 2
+    assert "has comments" in capsys.readouterr().err
+    assert path.read_text(encoding="utf-8") == text
+    assert not (project / "ideabridge.json").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+@pytest.mark.parametrize(("typed", "moved"), [("y", True), ("n", False)])
+def test_move_asks_at_a_terminal(typed: str, moved: bool, home: Path, project: Path) -> None:
+    path = put(project / ".cursor" / "mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+    terminal = Terminal(project, ["modules", "import", "cursor", "--move"])
+    terminal.read_until("? [y/N]:")
+    assert "Move a from" in terminal.seen
+    terminal.type(typed)
+    code, _ = terminal.end()
+    assert code == (0 if moved else 1)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"mcpServers": {} if moved else {"a": {"command": "x"}}}
+    assert (project / "ideabridge.json").exists() is moved
+    if moved:
+        assert "cp " in terminal.seen
 
 
 # -- install ---------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def _ourselves(found: _Findings) -> None:
 
 def _configuration(found: _Findings, configuration: Configuration) -> None:
     if configuration.source is None:
-        hint = "`ideabridge modules import HOST --write` makes one of the servers a host has already"
+        hint = "`ideabridge modules import HOST --write` makes one from the servers a host has already"
         found.add("configuration", f"none; looked for {configuration.project / 'ideabridge.json'}", hint=hint)
     else:
         found.add("configuration", str(configuration.source))
@@ -223,7 +223,7 @@ def _hosts(found: _Findings, project: Path) -> None:
         if having:
             found.add(f"host {host.name}", f"has ideabridge in {', '.join(having)}")
         elif others:
-            hint = f"`ideabridge modules import {host.name} --write`, then `ideabridge install {host.name} --write`"
+            hint = f"`ideabridge modules import {host.name} --move`, then `ideabridge install {host.name} --write`"
             found.add(f"host {host.name}", f"has {others} other servers, not ideabridge", hint=hint)
         else:
             found.add(f"host {host.name}", "not set up")

@@ -71,7 +71,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "ideabridge modules test git",
         "ideabridge modules test git git_log -i repo_path=. -i max_count=3",
     ),
-    "modules import": ("ideabridge modules import claude-code", "ideabridge modules import vscode github --write"),
+    "modules import": ("ideabridge modules import claude-code", "ideabridge modules import vscode github --move"),
     "tools": ("ideabridge tools list", "ideabridge tools list git log"),
     "tools list": ("ideabridge tools list git log", "ideabridge tools list --schemas"),
 }

@@ -65,8 +65,8 @@ def install(
         if isinstance(before, dict):
             say(f"  it replaces another entry {SERVER_NAME!r}; the file as it was: {result['backup']}")
         say(
-            f"Restart {chosen.title} or reload its MCP servers. `ideabridge modules import {chosen.name}` adopts the "
-            "servers it has already."
+            f"Restart {chosen.title} or reload its MCP servers. `ideabridge modules import {chosen.name} --move` "
+            "moves the servers it has already behind ideabridge."
         )
     else:
         if refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -156,17 +157,22 @@ def import_modules(
     options: Options,
     host: HostArgument,
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these servers.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Put them into ideabridge.json; a backup is kept.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Copy them into ideabridge.json; a backup is kept.")] = False,
+    move: Annotated[
+        bool, typer.Option("--move", help="Copy them, then remove them from the host's own file; a backup is kept.")
+    ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of modules of the same name.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --move: do not ask.")] = False,
 ) -> int:
-    """Adopt the MCP servers a host knows already: show them, or write them into ideabridge.json.
+    """Show the MCP servers a host has, or copy or move them into ideabridge.json.
 
-    Nothing there is overwritten without --replace, and ideabridge itself is never adopted.
+    Without --write or --move, nothing is changed. Modules of the same name stay, unless you say --replace; ideabridge
+    itself is never imported.
     """
     from ideabridge.bridge.configuration import FILE_NAME
     from ideabridge.server.cli.console import print_json, say
-    from ideabridge.server.cli.exits import ExitCode
-    from ideabridge.server.hosts.adopt import find_servers, merge
+    from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
+    from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
     from ideabridge.server.hosts.document import read_document
     from ideabridge.server.hosts.host import Places, find_host
 
@@ -178,31 +184,59 @@ def import_modules(
     configured = servers if isinstance(servers, dict) else {}
     found, files = find_servers(chosen, places, configured, replace=replace, only=names or ())
     adopted = [one for one in found if one.adopted]
+    import platformdirs
+
+    for_project = target.parent != platformdirs.user_config_path("ideabridge")
+    moving, staying = movable(found, names or (), for_project=for_project) if move else ([], [])
+    # What stands in the way is said before anything is written.
+    changes = removals(chosen, places, moving)
+    if moving and not yes and (options.json or not standing_in_terminal()):
+        raise UsageError(f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes")
+    if moving and not yes:
+        _print_found(found)
+        files_told = " and ".join(str(one.path) for one, _ in changes)
+        if not typer.confirm(f"Move {', '.join(one.name for one in moving)} from {files_told} to {target}?", err=True):
+            say("nothing was changed", "yellow")
+            return ExitCode.FAILED
     written = False
     backup: Path | None = None
-    if write and adopted:
+    if (write or move) and adopted:
         backup = document.write(merge(document.content, found))
         written = True
+    kept = [(one.path, one.write(content, keep=True)) for one, content in changes]
     unusable = any(one.verdict in ("unusable", "taken") for one in found)
     code = ExitCode.FAILED if unusable and not adopted and not written else ExitCode.DONE
     if options.json:
         listed: list[JSON] = [_adoption(one) for one in found]
         looked: list[JSON] = [str(file) for file in files]
         told: JSONObject = {"host": chosen.name, "files": looked, "configuration": str(target), "servers": listed}
-        print_json({**told, "written": written, "backup": str(backup) if backup else None})
+        gone: list[JSON] = [{"name": one.name, "from": str(one.file), "scope": one.scope} for one in moving]
+        backups: list[JSON] = [{"file": str(path), "backup": str(copy)} for path, copy in kept]
+        told |= {"written": written, "backup": str(backup) if backup else None}
+        print_json({**told, "moved": gone, "moved_backups": backups, "stays": list[JSON](staying)} if move else told)
         return code
     if not files:
         places_told = ", ".join(dict.fromkeys(str(file.path) for file in chosen.files(places)))
         say(f"{chosen.title} has no configuration here; looked for {places_told}")
     elif not found:
         say(f"{chosen.title} knows no servers; looked into {', '.join(map(str, files))}")
-    else:
+    elif not moving or yes:
         _print_found(found)
     if written:
-        kept = f"; the file as it was: {backup}" if backup else ""
-        say(f"{len(adopted)} written to {target}{kept}. `ideabridge modules list` connects to them", "green")
+        before = f"; the file as it was: {backup}" if backup else ""
+        say(f"{len(adopted)} written to {target}{before}. `ideabridge modules list` connects to them", "green")
     elif adopted:
-        say(f"--write puts {'it' if len(adopted) == 1 else f'these {len(adopted)}'} into {target}")
+        these = "it" if len(adopted) == 1 else f"these {len(adopted)}"
+        say(f"Nothing is changed yet. --write copies {these} to {target};")
+        say(f"--move also takes {these} out of the host's own file.")
+    for line in staying:
+        say(line, "yellow")
+    for path, copy in kept:
+        gone_from = [one.name for one in moving if one.file == path]
+        say(f"{', '.join(gone_from)} removed from {path}", "green")
+        say(f"  to undo that: {shlex.join(['cp', str(copy), str(path)])}", "dim")
+    if kept:
+        say(f"`ideabridge install {chosen.name} --write` puts ideabridge in their place", "dim")
     return code
 
 
@@ -226,6 +260,14 @@ def _adoption(one: Adoption) -> JSONObject:
     return {**told, "entry": hide(one.entry), "notes": notes}
 
 
+def _near(file: Path) -> str:
+    """A path as people write it: below the current folder, or below their own."""
+    for folder, start in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if file.is_relative_to(folder):
+            return f"{start}{file.relative_to(folder)}"
+    return str(file)
+
+
 def _print_found(found: list[Adoption]) -> None:
     from ideabridge.server.cli.console import print_table, say
     from ideabridge.server.hosts.translate import hide
@@ -235,10 +277,10 @@ def _print_found(found: list[Adoption]) -> None:
         shown = hide(one.entry)
         arguments = shown.get("args")
         words = [shown.get("command") or shown.get("url") or "", *(arguments if isinstance(arguments, list) else [])]
-        rows.append((one.name, one.verdict, f"{one.file} ({one.scope})", " ".join(str(word) for word in words)))
+        rows.append((one.name, one.verdict, f"{_near(one.file)} ({one.scope})", " ".join(str(word) for word in words)))
     print_table(("server", "verdict", "from", "what it starts"), rows)
     for one in found:
         if one.why:
-            say(f"{one.name}: not adopted: {one.why}", "yellow")
+            say(f"{one.name}: not imported: {one.why}", "yellow")
         for note in one.notes if one.adopted else ():
             say(f"{one.name}: {note}", "dim")

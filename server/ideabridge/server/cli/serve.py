@@ -68,8 +68,8 @@ def serve(
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     """Tell a person at the terminal, on standard error, what this is; standard output belongs to the protocol."""
     if stdio:
-        say("ideabridge speaks MCP on standard input and output, and waits for a host to connect. Ctrl-C ends it.")
-        say("A host starts it by itself: `ideabridge install claude-code --write` sets that up (or cursor, vscode).")
+        say("ideabridge waits for an MCP host on standard input and output. Ctrl-C ends it.")
+        say("Set a host up to start it by itself: `ideabridge install claude-code --write`.")
     else:
         say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
     say(f"configuration: {configuration.source or 'none, so the defaults hold'}", "dim")

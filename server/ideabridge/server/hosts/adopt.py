@@ -10,7 +10,7 @@ from typing import Literal
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.modules.settings import adapt
 from ideabridge.server.hosts.document import Document, read_document
-from ideabridge.server.hosts.errors import HostFileError
+from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
 from ideabridge.server.hosts.host import Host, HostFile, Places, Scope
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -136,6 +136,56 @@ def _inputs(content: JSONObject) -> dict[str, str]:
         if isinstance(one, dict) and isinstance(one.get("id"), str):
             result[str(one["id"])] = str(one.get("description") or "")
     return result
+
+
+def movable(found: Iterable[Adoption], named: Iterable[str], *, for_project: bool) -> tuple[list[Adoption], list[str]]:
+    """The servers that may leave the host once `ideabridge.json` has them, and why others of these stay.
+
+    Args:
+        found: every server of the host.
+        named: those the person named.
+        for_project: whether `ideabridge.json` is that of one project. What the host starts in every project then stays,
+            unless it was named.
+    """
+    listed = list(found)
+    having = [one for one in listed if one.adopted or one.verdict == "same"]
+    wanted = set(named)
+    stays = [one for one in having if for_project and one.scope == "user" and one.name not in wanted]
+    why = [
+        f"{one.name}: stays in {one.file}, where every project has it; `--move {one.name}` moves it all the same"
+        for one in stays
+    ]
+    moving = [one for one in having if one not in stays]
+    names = {one.name for one in moving}
+    why += [
+        f"{one.name}: the host has another of this name in {one.file} ({one.scope}), and starts that one from now on"
+        for one in listed
+        if one.verdict == "shadowed" and one.name in names
+    ]
+    return moving, why
+
+
+def removals(host: Host, places: Places, moving: Iterable[Adoption]) -> list[tuple[Document, JSONObject]]:
+    """The files the servers stand in, each with its content without them.
+
+    Raises:
+        HostFileError: a file cannot be read.
+        CommentedHostFileError: a file has comments, which writing it would lose.
+    """
+    places_of = {(one.file, one.scope, one.name) for one in moving}
+    found: dict[Path, tuple[Document, JSONObject]] = {}
+    for file in host.files(places):
+        names = [name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)]
+        if not names:
+            continue
+        document = found[file.path][0] if file.path in found else read_document(file.path)
+        if not document.strict:
+            raise CommentedHostFileError(f"{file.path}: has comments or trailing commas, which writing would lose")
+        content = found[file.path][1] if file.path in found else document.content
+        for name in names:
+            content = file.without_server(content, name)
+        found[file.path] = document, content
+    return list(found.values())
 
 
 def merge(content: JSONObject, adoptions: Iterable[Adoption]) -> JSONObject:

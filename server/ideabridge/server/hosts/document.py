@@ -6,6 +6,7 @@ pair in somebody's history) is kept, not refused.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -43,11 +44,15 @@ class Document:
     content: JSONObject
     strict: bool = True
 
-    def write(self, content: JSONObject) -> Path | None:
+    def write(self, content: JSONObject, *, keep: bool = False) -> Path | None:
         """Put `content` into the file's place, in one step, in the indentation it had; returns the backup's path.
 
         The backup (`NAME.bak`) holds the file as it was; None: there was none. A link stays a link, and the file's
         permissions stay; a new file is for its owner only, since such files hold tokens.
+
+        Args:
+            content: what the file shall hold.
+            keep: give the backup a name that is free (`NAME.1.bak`), so that no later backup takes its place.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
@@ -61,7 +66,7 @@ class Document:
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = stat.S_IMODE(target.stat().st_mode) if self.text is not None else 0o600
             if self.text is not None:
-                backup = target.with_name(target.name + ".bak")
+                backup = _free(target) if keep else target.with_name(target.name + ".bak")
                 _replace(backup, self.text, mode)
             now = target.read_text(encoding="utf-8-sig") if target.exists() else None
             if now != self.text:
@@ -70,6 +75,15 @@ class Document:
         except OSError as error:
             raise HostFileError(f"{self.path}: cannot be written: {error.strerror or error}") from None
         return backup
+
+
+def _free(target: Path) -> Path:
+    """The first name for a backup that nothing has yet."""
+    return next(
+        path
+        for path in (target.with_name(f"{target.name}.{number}.bak") for number in itertools.count(1))
+        if not path.exists()
+    )
 
 
 def read_document(path: Path) -> Document:

@@ -62,6 +62,11 @@ class HostFile:
         """The content with one server put in; everything else, and its order, stays."""
         return _put(content, (*self.keys, name), entry)
 
+    def without_server(self, content: JSONObject, name: str) -> JSONObject:
+        """The content without one server; everything else, and its order, stays."""
+        kept = {key: value for key, value in self.servers(content).items() if key != name}
+        return _put(content, self.keys, kept)
+
 
 def _put(content: JSONObject, keys: tuple[str, ...], value: JSON) -> JSONObject:
     first, *rest = keys
