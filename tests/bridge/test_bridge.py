@@ -242,6 +242,26 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
             run.submit(3, {"calls": [], "output": {"half": 1}})
 
 
+async def test_errors_name_a_call_by_its_place_in_its_solution_and_in_the_run() -> None:
+    async with Bridge(toolbox=toolbox()) as bridge:
+        run = await bridge.solve("Halve the number.", input={"n": 9})
+        run.submit(0, {"calls": [{"_tool": "shout", "text": "one"}, {"_tool": "shout", "text": "two"}]})
+        assert await run.wait(10) == "needs_solution"
+        failing: JSON = {"_tool": "divide", "a": 1, "b": 0, "_outputPath": "half"}
+        with pytest.raises(RejectedSolutionError) as refused:
+            run.submit(1, {"calls": [failing, {"_tool": "shout", "text": 5}]})
+        (error,) = refused.value.errors
+        assert (error["place"], error["in_solution"]) == (3, 1)
+        run.submit(1, {"calls": [failing, {"_tool": "shout", "text": "†state.half"}, {"_tool": "shout", "text": "a"}]})
+        assert await run.wait(10) == "needs_solution"
+        told = json.dumps(run.answer()["requests"], ensure_ascii=False)
+        assert "call 0 of its solution, 2 of the run, " in told
+        assert "†state.half: call 0 of its solution, 2 of the run (divide), which writes it, failed" in told
+        # What is read of a result later is by its place in the run.
+        run.submit(2, {"calls": [], "output": "†results.4"})
+        assert await run.result() == "A"
+
+
 async def test_a_turn_that_is_not_open_is_refused() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await bridge.solve("x")

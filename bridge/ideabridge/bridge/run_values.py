@@ -84,7 +84,8 @@ def rejection(errors: Sequence[JSONObject]) -> str:
         call, error = entry.get("call"), entry.get("error")
         message = error.get("message") if isinstance(error, dict) else error
         if isinstance(call, dict):
-            lines.append(f"calls[{entry.get('place')}] ({call.get('_tool')}): {message}")
+            place = entry.get("in_solution", entry.get("place"))
+            lines.append(f"calls[{place}] ({call.get('_tool')}): {message}")
         else:
             lines.append(str(message))
     if len(errors) > 20:

@@ -199,7 +199,7 @@ class Session:
         failed = [one for one in ended if one.standing is Standing.FAILED]
         # Without a failure, all of them were cancelled alike.
         told = failed or ended[:1]
-        errors: list[JSONObject] = [{"call": one.call.raw, "place": one.call.place, "error": one.error} for one in told]
+        errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in told]
         kind = _KINDS.get((told[0].error or {}).get("kind"), CallFailedError)
         effects = [entry for entry in map(_effect, ended) if entry is not None]
         text = rejection(errors)

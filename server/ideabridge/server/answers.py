@@ -161,6 +161,8 @@ def error_line(error: JSON) -> str:
     if isinstance(call, dict):
         place = error.get("place")
         where = f"calls[{place}] " if place is not None else ""
+        if "in_solution" in error:
+            where = f"calls[{error['in_solution']}], {place} of the run, "
         return f"{where}{call.get('_tool')}: {message}"
     return str(message)
 

@@ -121,16 +121,23 @@ def _standing_line(entry: JSONObject) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """An error: the call, with its place in the run, and what went wrong."""
+    """An error: the call, with its place in its Solution and in the run, and what went wrong."""
     shown = shorten_literal(message.value)
     entry = shown if isinstance(shown, dict) else {}
     call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
     said = error.get("message") if isinstance(error, dict) else None
-    if entry.keys() - {"call", "place", "error"} or not isinstance(error, dict) or not isinstance(said, str):
+    if (
+        entry.keys() - {"call", "place", "in_solution", "error"}
+        or not isinstance(error, dict)
+        or not isinstance(said, str)
+    ):
         draft.say(message.role, f"{_title('This failed', message)}\n{_line(shown)}")
         return
     more: JSONObject = {key: value for key, value in error.items() if key not in ("kind", "message")}
-    which = "" if call is None else f" call {_line(call)}:" if place is None else f" call {place} {_line(call)}:"
+    where = "" if place is None else f" {place}"
+    if "in_solution" in entry:
+        where = f" {entry['in_solution']} of its solution, {place} of the run,"
+    which = "" if call is None else f" call{where} {_line(call)}:"
     draft.say(message.role, f"{_title('This failed', message)}{which} {said}{f' {_line(more)}' if more else ''}")
 
 

@@ -63,6 +63,7 @@ class Call:
     Attributes:
         index: its number in the run, from 0, unique.
         place: its place (`†results.PLACE`): the index, but for plans over instances, which share a plan's places.
+        first: the place of the first call of its Solution.
         raw: the call as it was written.
         tool: its Tool; None where there is none of that name.
         parameters, each, latent: compiled values (see `compile_value`) of the parameters, `_each`, `_output`.
@@ -102,12 +103,22 @@ class Call:
     imports: tuple[Expression, ...] = ()
     room: Room | None = None
     constant: bool = False
+    first: int = 0
 
     @property
     def label(self) -> str:
-        """How errors name it: `call 3 (git_log)`."""
+        """How errors name it: `call 0 (git_log)`; in a later Solution with its place in both:
+        `call 0 of its solution, 7 of the run (git_log)`.
+        """
+        where = f" of its solution, {self.place} of the run" if self.first else ""
         instance = f", instance {clipped(self.instance)}" if self.instance else ""
-        return f"call {self.place} ({clipped(self.name) or 'no tool'}{instance})"
+        return f"call {self.place - self.first}{where} ({clipped(self.name) or 'no tool'}{instance})"
+
+    @property
+    def located(self) -> JSONObject:
+        """What an error tells of it: `{"call", "place", "in_solution"?}`; the last where it is not the place."""
+        found: JSONObject = {"call": self.raw, "place": self.place}
+        return {**found, "in_solution": self.place - self.first} if self.first else found
 
 
 def _text_member(call: Call, key: str) -> str | None:

@@ -89,6 +89,7 @@ class Graph:
         """List one more call: read it and bind what can be bound already."""
         index = self.first + len(self.calls)
         call = read_call(raw, index, index if place is None else place, self.catalogue, reading=self._reading)
+        call.first = self.first
         self.calls.append(call)
         self._check_instance(call)
         self._check_targets(call)
@@ -167,11 +168,10 @@ class Graph:
         self.close()
 
     def errors(self) -> list[JSONObject]:
-        """The structural problems as errors: `{"call", "place", "error"}`."""
+        """The structural problems as errors: `{"call", "place", "in_solution"?, "error"}`."""
         return [
             {
-                "call": call.raw if call else None,
-                "place": call.place if call else None,
+                **(call.located if call else {"call": None, "place": None}),
                 "error": {"kind": "structural", "message": text},
             }
             for call, text in self.problems

@@ -198,9 +198,11 @@ class Tick:
         return self._running == len(self.rooms) and self.graph.closed
 
     def errors(self) -> list[JSONObject]:
-        """The failed calls, in listing order: `{"call", "place", "error"}`; and that the Solution was cancelled."""
+        """The failed calls, in listing order: `{"call", "place", "in_solution"?, "error"}`; and that the Solution was
+        cancelled.
+        """
         failed: list[JSONObject] = [
-            {"call": one.call.raw, "place": one.call.place, "error": one.error}
+            {**one.call.located, "error": one.error}
             for one in self.progress.values()
             if one.standing is Standing.FAILED and self.group.tells_failures
         ]
