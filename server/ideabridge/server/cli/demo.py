@@ -18,7 +18,7 @@ def demo(
         typer.Option("--repo", metavar="DIR", help="The git repository to look into. Default: this project's own."),
     ] = None,
 ) -> int:
-    """See it work: two assistants, two MCP servers nobody here wrote, one plan that becomes a tool.
+    """Show how it works: two assistants, two MCP servers by others, one plan that becomes a tool.
 
     Nothing leaves this machine, no model is asked, and the repository is only read.
     """

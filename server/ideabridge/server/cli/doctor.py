@@ -45,7 +45,7 @@ class _Findings:
 
 @command("config", "project", "store", "tools", "json")
 def doctor(options: Options) -> int:
-    """Look at everything ideabridge would use here, and say what it is and why. Exit code 1: something is wrong."""
+    """Check everything ideabridge would use here, and say what it is and why. Exit code 1 if something is wrong."""
     import anyio
 
     return anyio.run(_doctor, options)
@@ -108,7 +108,7 @@ def _store(found: _Findings, configuration: Configuration) -> None:
 
     path = str(configuration.store)
     if not Path(path).exists():
-        found.add("store", f"{path}: not there yet, made when it is first used")
+        found.add("store", f"{path}: does not exist yet; the first run creates it")
         return
     try:
         with Store.open(path) as store:

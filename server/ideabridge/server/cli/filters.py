@@ -12,15 +12,21 @@ import typer
 _Since = Annotated[
     str | None, typer.Option("--since", metavar="WHEN", help="Saved since: 2026-11-21, or how long ago: 3d, 12h.")
 ]
-_Outcome = Annotated[str | None, typer.Option("--outcome", metavar="HOW", help="Only what ended so: done, failed, ...")]
+_Outcome = Annotated[
+    str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
+]
 _FILTERS: Final[dict[str, Any]] = {
-    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only what calls this tool.")],
-    "module": Annotated[str | None, typer.Option("--module", metavar="MODULE", help="Only what calls this server.")],
+    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")],
+    "module": Annotated[
+        str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
+    ],
     "since": _Since,
-    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before.")],
+    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before then.")],
     "outcome": _Outcome,
-    "mind": Annotated[str | None, typer.Option("--mind", metavar="WHO", help="Who answered: turns, model, ...")],
-    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only what has this tag.")],
+    "mind": Annotated[
+        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas this mind answered: turns, model, ...")
+    ],
+    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")],
 }
 """The members of an `IdeaFilter`."""
 

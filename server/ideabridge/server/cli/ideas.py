@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.ideas.records import Answer, Publication
     from ideabridge.bridge.ideas.store import Store
 
-app = typer.Typer(help="The saved ideas, and the tools made of them.", no_args_is_help=True)
+app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
 
 RefArgument = Annotated[
     str, typer.Argument(metavar="REF", help="A published name, NAME@VERSION, an id or its first 6 digits, or a run.")
@@ -43,11 +43,11 @@ def list_ideas(
     options: Options,
     *,
     chosen: IdeaFilter,
-    published: Annotated[bool, typer.Option("--published", help="The published ones: what is a tool now.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="List what is published as a tool.")] = False,
     limit: LimitOption = 20,
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
 ) -> int:
-    """List ideas, newest first; with --published, the tools by name."""
+    """List the saved ideas, newest first; with --published, the tools made of them, by name."""
     from ideabridge.server.cli.console import print_json, print_table, say
     from ideabridge.server.cli.exits import UsageError
 
@@ -118,7 +118,9 @@ def search_ideas(
     options: Options,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[WORD]...", help="Words of titles, tasks, tools, names; none: the newest."),
+        typer.Argument(
+            metavar="[WORD]...", help="Words of titles, tasks, tools or names. Without any, the newest ideas."
+        ),
     ] = None,
     *,
     chosen: IdeaFilter,
@@ -145,7 +147,7 @@ def search_ideas(
 @app.command("show")
 @command("config", "project", "store", "json")
 def show_idea(options: Options, ref: RefArgument) -> int:
-    """Show an idea: its context, its plan and what came of it."""
+    """Show an idea: its context, its plan and its result."""
     from ideabridge.server.cli.console import print_json
     from ideabridge.server.cli.idea_text import idea_lines, print_lines, result_of
 
@@ -186,7 +188,7 @@ app.command("verify")(verify_ideas)
 def publish_idea(
     options: Options,
     ref: RefArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the tool shall be called: a-z, 0-9 and _.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tool: a-z, 0-9 and _.")],
     description: Annotated[
         str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
     ] = None,
@@ -254,7 +256,7 @@ def unpublish_idea(
     options: Options,
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")],
 ) -> int:
-    """Take a tool out of the catalogue. The idea and every version stay in the store."""
+    """Withdraw a published tool. The idea and every version stay in the store."""
     from ideabridge.server.cli.console import print_json, say
 
     with opened(options) as store:
@@ -262,7 +264,7 @@ def unpublish_idea(
     if options.json:
         print_json({"unpublished": name})
     else:
-        say(f"{name} is no tool any more", "green")
+        say(f"{name} is no longer a tool", "green")
     return 0
 
 
@@ -278,7 +280,7 @@ def call_idea(
         typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),
     ] = None,
 ) -> int:
-    """Call a published idea, as an assistant would. Standard output gets the answer."""
+    """Call a published idea as an assistant would, and print its answer."""
     import anyio
 
     return anyio.run(_call, options, name, read_input(input) or {})

@@ -10,15 +10,16 @@ import typer
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import opened
 
-app = typer.Typer(help="The file of ideas and runs.", no_args_is_help=True)
+app = typer.Typer(help="Back up or shrink the file of ideas and runs.", no_args_is_help=True)
 
 
 @app.command("backup")
 @command("config", "project", "store", "json")
 def back_up(
-    options: Options, file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that is not there.")]
+    options: Options,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
 ) -> int:
-    """Copy the store into a new file while it is in use. Nothing is overwritten."""
+    """Copy the store to a new file, also while it is in use. Nothing is overwritten."""
     from ideabridge.server.cli.console import print_json, say
 
     target = file.expanduser()
@@ -34,7 +35,7 @@ def back_up(
 @app.command("vacuum")
 @command("config", "project", "store", "json")
 def vacuum(options: Options) -> int:
-    """Write the store anew without its holes. Other processes wait meanwhile."""
+    """Give unused space in the store's file back to the disk. Other processes wait meanwhile."""
     from ideabridge.server.cli.console import print_json, say
 
     with opened(options) as store:

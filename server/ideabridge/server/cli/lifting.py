@@ -117,8 +117,8 @@ def verify_ideas(
     ] = None,
     live: Annotated[bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")] = True,
 ) -> int:
-    """Check published ideas again: tools gone or changed, plans that no longer do what their runs did, outputs that
-    drifted. Exit code 1 where one does not hold.
+    """Check whether published ideas still work: whether their tools are unchanged, and their plans give what they
+    gave. Exit code 1 if one does not.
     """
     import anyio
 

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.status import ModuleStatus
     from ideabridge.server.hosts.adopt import Adoption
 
-app = typer.Typer(help="The MCP servers behind ideabridge: list, test, import them.", no_args_is_help=True)
+app = typer.Typer(help="List, test and import the MCP servers behind ideabridge.", no_args_is_help=True)
 
 
 @app.command("list")
 @command("config", "project", "json")
 def list_modules(options: Options) -> int:
-    """Connect to every configured module and tell how each is. Exit code 1 if one failed."""
+    """Connect to every configured module and show how each is. Exit code 1 if one failed."""
     import anyio
 
     return anyio.run(_list, options)
@@ -94,7 +94,7 @@ def check_module(
     ] = None,
     arguments: Annotated[list[str] | None, typer.Option("--arguments", "-a", hidden=True)] = None,
 ) -> int:
-    """Connect to one module; list its tools, or call one of them."""
+    """Connect to one module, and list its tools or call one of them."""
     import anyio
 
     return anyio.run(_test, options, name, tool, read_input([*(input or ()), *(arguments or ())] or None))

@@ -29,10 +29,10 @@ def prune_ideas(
         str | None,
         typer.Option("--under", metavar="SIZE", help="The oldest first, only until the store is under: 500M, 2G."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
-    """Delete old runs with their rooms, forks and ideas. What is published or tagged stays, and what has not ended.
+    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and unfinished runs stay.
 
     Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
     """

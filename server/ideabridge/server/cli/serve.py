@@ -36,7 +36,7 @@ def serve(
         typer.Option("--model", metavar="PROVIDER:MODEL", help="The model that answers solve: openai:gpt-5-mini."),
     ] = None,
 ) -> int:
-    """Serve MCP: over stdio, or with --http over streamable HTTP.
+    """Serve MCP over stdio, or with --http over streamable HTTP.
 
     This is what a host starts; `ideabridge install` writes it into the host's configuration. An address other than
     loopback needs a bearer token in the environment variable IDEABRIDGE_TOKEN.

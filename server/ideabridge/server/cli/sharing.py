@@ -43,11 +43,14 @@ def export_ideas(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", metavar="DIR", help="A file for each idea there: NAME.json or ID.json.")
+        Path | None,
+        typer.Option(
+            "--folder", metavar="DIR", help="Write a file for each idea to this folder: NAME.json or ID.json."
+        ),
     ] = None,
-    published: Annotated[bool, typer.Option("--published", help="Everything that is published.")] = False,
+    published: Annotated[bool, typer.Option("--published", help="Export everything that is published.")] = False,
 ) -> int:
-    """Write ideas as portable JSON documents; with their publications where REF is a name.
+    """Write ideas as portable JSON documents, with their publications where REF is a name.
 
     An idea that holds a secret is refused: a configured one, or one of a well-known shape.
     """
@@ -134,12 +137,14 @@ def import_ideas(
     options: Options,
     files: Annotated[
         list[str],
-        typer.Argument(metavar="FILE|DIR...", help="What export wrote, folders of it, or - for standard input."),
+        typer.Argument(
+            metavar="FILE|DIR...", help="Files that export wrote, folders of them, or - for standard input."
+        ),
     ],
     publish: Annotated[bool, typer.Option("--publish", help="Publish it too, under the name in the document.")] = False,
 ) -> int:
-    """Save exported ideas here. The content of each is checked against the ids it names; what it needs and is not here
-    is told. Exit code 1 if one of several was refused.
+    """Save exported ideas in this store. The content of each is checked against its ids; servers and tools that it
+    needs and that are missing here are named. Exit code 1 if one of several was refused.
     """
     import anyio
 

@@ -21,10 +21,12 @@ _NAMED: Final = 3
 @command("config", "project", "store", "json")
 def suggest_ideas(
     options: Options,
-    least: Annotated[int, typer.Option("--least", metavar="N", min=2, max=1000, help="Done at least so often.")] = 3,
+    least: Annotated[
+        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
+    ] = 3,
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
 ) -> int:
-    """What was done over and over, only with other values, and is no tool yet. Exit code 1 if there is nothing."""
+    """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
     from ideabridge.server.cli.console import print_json, say, show
 
     with opened(options) as store:

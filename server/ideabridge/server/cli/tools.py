@@ -8,7 +8,7 @@ import typer
 
 from ideabridge.server.cli.options import Options, command
 
-app = typer.Typer(help="The tools plans can call: of every module, and your own.", no_args_is_help=True)
+app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -20,7 +20,7 @@ def list_tools(
     ] = None,
     schemas: Annotated[bool, typer.Option("--schemas", help="Print parameter schemas too.")] = False,
 ) -> int:
-    """List the tools: by module, then the Python tools."""
+    """List the tools that plans can call: those of the modules, then the Python tools."""
     import anyio
 
     return anyio.run(_list, options, words or [], schemas)

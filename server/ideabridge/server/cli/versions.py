@@ -20,7 +20,7 @@ VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="On
 
 @command("config", "project", "store", "json")
 def show_history(options: Options, name: NameArgument) -> int:
-    """Every version of a name: when, of which idea, and what of it breaks callers of the one before."""
+    """List the versions of a name: when each was published, from which idea, and what in it breaks callers."""
     from ideabridge.server.cli.console import print_json, show
 
     told: list[JSONObject] = []
@@ -66,9 +66,9 @@ def show_history(options: Options, name: NameArgument) -> int:
 def diff_ideas(
     options: Options,
     old: Annotated[str, typer.Argument(metavar="REF", help="NAME, NAME@VERSION, an id, its first 6 digits, or a run.")],
-    new: Annotated[str, typer.Argument(metavar="REF", help="Likewise.")],
+    new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
-    """What is other in the second than in the first: schemas, plan, constants, context. Exit code 1 if anything is."""
+    """Compare two ideas or versions: schemas, plan, constants, context. Exit code 1 if they differ."""
     from ideabridge.server.cli.console import print_json, say, show
 
     with opened(options) as store:
@@ -82,25 +82,25 @@ def diff_ideas(
     for line in change.breaking:
         show(f"breaking: {line}", "bold red")
     if not change.lines:
-        say("they are the same")
+        say("they are equal")
     return 1 if change.lines else 0
 
 
 @command("config", "project", "store", "json")
 def pin_version(options: Options, ref: VersionArgument) -> int:
-    """Let a name stand for one version, and stay with it when others are published."""
+    """Make a name stand for one version, even when others are published later."""
     return _stand(options, ref, pinned=True)
 
 
 @command("config", "project", "store", "json")
 def roll_back(options: Options, ref: VersionArgument) -> int:
-    """Let a name stand for an earlier version again, until the next is published."""
+    """Make a name stand for an earlier version again, until the next is published."""
     return _stand(options, ref, pinned=False)
 
 
 @command("config", "project", "store", "json")
 def unpin_name(options: Options, name: NameArgument) -> int:
-    """Let a pinned name stand for its latest version again."""
+    """Make a pinned name stand for its latest version again."""
     with opened(options) as store:
         told = store.stand_for(name)
     return _told(options, told)
@@ -131,12 +131,12 @@ def _told(options: Options, told: Publication) -> int:
 def tag_idea(
     options: Options,
     ref: Annotated[str, typer.Argument(metavar="REF", help="NAME, NAME@VERSION, an id, its first 6 digits, or a run.")],
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to give it.")] = None,
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
     remove: Annotated[
-        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to take away; may be repeated.")
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
     ] = None,
 ) -> int:
-    """Give an idea tags, or take them away; what is tagged is never pruned."""
+    """Add tags to an idea, or remove them. A tagged idea is never pruned."""
     from ideabridge.server.cli.console import print_json, say
 
     with opened(options) as store:
