@@ -57,7 +57,7 @@ async def _front(
         group.start_soon(front.announcements.run)
         group.start_soon(_recover, bridge, front)
         if told is not None:
-            group.start_soon(bridge.modules.settled, None, told)
+            group.start_soon(bridge.modules.settled, None, None, told)
         try:
             yield front
         finally:
