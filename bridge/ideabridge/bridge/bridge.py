@@ -417,5 +417,8 @@ class Bridge(Publishing):
         await Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up).run()
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
-        """The caller's latest runs, newest first."""
+        """The caller's latest runs, newest first.
+
+        A run whose process has ended in the middle of it is `interrupted`, with the reason; `run` takes it up.
+        """
         return self._open_runs.latest(caller, limit)

@@ -12,6 +12,7 @@ from typing import Final
 
 from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, event_from_json
 from ideabridge.tools.encoding import JSONObject
@@ -65,6 +66,17 @@ def is_gone(driver: str) -> bool:
     except OSError:
         return False
     return False
+
+
+LEFT: Final = "the process that was at work on it has ended"
+"""Why a run of which `is_left` is true stands still."""
+
+
+def is_left(record: RunRecord) -> bool:
+    """Whether a run is noted as running, but no process is at work on it any more: whoever takes it up goes on."""
+    if record.status != "running":
+        return False
+    return record.driver is None or record.lease_until <= time.time() or is_gone(record.driver)
 
 
 class Driver:

@@ -129,5 +129,21 @@ class PublicationError(IdeabridgeError):
     """An idea that cannot be published as asked, or a published one that cannot be called so."""
 
 
+class UndecidedError(PublicationError):
+    """A publication that waits for what a person must decide first.
+
+    Attributes:
+        open: what is to be decided, a line for each kind.
+        paths: what `choices.accept` names it by.
+        unexplained: paths that cannot be accepted: where their values come from must be said (`choices.take`).
+    """
+
+    def __init__(self, message: str, open_: list[str], paths: list[str], unexplained: list[str]) -> None:
+        super().__init__(message)
+        self.open = open_
+        self.paths = paths
+        self.unexplained = unexplained
+
+
 class UnknownPathError(IdeabridgeError):
     """A reference asked for by a caller at which nothing stands."""

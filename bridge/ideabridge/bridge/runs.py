@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.approver import Approver, People
 from ideabridge.bridge.context.handlers import Handlers
-from ideabridge.bridge.driver import LEASE_SECONDS, Driver, own_name
+from ideabridge.bridge.driver import LEASE_SECONDS, LEFT, Driver, is_left, own_name
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
 from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.hindrance import hindrance
@@ -56,6 +56,8 @@ class RunSummary(TypedDict):
     """`plan` or `solve`."""
     created: str
     """When it began, ISO 8601 in UTC."""
+    reason: NotRequired[str]
+    """Why it is interrupted."""
 
 
 class Runs:
@@ -215,15 +217,22 @@ class Runs:
         found: list[RunSummary] = []
         for record in self._store.runs(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
-            found.append(
-                {
-                    "run": record.id,
-                    "status": live.status if live is not None and record.status == "running" else record.status,
-                    "title": record.title,
-                    "kind": record.kind,
-                    "created": record.created,
-                }
-            )
+            left = is_left(record)
+            if left:
+                status = "interrupted"
+            else:
+                status = live.status if live is not None and record.status == "running" else record.status
+            told: RunSummary = {
+                "run": record.id,
+                "status": status,
+                "title": record.title,
+                "kind": record.kind,
+                "created": record.created,
+            }
+            reason = LEFT if left else (record.summary or {}).get("reason")
+            if status == "interrupted" and isinstance(reason, str):
+                told["reason"] = reason
+            found.append(told)
         return found
 
     def release(self) -> None:

@@ -188,6 +188,8 @@ class OwnHandlers:
             entry: JSONObject = {name: str(value) for name, value in one.items()}
             listed.append(entry)
             lines.append(f"{one['run']}: {one['status']} {one['kind']} {one['title']}")
+            if "reason" in one:
+                lines.append(f"  {one['reason']}; check_run with this run goes on with it, or says why it cannot")
             if one["status"] == "needs_solution":
                 note = self._running.sampler.unanswered(await self._bridge.run(str(one["run"]), caller=caller))
                 if note is not None:

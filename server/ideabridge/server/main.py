@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,6 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
 
         print(f"ideabridge {version('ideabridge')}")
         return 0
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by who started us. It must not become the number of a file that is opened later.
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     from ideabridge.server.cli.app import run
 
     code = run(words)

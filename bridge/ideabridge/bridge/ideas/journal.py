@@ -219,17 +219,26 @@ class Journal:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
 
+    def run_ids(self, prefix: str, limit: int) -> list[str]:
+        """The ids that begin with `prefix`, the newest run first."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY number DESC LIMIT ?2",
+                (prefix, limit),
+            ).fetchall()
+        return [run_id for (run_id,) in rows]
+
     def runs(
-        self, caller: str | None, status: str | None, limit: int, after: str | None, *, rooms: bool
+        self, caller: str | None, status: Sequence[str], limit: int, after: str | None, *, rooms: bool
     ) -> list[RunRecord]:
         """Runs, newest first; `after` is the id of the last run of the page before."""
         check_limit(limit)
         with self._database.guard:
             before = read_cursor(None) if after is None else self._number(after)
-            wanted = [("caller = ? AND ", caller), ("status = ? AND ", status)]
-            where = "".join(clause for clause, value in wanted if value is not None)
+            values: list[str] = [*([] if caller is None else [caller]), *status]
+            where = "" if caller is None else "caller = ? AND "
+            where += f"status IN ({', '.join('?' * len(status))}) AND " if status else ""
             where += "" if rooms else "parent IS NULL AND "
-            values = [value for _, value in wanted if value is not None]
             rows = self._database.execute(
                 f"{_RECORD} WHERE {where}number < ? ORDER BY number DESC LIMIT ?", (*values, before, limit)
             ).fetchall()

@@ -134,20 +134,25 @@ class RunStore:
     def runs(
         self,
         caller: str | None = None,
-        status: str | None = None,
+        status: str | Sequence[str] | None = None,
         limit: int = 20,
         *,
         after: str | None = None,
         rooms: bool = True,
     ) -> list[RunRecord]:
-        """Runs, newest first, of one caller or status where named; `after`: the last id of the page before. Without
-        `rooms`, none that belongs to another.
+        """Runs, newest first, of one caller, or in one of some statuses, where named; `after`: the last id of the page
+        before. Without `rooms`, none that belongs to another.
 
         Raises:
             CursorError: a limit out of bounds.
             UnknownRunError: `after` is no run.
         """
-        return self._journal.runs(caller, status, limit, after, rooms=rooms)
+        statuses = [] if status is None else [status] if isinstance(status, str) else list(status)
+        return self._journal.runs(caller, statuses, limit, after, rooms=rooms)
+
+    def run_ids(self, prefix: str, limit: int = 10) -> list[str]:
+        """The ids of runs, rooms among them, that begin with `prefix`, the newest first."""
+        return self._journal.run_ids(prefix, limit)
 
     # Answers
 

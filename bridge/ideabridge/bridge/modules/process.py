@@ -51,14 +51,18 @@ async def start(module: str, launch: Launch) -> anyio.abc.Process:
     Raises:
         ModuleConnectError: it cannot be started; the message says why.
     """
+    process: anyio.abc.Process | None = None
     environment = child_environment(launch.env)
     command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
     try:
-        process = await anyio.open_process(
-            [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
-        )
+        # Cancelled halfway, asyncio would leave the child to a loop that is closed when it ends.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
+            )
     except (OSError, ValueError) as error:
         raise ModuleConnectError(module, f"module {module!r} cannot be started: {_why(launch, error)}") from None
+    assert process is not None
     guard.watch(process.pid)
     return process
 

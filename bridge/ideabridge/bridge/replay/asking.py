@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.errors import PublicationError, UndecidedError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.replay.choices import unknown_path
@@ -237,7 +237,13 @@ def demand(decided: Decided) -> None:
     """
     left = open_asks(decided)
     if left:
-        raise PublicationError(f'{". And ".join(_paragraphs(left))}, or publish with answer "recorded"')
+        told = list(_paragraphs(left))
+        raise UndecidedError(
+            f'{". And ".join(f"{what}. {how}" for what, how in told)}, or publish with answer "recorded"',
+            [what for what, _ in told],
+            [one.path for one in left if one.kind != "varies"],
+            [one.path for one in left if one.kind == "varies"],
+        )
     if isinstance(decided.choices.accept, bool):
         return
     leaves = [leaf.path for leaf in decided.lifted.leaves if leaf.reference is None or leaf.selects]
@@ -247,9 +253,10 @@ def demand(decided: Decided) -> None:
             raise unknown_path("accept", path, known)
 
 
-def _paragraphs(left: list[Ask]) -> Iterator[str]:
+def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
+    """(what is open, what can be done about it) for each kind."""
     for kind, (what, how) in _TOLD.items():
         texts = [one.text for one in left if one.kind == kind]
         if texts:
             more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
-            yield f"{what.format('; '.join(texts[:_SHOWN]) + more)}. {how}"
+            yield what.format("; ".join(texts[:_SHOWN]) + more), how

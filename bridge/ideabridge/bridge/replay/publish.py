@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.errors import PublicationError, UndecidedError
 from ideabridge.bridge.ideas.answers import EVERYONE
 from ideabridge.bridge.ideas.records import ANSWERS, Answer, Publication
 from ideabridge.bridge.ideas.store import Store
@@ -211,10 +211,13 @@ def _confirmations(decided: Decided) -> list[str]:
     """
     agree, differ = decided.confirmations()
     if differ and (decided.choices.runs is not None or not decided.choices.accepts("course")):
-        raise PublicationError(
-            f"it does not do what other runs of the same task did: {'; '.join(differ[:5])}. Name the runs that count"
-            ' (choices {"runs": [...]}), accept it (choices {"accept": ["course"]}) where they were not named, or'
-            ' publish with answer "recorded"'
+        what = f"it does not do what other runs of the same task did: {'; '.join(differ[:5])}"
+        raise UndecidedError(
+            f'{what}. Name the runs that count (choices {{"runs": [...]}}), accept it (choices'
+            ' {"accept": ["course"]}) where they were not named, or publish with answer "recorded"',
+            [what],
+            ["course"] if decided.choices.runs is None else [],
+            [],
         )
     return agree
 

@@ -6,6 +6,7 @@ import typer
 from typer.core import TyperGroup
 
 from ideabridge.server.cli import (
+    approvals,
     demo,
     doctor,
     history,
@@ -65,7 +66,9 @@ app.command("solve")(solve.solve)
 app.command("resume")(runs.resume)
 runs.app.command("show")(history.show_run)
 runs.app.command("fork")(history.fork_run)
+runs.app.command("cancel")(runs.cancel)
 app.add_typer(runs.app, name="runs")
+app.add_typer(approvals.app, name="approvals")
 ideas.app.command("history")(versions.show_history)
 ideas.app.command("diff")(versions.diff_ideas)
 ideas.app.command("pin")(versions.pin_version)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, TextIO
 
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -13,18 +14,33 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def out() -> Console:
-    """Standard output."""
-    from rich.console import Console
+_LEAST: Final = 12
+"""Characters of the last column of a table that are shown on the narrowest terminal."""
 
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+def out() -> Console:
+    """Standard output. Raises `BrokenPipeError` where nobody reads it any more."""
+    return _console(sys.stdout, _raise_broken_pipe)
 
 
 def err() -> Console:
-    """Standard error."""
+    """Standard error. Where nobody reads it any more, the command goes on without it."""
+    return _console(sys.stderr, lambda: os.dup2(os.open(os.devnull, os.O_WRONLY), 2))
+
+
+def _console(file: TextIO, broken: Callable[[], object]) -> Console:
     from rich.console import Console
 
-    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    class Plain(Console):
+        def on_broken_pipe(self) -> None:
+            # By itself it would end the process.
+            broken()
+
+    return Plain(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def _raise_broken_pipe() -> None:
+    raise BrokenPipeError
 
 
 def say(text: str, style: str | None = None) -> None:
@@ -52,6 +68,11 @@ def clean(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+
+
+def errors_told(count: int) -> str:
+    """How many errors a run ended with, to be written behind how it stands."""
+    return f", {count} error{'' if count == 1 else 's'}" if count else ""
 
 
 def print_json(value: JSON) -> None:
@@ -82,21 +103,40 @@ def print_value(value: JSON) -> None:
         sys.stdout.flush()
 
 
-def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on standard output: fitted to a terminal, else aligned and never cut."""
+def taken_beside(rows: Sequence[Sequence[str]]) -> int:
+    """Characters of a line of a table of rich's that all columns but the last take, with what is drawn between."""
+    from rich.cells import cell_len
+
+    columns = len(rows[0]) - 1
+    return sum(max(cell_len(row[column]) for row in rows) for column in range(columns)) + 3 * columns + 2
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
+    """A table on standard output, aligned. On a terminal the last column takes the room that the others leave.
+
+    Args:
+        titles: of the columns.
+        rows: their cells.
+        cut: cut the last column to one line on a terminal; else it runs over several. No other cell is ever cut.
+    """
     listed = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich import box
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in titles:
-            table.add_column(title)
+        console = out()
+        taken = taken_beside([titles, *listed])
+        room = max(_LEAST, console.width - taken)
+        for title in titles[:-1]:
+            table.add_column(title, no_wrap=True)
+        table.add_column(titles[-1], no_wrap=cut, overflow="ellipsis" if cut else "fold", max_width=room)
         for row in listed:
             table.add_row(*(Text(cell) for cell in row))
-        Console(file=sys.stdout).print(table)
+        # On a terminal that is too narrow even so, the lines run on.
+        console.width = max(console.width, taken + room)
+        console.print(table, soft_wrap=False)
         return
     widths = [max(len(row[column]) for row in [list(titles), *listed]) for column in range(len(titles))]
     for row in [list(titles), *listed]:

@@ -1,4 +1,4 @@
-"""Fill in: a person at the terminal answers what a module asks, field by field (DESIGN 4.10)."""
+"""Fill in: a person at the terminal answers what a module asks, or gives the input of a tool, field by field."""
 
 from __future__ import annotations
 
@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
+
+_NESTED: Final = ("array", "object")
+_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "number": (int, float),
+    "integer": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+}
 
 
 async def ask_form(question: JSONObject, call: JSON) -> Decision:
@@ -44,6 +53,47 @@ async def ask_form(question: JSONObject, call: JSON) -> Decision:
             if content is not None:
                 return Decision("value", value=content)
         say("  y fills in its form, n (and a reason) tells it no, s tells it nothing")
+
+
+async def ask_input(schema: JSONObject, given: JSONObject) -> JSONObject | None:
+    """Ask the person for the input of a tool: what it requires, and then what may be left out.
+
+    Args:
+        schema: JSON Schema of the input.
+        given: what is there already.
+
+    Returns:
+        The input with what was given, or None where the person stopped.
+    """
+    fields = schema.get("properties")
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    asked = {name: field for name, field in (fields if isinstance(fields, dict) else {}).items() if name not in given}
+    found = dict(given)
+    for name, field in sorted(asked.items(), key=lambda one: one[0] not in needed):
+        told = field if isinstance(field, dict) else {}
+        while True:
+            typed = await line(f"  {_named(name, told)}{'' if name in needed else ' (may be left out)'}: ")
+            if typed is None:
+                return None
+            text = typed.strip()
+            if not text and name not in needed:
+                break
+            value = text if told.get("type") == "string" else value_of(text)
+            if text and _is(value, told.get("type")):
+                found[name] = value
+                break
+            say(
+                f"  expected {told.get('type', 'a value')}{', as JSON' if told.get('type') in _NESTED else ''}",
+                "yellow",
+            )
+    return found
+
+
+def _is(value: JSON, kind: JSON) -> bool:
+    """Whether a value is of a JSON type; of a kind that is not one, nothing is said."""
+    expected = _TYPES.get(kind) if isinstance(kind, str) else None
+    return expected is None or (isinstance(value, expected) and (kind == "boolean" or not isinstance(value, bool)))
 
 
 async def _fields(schema: JSON) -> JSONObject | None:

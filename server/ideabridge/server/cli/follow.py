@@ -13,8 +13,9 @@ import anyio
 
 from ideabridge.bridge.run import Run
 from ideabridge.server.cli.ask import ask_all, decline_all
-from ideabridge.server.cli.console import print_json, print_value, report, say
+from ideabridge.server.cli.console import errors_told, print_json, print_value, report, say
 from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
+from ideabridge.server.cli.options import Options
 from ideabridge.server.cli.progress import Board, Display, LiveDisplay, PlainDisplay, message_of
 from ideabridge.server.cli.turning import Turns
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -38,13 +39,14 @@ class Outcome:
         return ExitCode.DONE if run.status == "done" and not run.errors() else ExitCode.FAILED
 
 
-async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False) -> Outcome:
+async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False, asks: bool = True) -> Outcome:
     """Stay with `run` until it has ended or waits for somebody who is not here.
 
     Args:
         run: a run started a moment ago.
         quiet: show nothing.
         by_turns: read solutions from standard input where the run needs one.
+        asks: ask the person at the terminal, if there is one, for approvals.
     """
     board = Board(run)
     outcome = Outcome(board)
@@ -73,7 +75,7 @@ async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False) -> Ou
                         if not await turns.take():
                             break
                     continue
-                if not standing_in_terminal():
+                if not (asks and standing_in_terminal()):
                     if decline_all(run):
                         continue
                     outcome.pending = True
@@ -108,49 +110,59 @@ async def _stopping_at_signals(run: Run, outcome: Outcome) -> AsyncGenerator[Non
             group.cancel_scope.cancel()
 
 
-def tell(outcome: Outcome, *, json: bool, extra: JSONObject | None = None) -> ExitCode:
+def told_of(outcome: Outcome, extra: JSONObject | None = None) -> JSONObject:
+    """How a run ended, for machines: its whole answer, with `calls`, and the members of `extra`."""
+    calls: list[JSON] = [*outcome.board.rows()]
+    return {**outcome.board.run.answer(whole=True), "calls": calls, **(extra or {})}
+
+
+def tell(outcome: Outcome, options: Options, *, extra: JSONObject | None = None) -> ExitCode:
     """Print how a run ended: the result on standard output, everything else on standard error.
 
     Args:
         outcome: of `follow`.
-        json: one JSON object instead.
+        options: of the command; with `--json` one JSON object is printed instead.
         extra: more members for the JSON object.
     """
     run = outcome.board.run
-    answer = run.answer(whole=True)
-    if json:
-        calls: list[JSON] = [*outcome.board.rows()]
-        print_json({**answer, "calls": calls, **(extra or {})})
+    if options.json:
+        print_json(told_of(outcome, extra))
     else:
+        answer = run.answer(whole=True)
         if "output" in answer:
             print_value(answer["output"])
         elif run.status == "done" or answer.get("state") or answer.get("results"):
             print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
         for error in run.errors():
-            report(_error_line(error))
+            report(error_line(error))
         idea = f", idea {run.idea[:12]}" if run.idea else ""
         reason = f" ({answer['reason']})" if answer.get("reason") else ""
         if "\n" in reason:
             report(str(answer["reason"]))
             reason = ""
-        say(f"{run.id}: {run.status}{reason}{idea}", "dim")
-    if run.status == "needs_solution":
-        report(
-            f"it waits for the solution of turn {run.turn}: give it to `ideabridge resume {run.id}` on standard input, "
-            f"or in a host connected to this store (check_run with run {run.id}, then submit_solution)"
-        )
-    if outcome.pending:
-        for entry in run.approvals():
-            if isinstance(entry, dict):
-                report(f"approval needed: {entry.get('why')}")
-        report(
-            "run it again with --allow-all, or at a terminal, or decide in a host connected to this store "
-            f"(check_run and decide_approval with run {run.id})"
-        )
+        say(f"{run.id}: {run.status}{errors_told(len(run.errors()))}{reason}{idea}", "dim")
+    _advise(outcome, options)
     return outcome.code()
 
 
-def _error_line(entry: JSONObject) -> str:
+def _advise(outcome: Outcome, options: Options) -> None:
+    """Say what a person can do about a run that waits. Nothing of it is to be run again."""
+    run, again = outcome.board.run, options.again
+    if run.status == "needs_solution":
+        report(f"it waits for the solution of turn {run.turn}. A host connected to this store can hand it in, or you:")
+        report(f"  ideabridge resume {run.id}{again} (reads it from standard input, and goes on)")
+    if outcome.pending:
+        for entry in run.approvals():
+            if isinstance(entry, dict):
+                report(f"approval needed ({entry.get('approval')}): {entry.get('why')}")
+        # To take a run up, the configuration must be the same: the options that made it stand in the advice.
+        report("it waits in the store. A host connected to this store can decide, or you:")
+        report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and goes on)")
+        report(f"  ideabridge approvals decide approve {run.id}{again} (or deny)")
+
+
+def error_line(entry: JSONObject) -> str:
+    """One error of a run: the call it is of, and what went wrong."""
     call = entry.get("call")
     where = ""
     if isinstance(call, dict):

@@ -10,15 +10,14 @@ import typer
 
 from ideabridge.server.cli.inputs import read_input, read_json
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import existing, opened
+from ideabridge.server.cli.runs import next_step, standing_of
+from ideabridge.server.cli.stores import RunArgument, existing, opened, run_given, run_named
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.records import RunRecord
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.server.cli.run_text import Story
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run, as `ideabridge runs list` names it.")]
 
 
 @command("config", "project", "store", "json")
@@ -30,20 +29,15 @@ def show_run(
     ] = None,
 ) -> int:
     """Show what happened in a run: every event, with the calls, errors, approvals and tokens. Nothing is started."""
-    from ideabridge.bridge.errors import UnknownRunError
     from ideabridge.server.cli.exits import UsageError
     from ideabridge.server.cli.run_text import read_story
-    from ideabridge.tools.names import did_you_mean
 
     with opened(options) as store:
-        record = store.run(run)
-        if record is None:
-            known = [one.id for one in store.runs(limit=200)]
-            raise UnknownRunError(f"unknown run {run[:80]!r}.{did_you_mean(run, known)}")
-        journal = list(store.events(run))
+        record = run_named(store, run)
+        journal = list(store.events(record.id))
         if at is not None and not 1 <= at <= len(journal):
             raise UsageError(f"--at: expected 1 to {len(journal)}, an event of the run, found {at}")
-        story = read_story(journal[:at], store.event_times(run))
+        story = read_story(journal[:at], store.event_times(record.id))
         lineage = _lineage(store, record)
     if at is not None:
         return _show_moment(options, record, story)
@@ -77,9 +71,10 @@ def _told(record: RunRecord, story: Story) -> JSONObject:
     from ideabridge.server.cli.run_text import call_told
 
     machine = story.machine
+    status, why = standing_of(record)
     told: JSONObject = {
         "run": record.id,
-        "status": record.status,
+        "status": status,
         "kind": record.kind,
         "caller": record.caller,
         "title": record.title,
@@ -89,7 +84,7 @@ def _told(record: RunRecord, story: Story) -> JSONObject:
         "errors": [dict(error) for error in machine.errors],
         "usage": {"tokens": machine.spending.tokens, "cost": machine.spending.cost},
     }
-    reason = machine.reason or (record.summary or {}).get("reason")
+    reason = machine.reason or why
     if reason:
         told["reason"] = reason
     if machine.has_output:
@@ -110,12 +105,15 @@ def _events(journal: list[tuple[int, JSONObject]], story: Story) -> list[JSON]:
 def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
     from collections import Counter
 
-    from ideabridge.server.cli.console import show
+    from ideabridge.server.cli.console import say, show
+    from ideabridge.server.cli.follow import error_line
     from ideabridge.tools.encoding import encode_text
 
     machine = story.machine
-    show(f"run {record.id}: {record.status}", "bold")
-    show(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')}: {record.title}")
+    status, why = standing_of(record)
+    reason = machine.reason or why
+    show(f"run {record.id}: {status}{f' ({reason})' if reason else ''}", "bold")
+    show(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}")
     for key, value in lineage.items():
         show(f"  {key.replace('_', ' ')}: {encode_text(value)}")
     show("events (number, seconds, what)", "bold")
@@ -130,7 +128,11 @@ def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.spending.tokens}; cost: {machine.spending.cost or 0:g}")
     for error in machine.errors:
-        show(f"  error: {encode_text(error.get('error'))}", "red")
+        show(f"  error: {error_line(error)}", "red")
+    # The person reads it here; the last line says what they can do.
+    advice = next_step(record.id, status)
+    if advice is not None:
+        say(advice, "dim")
 
 
 def _show_moment(options: Options, record: RunRecord, story: Story) -> int:
@@ -205,27 +207,20 @@ def fork_run(
     words = [f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word for word in input or []]
     given = read_input(words) if input else None
     other = read_json(solution, "--solution") if solution is not None else None
-    return anyio.run(_fork, options, run, at, other, given)
+    return anyio.run(_fork, options, run_given(options, run), at, other, given)
 
 
-async def _fork(options: Options, run_id: str, at: int, solution: JSON, given: JSONObject | None) -> int:
+async def _fork(options: Options, record: RunRecord, at: int, solution: JSON, given: JSONObject | None) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.errors import UnknownRunError
     from ideabridge.server.cli.console import say
     from ideabridge.server.cli.follow import follow, tell
 
     async with Bridge(existing(options)) as bridge:
-        record = bridge.store.run(run_id)
-        if record is None:
-            raise UnknownRunError(f"unknown run {run_id[:80]!r}; `ideabridge runs list` has them")
         if given is not None:
-            given = {**_input_of(bridge.store, run_id), **given}
-        fork = await bridge.fork(run_id, at, solution=solution, input=given, caller=record.caller)
-        say(f"run {fork.id} goes on from {run_id} after event {at}", "dim")
-        code = tell(await follow(fork, quiet=options.json), json=options.json)
-        if fork.status == "needs_solution":
-            say(f"it waits for the solution of turn {fork.turn}: a host connected to this store hands it in")
-        return code
+            given = {**_input_of(bridge.store, record.id), **given}
+        fork = await bridge.fork(record.id, at, solution=solution, input=given, caller=record.caller)
+        say(f"run {fork.id} goes on from {record.id} after event {at}", "dim")
+        return tell(await follow(fork, quiet=options.json), options)
 
 
 def _input_of(store: Store, run_id: str) -> JSONObject:

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from ideabridge.server.cli.completion import names
 from ideabridge.server.cli.filters import filtered
-from ideabridge.server.cli.inputs import read_input
+from ideabridge.server.cli.inputs import read_input, value_of
 from ideabridge.server.cli.lifting import (
     AcceptOption,
     TakeOption,
     WithOption,
-    decided_at_terminal,
     lift_run,
+    publish,
     read_decisions,
     verify_ideas,
 )
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import existing, opened
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.server.cli.stores import REF_HELP, existing, idea_given, idea_named, opened
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.bridge.ideas.idea import IdeaMeta
-    from ideabridge.bridge.ideas.records import Answer, Publication
+    from ideabridge.bridge.ideas.records import Publication
     from ideabridge.bridge.ideas.store import Store
 
 app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
 
-RefArgument = Annotated[
-    str, typer.Argument(metavar="REF", help="A published name, NAME@VERSION, an id or its first 6 digits, or a run.")
-]
+RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
 
 
@@ -73,7 +73,7 @@ def list_ideas(
     if options.json:
         print_json({"ideas": items, "next": following})
     elif rows:
-        print_table(titles, rows)
+        print_table(titles, rows, cut=True)
         if following:
             say(f"more: --after {following}", "dim")
     else:
@@ -138,7 +138,7 @@ def search_ideas(
         print_json({"ideas": found})
     elif hits:
         titles = ("idea", "published as", "outcome", "saved", "title")
-        print_table(titles, [(hit.id[:12], ", ".join(hit.names), *_meta(hit.meta)) for hit in hits])
+        print_table(titles, [(hit.id[:12], ", ".join(hit.names), *_meta(hit.meta)) for hit in hits], cut=True)
     else:
         say("nothing found")
     return 0 if hits else 1
@@ -152,6 +152,7 @@ def show_idea(options: Options, ref: RefArgument) -> int:
     from ideabridge.server.cli.idea_text import idea_lines, print_lines, result_of
 
     with opened(options) as store:
+        ref = idea_named(store, ref)
         stored = store.idea(ref)
         result = result_of(store, stored)
         publication = _published(store, ref)
@@ -211,32 +212,25 @@ def publish_idea(
     """
     import anyio
 
-    return anyio.run(_publish, options, ref, name, description, answer, read_decisions(accept, take, runs))
+    choices = read_decisions(options, accept, take, runs)
+    return anyio.run(_publish, options, idea_given(options, ref), name, description, answer, choices)
 
 
 async def _publish(
     options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.errors import PublicationError
     from ideabridge.bridge.ideas.versions import change_of
     from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, say
-    from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
+    from ideabridge.server.cli.exits import ExitCode
 
     async with connected(Bridge(existing(options))) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
-        if answer in ("auto", "plan") and not options.json and standing_in_terminal():
-            try:
-                decided = await decided_at_terminal(bridge, ref, choices)
-            except PublicationError:
-                # It cannot be a plan; publishing says why, or that it answers as recorded.
-                decided = choices
-            if decided is None:
-                say("nothing was published", "yellow")
-                return ExitCode.FAILED
-            choices = decided
-        publication = bridge.publish(ref, name, description=description, answer=cast("Answer", answer), choices=choices)
+        publication = await publish(bridge, ref, name, options, description=description, answer=answer, choices=choices)
+        if publication is None:
+            say("nothing was published", "yellow")
+            return ExitCode.FAILED
         change = change_of(bridge.store, publication)
     if options.json:
         print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})
@@ -280,25 +274,79 @@ def call_idea(
         typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),
     ] = None,
 ) -> int:
-    """Call a published idea as an assistant would, and print its answer."""
+    """Call a published idea as an assistant would, and print its answer.
+
+    Input that is required and not given is asked for, at a terminal.
+    """
     import anyio
 
-    return anyio.run(_call, options, name, read_input(input) or {})
+    given = read_input(input) or {}
+    with opened(options) as store:
+        publication = store.named(name)
+    return anyio.run(_call, options, name, publication, given)
 
 
-async def _call(options: Options, name: str, arguments: JSONObject) -> int:
+async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.console import print_json, print_value
+    from ideabridge.bridge.replay.replay import check_arguments
+    from ideabridge.server.cli.console import print_json, print_value, say
+    from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
+    from ideabridge.server.cli.fill_in import ask_input
     from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.tools.errors import ValueMismatchError
 
+    if _lacking(publication, arguments) and standing_in_terminal():
+        say(f"{name}: {_line(publication.description.split('. ')[0])}", "bold")
+        asked = await ask_input(publication.input_schema or {}, arguments)
+        if asked is None:
+            say("nothing was called", "yellow")
+            return ExitCode.FAILED
+        arguments = asked
+    try:
+        check_arguments(publication, arguments)
+    except ValueMismatchError as error:
+        raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
     async with Bridge(existing(options)) as bridge:
         replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
-            return tell(outcome, json=options.json, extra={"answer": replay.answer})
+            return tell(outcome, options, extra={"answer": replay.answer})
         if options.json:
             told: JSONObject = {"status": "done", "answer": replay.answer, "output": replay.output}
             print_json(told if replay.seen is None else {**told, "run": replay.seen.run})
         else:
             print_value(replay.output)
         return 0
+
+
+def _required(publication: Publication) -> list[str]:
+    found = (publication.input_schema or {}).get("required")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _lacking(publication: Publication, arguments: JSONObject) -> list[str]:
+    return [name for name in _required(publication) if name not in arguments]
+
+
+def _input_lines(name: str, publication: Publication) -> Iterator[str]:
+    """What a published idea takes, a line for each part, and a call of it as an example."""
+    fields = (publication.input_schema or {}).get("properties")
+    needed = _required(publication)
+    yield "it takes:" if fields else "it takes no input"
+    for key, field in (fields if isinstance(fields, dict) else {}).items():
+        told = field if isinstance(field, dict) else {}
+        kind = told.get("type", "any")
+        kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+        says = f": {_line(str(told['description']))}" if told.get("description") else ""
+        yield f"  {key} ({kinds}{'' if key in needed else ', may be left out'}){says}"
+    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    if isinstance(recorded, dict) and recorded:
+        words = [_word(key, value) for key, value in list(recorded.items())[:5]]
+        yield f"example: ideabridge ideas call {name} {' '.join(f'-i {word}' for word in words)}"
+
+
+def _word(key: str, value: JSON) -> str:
+    # Text that would be read as JSON is written as JSON.
+    plain = isinstance(value, str) and value_of(value) == value
+    text = str(value) if plain else encode_text(value)
+    return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")

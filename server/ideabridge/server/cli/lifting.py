@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ideabridge.server.cli.completion import names as published
 from ideabridge.server.cli.console import clean
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import existing
+from ideabridge.server.cli.stores import existing, idea_given, run_given
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.errors import UndecidedError
+    from ideabridge.bridge.ideas.records import Publication
     from ideabridge.bridge.replay.asking import Ask
     from ideabridge.bridge.replay.verify import Verdict
+
+_NAMED: Final = 4
+"""Paths that an example names one by one."""
 
 AcceptOption = Annotated[
     list[str] | None,
@@ -33,11 +39,14 @@ WithOption = Annotated[
 ]
 
 
-def read_decisions(accept: list[str] | None, take: list[str] | None, runs: list[str] | None) -> JSONObject:
+def read_decisions(
+    options: Options, accept: list[str] | None, take: list[str] | None, runs: list[str] | None
+) -> JSONObject:
     """The options as `choices`; a pick is written `PATH={"pick": JMESPath, "from": REFERENCE}`.
 
     Raises:
         UsageError: `--take` is not PATH=REFERENCE.
+        UnknownRunError: `--with` names no run.
     """
     from ideabridge.server.cli.exits import UsageError
 
@@ -53,14 +62,14 @@ def read_decisions(accept: list[str] | None, take: list[str] | None, runs: list[
     if taken:
         choices["take"] = taken
     if runs:
-        choices["runs"] = list[JSON](runs)
+        choices["runs"] = [run_given(options, run).id for run in runs]
     return choices
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
 def lift_run(
     options: Options,
-    ref: Annotated[str, typer.Argument(metavar="RUN", help="A run, or an idea.")],
+    ref: Annotated[str, typer.Argument(metavar="RUN", help="A run (`last`: the newest), or an idea.")],
     accept: AcceptOption = None,
     take: TakeOption = None,
     runs: WithOption = None,
@@ -74,7 +83,8 @@ def lift_run(
     """
     import anyio
 
-    return anyio.run(_lift, options, ref, read_decisions(accept, take, runs), live)
+    choices = read_decisions(options, accept, take, runs)
+    return anyio.run(_lift, options, idea_given(options, ref), choices, live)
 
 
 async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> int:
@@ -149,6 +159,57 @@ def _tell(verdict: Verdict) -> None:
     show(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
     for fault in verdict.faults:
         show(f"  {fault}")
+
+
+# -- publishing ----------------------------------------------------------------------------------------------------
+
+
+async def publish(
+    bridge: Bridge,
+    ref: str,
+    name: str,
+    options: Options,
+    *,
+    description: str | None = None,
+    answer: str = "auto",
+    choices: JSONObject | None = None,
+) -> Publication | None:
+    """Publish an idea or a run; what a person must decide first is asked at a terminal. None: the person gave up.
+
+    Raises:
+        PublicationError: it cannot be published so. Where something is to be decided, it says with which options.
+        UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
+    """
+    from ideabridge.bridge.errors import PublicationError, UndecidedError
+    from ideabridge.server.cli.exits import standing_in_terminal
+
+    decided = choices or {}
+    if answer in ("auto", "plan") and not options.json and standing_in_terminal():
+        try:
+            found = await decided_at_terminal(bridge, ref, decided)
+        except PublicationError:
+            # It cannot be a plan; publishing says why, or that it answers as recorded.
+            found = decided
+        if found is None:
+            return None
+        decided = found
+    try:
+        return bridge.publish(ref, name, description=description, answer=answer, choices=decided)
+    except UndecidedError as error:
+        raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
+
+
+def _how_to_decide(error: UndecidedError, again: str) -> Iterator[str]:
+    """What is open, and the command line that decides it."""
+    yield from error.open
+    if error.unexplained:
+        yield "say where these values come from: --take PATH=†input.NAME, or --take PATH=†results.0"
+    if error.paths:
+        yield "accept what may stay (--accept PATH, or --accept all), or name another run of the task (--with RUN)"
+    accepted = error.paths if len(error.paths) <= _NAMED else ["all"]
+    words = [*(f"--take {path}=†input.NAME" for path in error.unexplained), *(f"--accept {path}" for path in accepted)]
+    yield f"ideabridge ideas publish {again} {' '.join(words)}"
+    yield f"ideabridge ideas publish {again} --answer recorded gives the recorded answer, and nothing runs"
 
 
 # -- deciding at the terminal --------------------------------------------------------------------------------------

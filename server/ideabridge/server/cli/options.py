@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,6 +64,15 @@ class Options:
     tools: tuple[Path, ...] = ()
     allow_all: bool = False
     json: bool = False
+
+    @property
+    def again(self) -> str:
+        """The options as they are to be written behind another command that shall find the same."""
+        named = (("--config", self.config), ("--project", self.project), ("--store", self.store))
+        words = [word for option, value in named if value is not None for word in (option, str(value))]
+        words += [word for file in self.tools for word in ("--tools", str(file))]
+        words += ["--allow-all"] if self.allow_all else []
+        return "".join(f" {shlex.quote(word)}" for word in words)
 
     def folder(self) -> Path:
         """The project folder, absolute.
@@ -161,6 +172,14 @@ def _complete(annotation: Any) -> None:
             told.autocompletion = BY_METAVAR.get(told.metavar.strip("[].").removesuffix("]"))
 
 
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+def _drop_output() -> None:
+    """Let what is still to be written to standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
     """Do `work`; errors become one line each on standard error (and, with `json`, one object) and an exit code."""
     try:
@@ -171,13 +190,16 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         return ExitCode.CANCELLED
     except BrokenPipeError:
         # Whoever read our output has gone: nothing more can be told, and that is no fault.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _drop_output()
         return ExitCode.DONE
     except BaseException as error:
         if os.environ.get("IDEABRIDGE_TRACEBACK"):
             raise
         known = own_error(error)
-        if known is not None:
+        if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
+            _drop_output()
+            code, message, kind = ExitCode.FAILED, f"the output cannot be written: {error.strerror}", "OutputError"
+        elif known is not None:
             code, message, kind = exit_code(known), str(known), type(known).__name__
         elif any(isinstance(one, KeyboardInterrupt) for one in leaves(error)):
             return ExitCode.CANCELLED

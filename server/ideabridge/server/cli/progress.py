@@ -6,12 +6,13 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ideabridge.server.cli.console import clean, err, say
+from ideabridge.server.cli.console import clean, err, say, taken_beside
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
+    from rich.live import Live
     from rich.table import Table
 
     from ideabridge.bridge.loop.event import Event
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 
 ROWS: Final = 24
 """Rows the live table shows at most: what settled first makes room."""
+
+_TITLES: Final = ("", "call", "tool", "status", "time", "")
+
+_LEAST: Final = 12
+"""Characters that are shown of an error or a note on the narrowest terminal."""
+
+_AROUND: Final = 8
+"""Lines of the live table that are no rows, and some to spare."""
 
 _MARKS: Final = {
     "waiting": ("·", "dim"),
@@ -166,32 +175,42 @@ def _named(progress: Progress) -> str:
 
 
 class LiveDisplay:
-    """A table that lives on the terminal."""
+    """A table that lives on the terminal. It goes away while a person is asked something, and what they were asked
+    and answered stays.
+    """
 
     def __init__(self, board: Board) -> None:
-        from rich.live import Live
-
         self._board = board
         self._began = time.monotonic()
-        self._live = Live(
-            get_renderable=self._table, console=err(), refresh_per_second=8, transient=False, redirect_stdout=False
+        self._closed = False
+        self._live = self._started()
+
+    def _started(self) -> Live:
+        """A new display below what the terminal shows: one that was stopped would draw over what came after it."""
+        from rich.live import Live
+
+        live = Live(
+            get_renderable=self._table, console=err(), refresh_per_second=8, transient=True, redirect_stdout=False
         )
-        self._live.start()
+        live.start()
+        return live
 
     def changed(self, event: Event | None = None) -> None:
         """The table draws itself eight times a second."""
 
     @contextmanager
     def aside(self) -> Generator[None]:
-        """Stop drawing meanwhile."""
+        """Take the table away meanwhile."""
         self._live.stop()
         try:
             yield
         finally:
-            self._live.start()
+            self._live = self._started()
 
     def close(self) -> None:
         """Draw the last state and leave it."""
+        self._closed = True
+        self._live.transient = False
         self._live.stop()
 
     def _table(self) -> Table:
@@ -204,40 +223,42 @@ class LiveDisplay:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
         settled = sum(1 for progress in calls if progress.settled)
         table.title = f"{settled} of {len(calls)} calls, {time.monotonic() - self._began:.1f} s"
-        for title, options in _COLUMNS:
-            table.add_column(title, **options)
-        hidden = max(0, len(calls) - ROWS)
-        for progress in _shown(calls):
-            mark, style = _MARKS[progress.standing.value]
-            times = self._board.times.get(progress.call.index)
-            note = message_of(progress.error) if progress.error else self._board.notes.get(progress.call.index, "")
-            table.add_row(
-                Text(mark, style=style),
-                Text(clean(call_name(progress))),
-                Text(clean(tool_name(progress))),
-                Text(progress.standing.value, style=style),
-                Text(f"{times.seconds:.2f} s" if times else ""),
-                Text(clean(note).replace("\n", " "), style="red" if progress.error else "dim"),
-            )
+        # A table taller than the terminal could not be taken away again.
+        console = err()
+        most = ROWS if self._closed else max(1, min(ROWS, console.height - _AROUND))
+        hidden = max(0, len(calls) - most)
+        shown = _shown(calls, most)
+        rows = [self._row(progress) for progress in shown]
+        room = max(_LEAST, console.width - taken_beside([_TITLES, *rows]))
+        for title in _TITLES[:-1]:
+            table.add_column(title, no_wrap=True, justify="right" if title == "time" else "left")
+        table.add_column(_TITLES[-1], no_wrap=True, overflow="ellipsis", max_width=room)
+        for progress, row in zip(shown, rows, strict=True):
+            style = _MARKS[progress.standing.value][1]
+            styles = (style, "", "", style, "", "red" if progress.error else "dim")
+            table.add_row(*(Text(cell, style=style) for cell, style in zip(row, styles, strict=True)))
         if hidden:
             table.caption = f"and {hidden} more"
         return table
 
+    def _row(self, progress: Progress) -> tuple[str, ...]:
+        index = progress.call.index
+        times = self._board.times.get(index)
+        note = message_of(progress.error) if progress.error else self._board.notes.get(index, "")
+        return (
+            _MARKS[progress.standing.value][0],
+            clean(call_name(progress)),
+            clean(tool_name(progress)),
+            progress.standing.value,
+            f"{times.seconds:.2f} s" if times else "",
+            clean(note).replace("\n", " "),
+        )
 
-_COLUMNS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
-    ("", {"width": 1}),
-    ("call", {"no_wrap": True}),
-    ("tool", {"no_wrap": True}),
-    ("status", {}),
-    ("time", {"justify": "right"}),
-    ("", {"no_wrap": True, "overflow": "ellipsis"}),
-)
 
-
-def _shown(calls: list[Progress]) -> list[Progress]:
-    if len(calls) <= ROWS:
+def _shown(calls: list[Progress], rows: int) -> list[Progress]:
+    if len(calls) <= rows:
         return calls
     busy = [progress for progress in calls if not progress.settled]
     done = [progress for progress in calls if progress.settled]
-    room = max(0, ROWS - len(busy))
-    return [*(done[-room:] if room else []), *busy][:ROWS]
+    room = max(0, rows - len(busy))
+    return [*(done[-room:] if room else []), *busy][:rows]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
@@ -57,11 +59,11 @@ async def _run(
     draw: str | None,
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.ideas.publications import check_name
     from ideabridge.bridge.plan import read_plan
     from ideabridge.server.cli.console import report, say
     from ideabridge.server.cli.exits import ExitCode
     from ideabridge.server.cli.follow import follow, tell
-    from ideabridge.tools.errors import IdeabridgeError
 
     plan = read_plan(raw)
     if given is not None:
@@ -71,37 +73,139 @@ async def _run(
         if dry or draw is not None:
             await _rehearse(bridge, plan, options, dry, draw)
             return ExitCode.DONE
+        if save_as is not None:
+            # Before anything runs: what it did would be done, and no tool.
+            check_name(save_as)
         run = await bridge.run_plan(plan, planning=cast("Planning", planning))
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
-        problem: str | None = None
-        if save_as is not None and outcome.code() == ExitCode.DONE:
-            try:
-                publication = bridge.publish(run.id, save_as)
-                extra["published"] = {"name": publication.name, "version": publication.version}
-            except IdeabridgeError as error:
-                problem = str(error)
-                extra["publish_error"] = problem
-        code = tell(outcome, json=options.json, extra=extra)
+        if save_as is None or options.json or outcome.code() != ExitCode.DONE:
+            problem = None
+            if save_as is not None and outcome.code() == ExitCode.DONE:
+                problem = await _publish(bridge, run.id, save_as, options, extra)
+            code = tell(outcome, options, extra=extra)
+        else:
+            # The result first: what is asked then is about it.
+            code = tell(outcome, options)
+            problem = await _publish(bridge, run.id, save_as, options, extra)
         if problem is not None:
-            report(f"not published as {save_as!r}: {problem}")
+            report(problem)
             return ExitCode.FAILED
         if "published" in extra:
             say(f"published as {save_as}; every assistant connected to this store has it as a tool now", "green")
+        elif save_as is not None and code == ExitCode.WAITING:
+            report(
+                f"not published as {save_as!r} yet: once it has ended, `ideabridge ideas publish {run.id} {save_as}`"
+            )
         elif save_as is not None:
             report(f"not published as {save_as!r}: the run did not end without errors")
         return code
 
 
-async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, draw: str | None) -> None:
-    """Tell what the plan would do: with --json as one value, else the drawing as it is."""
-    from ideabridge.server.cli.console import print_json, print_value
+async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra: JSONObject) -> str | None:
+    """Publish the run, and note it in `extra`; what must be decided first is asked at a terminal.
 
-    told = await bridge.dry_run(plan) if dry else {}
+    Returns:
+        Why it is not published; None: it is.
+    """
+    from ideabridge.server.cli.lifting import publish
+    from ideabridge.tools.errors import IdeabridgeError
+
+    try:
+        publication = await publish(bridge, run, name, options)
+    except IdeabridgeError as error:
+        extra["publish_error"] = str(error)
+        return f"not published as {name!r}: {error}"
+    if publication is None:
+        return f"not published as {name!r}: you gave up; `ideabridge ideas publish {run} {name}` asks again"
+    extra["published"] = {"name": publication.name, "version": publication.version}
+    return None
+
+
+async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, draw: str | None) -> None:
+    """Show what the plan would do: readable at a terminal, else one JSON value; the drawing alone as it is."""
+    from ideabridge.server.cli.console import print_json, print_value, show
+
+    told = await _told(bridge, plan) if dry else {}
     drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
     if drawing is not None and (options.json or dry):
         told = {**told, "drawing": drawing}
     if options.json:
         print_json(told)
+    elif dry and sys.stdout.isatty():
+        for text, style in _lines(told, options):
+            show(text, style)
+        if drawing is not None:
+            print_value(drawing)
     else:
         print_value(told if dry or drawing is None else drawing)
+
+
+async def _told(bridge: Bridge, plan: Plan) -> JSONObject:
+    """`Bridge.dry_run`, and of each call `asks` or `denied`: why it would wait for approval, or not run at all."""
+    from ideabridge.bridge.keeping import LOCAL
+    from ideabridge.bridge.loop.policy import policy_named
+
+    told = await bridge.dry_run(plan)
+    catalogue, policy = bridge.offer.of_plan(plan, LOCAL), policy_named(bridge.settings().approval)
+    for entry in _objects(told.get("calls")):
+        place = entry.get("place")
+        call = plan.calls[place] if isinstance(place, int) else None
+        tool = catalogue.look_up(call) if isinstance(call, dict) else None
+        verdict = None if tool is None or tool.key in catalogue.latent else policy(tool, {})
+        if verdict is not None and verdict.verdict != "allow":
+            entry["asks" if verdict.verdict == "ask" else "denied"] = verdict.why
+    return told
+
+
+def _lines(told: JSONObject, options: Options) -> Iterator[tuple[str, str | None]]:
+    """What the plan would do, for people: (text, style) of each line."""
+    calls = {_named(entry): entry for entry in _objects(told.get("calls"))}
+    layers = [[str(name) for name in layer] for layer in _lists(told.get("layers"))]
+    yield f"{_counted(len(calls), 'call')} in {_counted(len(layers), 'step')}; nothing was run", "bold"
+    width = max((len(name) for name in calls), default=1)
+    for number, layer in enumerate(layers, 1):
+        together = f": {len(layer)} calls side by side" if len(layer) > 1 else ""
+        yield f"step {number}{together}", "cyan"
+        for name in layer:
+            entry = calls[name]
+            module = f"{entry['module']}/" if entry.get("module") else ""
+            yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
+            indent = " " * (width + 6)
+            for key, label in (("reads", "reads"), ("writes", "writes"), ("after", "waits for")):
+                listed = dict.fromkeys(str(one) for one in _list(entry.get(key)))
+                if listed:
+                    yield f"{indent}{label} {', '.join(listed)}", "dim"
+            if "asks" in entry:
+                yield f"{indent}asks for approval: {entry['asks']}", "yellow"
+            if "denied" in entry:
+                yield f"{indent}would be denied: {entry['denied']}", "red"
+    missing = [str(one) for one in _list(told.get("missing_inputs"))]
+    if missing:
+        keys = dict.fromkeys(one.removeprefix("†input.").split(".")[0] for one in missing)
+        yield f"missing input: {', '.join(missing)}; give it with {' '.join(f'-i {key}=...' for key in keys)}", "red"
+    asking = [f"{name} ({entry.get('tool')})" for name, entry in calls.items() if "asks" in entry]
+    if asking:
+        yield f"needs approval: {', '.join(asking)}; you are asked at a terminal, --allow-all runs them", "yellow"
+    elif not options.allow_all:
+        yield "nothing needs approval", "green"
+
+
+def _named(entry: JSONObject) -> str:
+    return f"{entry.get('place')} ({entry['instance']})" if entry.get("instance") else str(entry.get("place"))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _list(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
+
+
+def _lists(value: JSON) -> list[list[JSON]]:
+    return [one for one in _list(value) if isinstance(one, list)]
+
+
+def _objects(value: JSON) -> list[JSONObject]:
+    return [one for one in _list(value) if isinstance(one, dict)]

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ideabridge.server.cli.console import errors_told
 from ideabridge.server.cli.ideas import LimitOption
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import existing, opened
+from ideabridge.server.cli.stores import RunArgument, existing, opened, run_given, run_named
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.records import RunRecord
+    from ideabridge.bridge.ideas.store import Store
 
 app = typer.Typer(help="The runs: how each stands.", no_args_is_help=True)
+
+_PAGE: Final = 200
 
 
 class Status(StrEnum):
@@ -40,18 +46,24 @@ def list_runs(
     limit: LimitOption = 20,
     after: Annotated[str | None, typer.Option("--after", metavar="RUN", help="Go on after this run.")] = None,
 ) -> int:
-    """List runs, newest first: those of every caller."""
+    """List runs, newest first: those of every caller. A run is interrupted where its process ended in the middle."""
     from ideabridge.server.cli.console import print_json, print_table, say
 
     with opened(options) as store:
-        records = store.runs(status=status.value if status else None, limit=limit, after=after, rooms=False)
+        listed = _listed(store, status, None if after is None else run_named(store, after).id)
+        records = list(itertools.islice(listed, limit))
     following = records[-1].id if len(records) == limit else None
     if options.json:
         runs: list[JSON] = [_told(record) for record in records]
         print_json({"runs": runs, "next": following})
     elif records:
-        titles = ("run", "status", "kind", "caller", "started", "title")
-        print_table(titles, [_row(record) for record in records])
+        callers = {record.caller for record in records}
+        titles = ["run", "status", "kind", *(["caller"] if len(callers) > 1 else []), "started (UTC)", "title"]
+        print_table(titles, [_row(one, len(callers) > 1) for one in records], cut=True)
+        for stands in dict.fromkeys(standing_of(record)[0] for record in records):
+            advice = next_step("RUN", stands)
+            if advice is not None:
+                say(advice, "dim")
         if following:
             say(f"more: --after {following}", "dim")
     elif after is not None:
@@ -61,37 +73,78 @@ def list_runs(
     return 0
 
 
+def _listed(store: Store, status: Status | None, after: str | None) -> Iterator[RunRecord]:
+    """The runs that stand so, newest first."""
+    # Only a look at its process tells whether a run that is noted as running is interrupted.
+    noted = [] if status is None else ["running", "interrupted"] if status is Status.INTERRUPTED else [status.value]
+    while True:
+        page = store.runs(status=noted, limit=_PAGE, after=after, rooms=False)
+        yield from (record for record in page if status is None or standing_of(record)[0] == status.value)
+        if len(page) < _PAGE:
+            return
+        after = page[-1].id
+
+
+def standing_of(record: RunRecord) -> tuple[str, str | None]:
+    """(status, why it stands so, where that is known) of a run, as far as its record tells."""
+    from ideabridge.bridge.driver import LEFT, is_left
+
+    if is_left(record):
+        return Status.INTERRUPTED.value, LEFT
+    reason = (record.summary or {}).get("reason")
+    return record.status, reason if isinstance(reason, str) else None
+
+
+def errors_of(record: RunRecord) -> int:
+    """How many calls or outputs of a run that has ended have failed."""
+    errors = (record.summary or {}).get("errors")
+    return errors if isinstance(errors, int) else 0
+
+
+def standing_text(record: RunRecord) -> str:
+    """How a run stands, and how many errors it ended with."""
+    return standing_of(record)[0] + errors_told(errors_of(record))
+
+
 def _told(record: RunRecord) -> JSONObject:
+    status, reason = standing_of(record)
     told: JSONObject = {
         "run": record.id,
-        "status": record.status,
+        "status": status,
+        "errors": errors_of(record),
         "kind": record.kind,
         "caller": record.caller,
         "title": record.title,
         "created": record.created,
         "updated": record.updated,
     }
-    reason = _reason(record)
     return {**told, "reason": reason} if reason else told
 
 
-def _row(record: RunRecord) -> tuple[str, ...]:
-    reason = _reason(record)
+def _row(record: RunRecord, with_caller: bool) -> list[str]:
+    reason = standing_of(record)[1]
     title = f"{record.title} ({reason})" if reason else record.title
-    started = record.created[:19].replace("T", " ")
-    return record.id, record.status, record.kind, record.caller, started, title
+    caller = [record.caller] if with_caller else []
+    return [record.id, standing_text(record), record.kind, *caller, record.created[:16].replace("T", " "), title]
 
 
-def _reason(record: RunRecord) -> str | None:
-    """Why it stands so, where that was noted."""
-    reason = (record.summary or {}).get("reason")
-    return reason if isinstance(reason, str) else None
+def next_step(run: str, status: str) -> str | None:
+    """What a person can do about a run that stands so; None where there is nothing to do."""
+    match status:
+        case "interrupted":
+            return f"interrupted: `ideabridge resume {run}` goes on with it"
+        case "needs_approval":
+            return f"needs_approval: `ideabridge approvals list {run}` shows what waits, and how to answer"
+        case "needs_solution":
+            return f"needs_solution: `ideabridge resume {run}` takes it from you, or from the configured model"
+        case _:
+            return None
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
 def resume(
     options: Options,
-    run: Annotated[str, typer.Argument(metavar="RUN", help="The run, as `ideabridge runs list` names it.")],
+    run: RunArgument,
 ) -> int:
     """Take up a run whose process died, and stay with it as `run` does.
 
@@ -101,7 +154,7 @@ def resume(
     """
     import anyio
 
-    return anyio.run(_resume, options, run)
+    return anyio.run(_resume, options, run_given(options, run).id)
 
 
 async def _resume(options: Options, run_id: str) -> int:
@@ -112,4 +165,33 @@ async def _resume(options: Options, run_id: str) -> int:
         # What a room gives belongs to its run: that is what goes on.
         run = (await bridge.resume(run_id)).root
         outcome = await follow(run, quiet=options.json, by_turns=True)
-        return tell(outcome, json=options.json)
+        return tell(outcome, options)
+
+
+@command("config", "project", "store", "tools", "allow_all", "json")
+def cancel(options: Options, run: RunArgument) -> int:
+    """End a run that waits, or whose process has ended. What was done stays.
+
+    It needs the configuration the run was started under. A run that another process is at work on is cancelled there.
+    """
+    import anyio
+
+    return anyio.run(_cancel, options, run_given(options, run))
+
+
+async def _cancel(options: Options, record: RunRecord) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.errors import FinishedRunError
+    from ideabridge.server.cli.console import print_json, say
+
+    async with Bridge(options.configuration()) as bridge:
+        run = (await bridge.run(record.id, caller=record.caller)).root
+        if run.machine.phase == "ended":
+            raise FinishedRunError(f"run {run.id} has ended ({run.status}); there is nothing to cancel")
+        run.cancel("cancelled at the command line")
+        await run.wait()
+    if options.json:
+        print_json({"run": run.id, "status": run.status})
+    else:
+        say(f"{run.id}: {run.status}", "green")
+    return 0

@@ -13,7 +13,7 @@ import typer
 
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
+from ideabridge.server.cli.stores import REF_HELP, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def export_ideas(
     options: Options,
     refs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[REF]...", help="Published names, NAME@VERSION, ids or their first 6 digits, or runs."),
+        typer.Argument(
+            metavar="[REF]...",
+            help=f"{REF_HELP} May be repeated.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: standard output.")
@@ -67,7 +70,7 @@ def export_ideas(
             wanted += [name for name in _published(bridge.store) if name not in wanted]
         if folder is not None:
             return _export_all(bridge, wanted, folder.expanduser())
-        document = bridge.export_idea(wanted[0])
+        document = bridge.export_idea(idea_named(bridge.store, wanted[0]))
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())
@@ -104,7 +107,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     refused = 0
     for ref in refs:
         try:
-            document = bridge.export_idea(ref)
+            document = bridge.export_idea(idea_named(bridge.store, ref))
         except IdeabridgeError as error:
             refused += 1
             report(f"{ref}: {error}")

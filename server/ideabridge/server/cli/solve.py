@@ -140,7 +140,7 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
                 except IdeabridgeError as error:
                     # What the run gave was paid for: it is told all the same.
                     extra["recorded"], fault = None, str(error)
-            code = tell(outcome, json=options.json, extra=extra)
+            code = tell(outcome, options, extra=extra)
             if fault is not None:
                 report(f"--record: {fault}")
                 return code or ExitCode.FAILED

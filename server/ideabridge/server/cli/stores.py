@@ -1,17 +1,24 @@
-"""The store of a command line."""
+"""The store of a command line, and what a person names in it."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from ideabridge.server.cli.options import Options
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.ideas.records import RunRecord
     from ideabridge.bridge.ideas.store import Store
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run: its id, a beginning of it, or `last`, the newest.")
+]
 
 
 def existing(options: Options) -> Configuration:
@@ -50,3 +57,76 @@ def opened(options: Options, *, create: bool = False) -> Generator[Store]:
         yield store
     finally:
         store.close()
+
+
+REF_HELP: Final = "A published name, NAME@VERSION, an idea's id or its first 6 digits, or a run (`last`: the newest)."
+
+LAST: Final = "last"
+"""Stands for the newest run."""
+
+_NAMED: Final = 5
+
+
+def run_named(store: Store, text: str) -> RunRecord:
+    """The run that a person names: by its id, a beginning of it that no other run has, or `last`, the newest.
+
+    Raises:
+        UnknownRunError: there is none.
+        UsageError: several begin so.
+    """
+    from ideabridge.bridge.errors import UnknownRunError
+    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.tools.names import did_you_mean
+
+    record = store.run(text)
+    if record is None and text == LAST:
+        record = next(iter(store.runs(limit=1, rooms=False)), None)
+        if record is None:
+            raise UnknownRunError("there is no last run: the store has no runs yet")
+    if record is not None:
+        return record
+    # Rooms bear the id of their run, and more.
+    found = [
+        one for one in store.run_ids(text, 100) or store.run_ids(f"run_{text}", 100) if "." in text or "." not in one
+    ]
+    if not found or not text:
+        known = [one.id for one in store.runs(limit=200)]
+        raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, known)}")
+    if len(found) > 1:
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        raise UsageError(f"several runs begin with {text[:80]!r}: {', '.join(found[:_NAMED])}{more}")
+    record = store.run(found[0])
+    assert record is not None
+    return record
+
+
+def run_given(options: Options, text: str) -> RunRecord:
+    """`run_named` in the store of a command line, before anything else is opened."""
+    with opened(options) as store:
+        return run_named(store, text)
+
+
+def idea_named(store: Store, ref: str) -> str:
+    """What names an idea to the store: `ref` itself, or the id of the run that it names as `run_named` takes it.
+
+    Raises:
+        UnknownIdeaError, AmbiguousIdeaError: it names neither.
+        UsageError: several runs begin so.
+    """
+    from ideabridge.bridge.errors import UnknownRunError
+    from ideabridge.bridge.ideas.errors import UnknownIdeaError
+
+    try:
+        store.idea(ref)
+    except UnknownIdeaError as error:
+        try:
+            return run_named(store, ref).id
+        except UnknownRunError:
+            raise error from None
+    return ref
+
+
+def idea_given(options: Options, ref: str) -> str:
+    """`idea_named` in the store of a command line, before anything else is opened."""
+    with opened(options) as store:
+        return idea_named(store, ref)

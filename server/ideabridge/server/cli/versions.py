@@ -8,7 +8,7 @@ import typer
 
 from ideabridge.server.cli.completion import names
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
+from ideabridge.server.cli.stores import REF_HELP, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -65,14 +65,14 @@ def show_history(options: Options, name: NameArgument) -> int:
 @command("config", "project", "store", "json")
 def diff_ideas(
     options: Options,
-    old: Annotated[str, typer.Argument(metavar="REF", help="NAME, NAME@VERSION, an id, its first 6 digits, or a run.")],
+    old: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
     new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
     """Compare two ideas or versions: schemas, plan, constants, context. Exit code 1 if they differ."""
     from ideabridge.server.cli.console import print_json, say, show
 
     with opened(options) as store:
-        change = store.change(old, new)
+        change = store.change(idea_named(store, old), idea_named(store, new))
     if options.json:
         print_json({"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)})
         return 1 if change.lines else 0
@@ -130,7 +130,7 @@ def _told(options: Options, told: Publication) -> int:
 @command("config", "project", "store", "json")
 def tag_idea(
     options: Options,
-    ref: Annotated[str, typer.Argument(metavar="REF", help="NAME, NAME@VERSION, an id, its first 6 digits, or a run.")],
+    ref: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
     tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
     remove: Annotated[
         list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
@@ -140,7 +140,7 @@ def tag_idea(
     from ideabridge.server.cli.console import print_json, say
 
     with opened(options) as store:
-        now = store.tag_idea(ref, tags or (), remove or ())
+        now = store.tag_idea(idea_named(store, ref), tags or (), remove or ())
     if options.json:
         print_json({"tags": list[JSON](now)})
     else:

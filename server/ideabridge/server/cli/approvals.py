@@ -1,0 +1,417 @@
+"""`ideabridge approvals`: what runs wait for a person to decide, and the decisions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from ideabridge.server.cli.inputs import read_json, value_of
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import opened, run_named
+from ideabridge.tools.encoding import JSON, JSONObject
+
+if TYPE_CHECKING:
+    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.ideas.records import RunRecord
+    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.loop.question import Question
+    from ideabridge.server.cli.follow import Outcome
+    from ideabridge.server.cli.run_text import Story
+
+app = typer.Typer(help="What runs wait for you to decide, and your decisions.", no_args_is_help=True)
+
+_WAITING: Final = ("needs_approval", "running", "needs_solution", "interrupted")
+"""Runs in which something may wait: other calls of them may be at work, or rooms ask for solutions."""
+
+_DONE: Final = {
+    "approve": "approved",
+    "deny": "denied",
+    "edit": "edited",
+    "retry": "to be run again",
+    "skip": "skipped",
+    "value": "answered",
+}
+
+_PAGE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One thing that waits for a decision.
+
+    Attributes:
+        record: of the run; of a room, the run that it belongs to.
+        approval: its id in the run; of a room with the room's name before it.
+        question: what is asked.
+        asked: when, in seconds since 1970; None: an old journal does not say.
+        deadline: when it is refused if nobody has decided; None: never.
+        at_work: whether a process is at work on the run.
+    """
+
+    record: RunRecord
+    approval: str
+    question: Question
+    asked: float | None
+    deadline: float | None
+    at_work: bool
+
+    def to_json(self) -> JSONObject:
+        """For machines."""
+        when = None if self.asked is None else datetime.fromtimestamp(self.asked, UTC).isoformat(timespec="seconds")
+        left = None if self.deadline is None else round(self.deadline - time.time(), 1)
+        return {
+            "run": self.record.id,
+            "title": self.record.title,
+            "caller": self.record.caller,
+            "kind": self.question.kind,
+            **self.question.to_json(),
+            "approval": self.approval,
+            "choices": list(self.question.choices),
+            "asked": when,
+            "seconds_left": left,
+            "at_work": self.at_work,
+        }
+
+
+RunOption = Annotated[
+    str | None, typer.Argument(metavar="[RUN]", help="Only of this run: its id, a beginning of it, or `last`.")
+]
+
+
+@app.command("list")
+@command("config", "project", "store", "json")
+def list_approvals(options: Options, run: RunOption = None) -> int:
+    """List what waits for a decision, in every run: the whole call that would run, why it asks, and how long it waits.
+
+    Nothing is started.
+    """
+    from ideabridge.server.cli.console import print_json, say
+
+    with opened(options) as store:
+        chosen = None if run is None else run_named(store, run)
+        found = list(pending(store, chosen))
+    if options.json:
+        print_json({"approvals": [one.to_json() for one in found]})
+        return 0
+    before: str | None = None
+    for one in found:
+        _show(one, with_run=one.record.id != before)
+        before = one.record.id
+    if found:
+        again = options.again
+        say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
+        say(f"or one after another, at a terminal: ideabridge approvals decide{again}", "dim")
+    elif chosen is not None:
+        from ideabridge.server.cli.runs import standing_text
+
+        say(f"run {chosen.id} waits for no decision ({standing_text(chosen)})")
+    else:
+        say("nothing waits for a decision")
+    return 0
+
+
+def span(seconds: float) -> str:
+    """About how long: `5 s`, `3 min`, `2 h`, `4 days`."""
+    for unit, name in ((86_400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{int(seconds // unit)} {name}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _show(one: Pending, *, with_run: bool) -> None:
+    from ideabridge.server.cli.console import show
+
+    if with_run:
+        at_work = ", at work in another process" if one.at_work else ""
+        show(f"run {one.record.id}: {one.record.title}{at_work}", "bold")
+    now = time.time()
+    since = "" if one.asked is None else f", asked {span(now - one.asked)} ago"
+    left = ""
+    if one.deadline is not None:
+        over = one.deadline <= now
+        refusal = "skipped" if one.question.refusal == "skip" else "denied"
+        left = f", time is up: {refusal}" if over else f", {refusal} in {span(one.deadline - now)}"
+    show(f"  {one.approval} ({', '.join(one.question.choices)}){since}{left}", "yellow")
+    show(f"    {one.question.why}")
+    told = one.question.to_json()
+    for text in json.dumps(told.get("question") or one.question.shown, ensure_ascii=False, indent=2).split("\n"):
+        show(f"    {text}")
+
+
+def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
+    """What waits for a decision, as the journals tell it: the newest run first.
+
+    Args:
+        store: holds them.
+        chosen: only of this run; a room stands for its run.
+    """
+    if chosen is not None:
+        while chosen.parent is not None:
+            found = store.run(chosen.parent)
+            if found is None:
+                break
+            chosen = found
+        yield from _of_run(store, chosen, chosen, "")
+        return
+    after: str | None = None
+    while True:
+        page = store.runs(status=_WAITING, limit=_PAGE, after=after, rooms=False)
+        for record in page:
+            yield from _of_run(store, record, record, "")
+        if len(page) < _PAGE:
+            return
+        after = page[-1].id
+
+
+def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
+    from ideabridge.bridge.answering import questions
+    from ideabridge.bridge.driver import is_left
+    from ideabridge.bridge.loop.policy import approval_timeout
+    from ideabridge.bridge.room_view import key_of
+    from ideabridge.server.cli.run_text import read_story
+
+    story = read_story(list(store.events(record.id)), {})
+    machine = story.machine
+    if story.broken or machine.phase == "ended":
+        return
+    asked = _asked(story)
+    seconds = approval_timeout(machine.settings.approval)
+    at_work = root.status == "running" and not is_left(root)
+    for question in questions(machine):
+        since = asked.get(question.approval)
+        deadline = None if seconds is None or since is None else since + seconds
+        yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work)
+    for room in store.rooms_of(record.id):
+        if key_of(room.id) in machine.rooms:
+            yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
+
+
+def _asked(story: Story) -> dict[str, float]:
+    """When each approval was asked for."""
+    from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
+
+    found: dict[str, float] = {}
+    for moment in story.moments:
+        event = moment.event
+        if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
+            found[event.approval] = event.at
+    return found
+
+
+# -- deciding ------------------------------------------------------------------------------------------------------
+
+
+@app.command("decide")
+@command("config", "project", "store", "tools", "allow_all", "json")
+def decide(
+    options: Options,
+    decision: Annotated[
+        Literal["approve", "deny", "edit", "retry", "skip", "value"] | None,
+        typer.Argument(
+            help="approve, deny or edit a call or a plan; retry, skip or value for an unknown outcome; value, deny or"
+            " skip for what a module asks. None: you are asked about each, at a terminal."
+        ),
+    ] = None,
+    which: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN|APPROVAL]...",
+            help="What it is about: a run (all that it waits for), or an approval as `approvals list` shows it. Where"
+            " several runs have the same: RUN:APPROVAL.",
+        ),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; a mind is told.")] = None,
+    call: Annotated[
+        str | None, typer.Option("--call", metavar="JSON|@FILE", help="For edit: the call as it shall run.")
+    ] = None,
+    plan: Annotated[
+        str | None, typer.Option("--plan", metavar="JSON|@FILE", help="For edit of a plan: {calls, output}.")
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option("--value", metavar="JSON|@FILE", help="For value: the result, or the answer.")
+    ] = None,
+) -> int:
+    """Decide what runs wait for. What was decided runs here, and each run is followed as `run` does.
+
+    It needs the configuration that the run was started under, --tools and --allow-all included.
+    """
+    import anyio
+
+    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.context.document import MISSING
+    from ideabridge.server.cli.ask import BY
+    from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+
+    if decision is None:
+        if not standing_in_terminal() or options.json:
+            raise UsageError(
+                "which decision? Nobody is at a terminal to be asked: ideabridge approvals decide approve|deny|... "
+                "RUN|APPROVAL..."
+            )
+        return anyio.run(_decide, options, None, _by_run(options, None))
+    if not which:
+        raise UsageError("what is it about? Name runs or approvals; `ideabridge approvals list` shows them")
+    for option, text, wanted in (("--call", call, "edit"), ("--plan", plan, "edit"), ("--value", value, "value")):
+        if text is not None and decision != wanted:
+            raise UsageError(f"{option} goes with {wanted}, not with {decision}")
+    if decision == "edit" and (call is None) == (plan is None):
+        raise UsageError("edit needs --call, or --plan where a plan waits: what shall run in its place")
+    if decision == "value" and value is None:
+        raise UsageError("value needs --value: the result of the call, or the answer")
+    edited = None if call is None else _read(call, "--call")
+    if edited is not None and not isinstance(edited, dict):
+        raise UsageError("--call: expected a JSON object")
+    made = Decision(
+        decision,
+        call=edited,
+        reason=reason,
+        by=BY if standing_in_terminal() else "the command line",
+        value=MISSING if value is None else _read(value, "--value"),
+        plan=None if plan is None else _read(plan, "--plan"),
+    )
+    chosen = _by_run(options, which)
+    listed = [one for several in chosen.values() for one in several]
+    if decision in ("edit", "value") and len(listed) > 1:
+        raise UsageError(f"{decision} is for one approval; these are {', '.join(one.approval for one in listed)}")
+    for one in listed:
+        if decision not in one.question.choices:
+            takes = ", ".join(one.question.choices)
+            raise UsageError(f"{one.approval} of run {one.record.id} takes {takes}; found {decision}")
+    return anyio.run(_decide, options, made, chosen)
+
+
+def _read(text: str, option: str) -> JSON:
+    """JSON, `@FILE` with it, or for `--value` plain text."""
+    from ideabridge.server.cli.exits import UsageError
+
+    if text.startswith("@"):
+        return read_json(text[1:], option)
+    value = value_of(text)
+    if option != "--value" and not isinstance(value, dict | list):
+        raise UsageError(f"{option}: expected JSON or @FILE, found {text[:60]!r}")
+    return value
+
+
+def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending]]:
+    """What is meant, by run; None: everything.
+
+    Raises:
+        UnknownRunError, UsageError: a word that names nothing that waits, or more than one thing.
+    """
+    found: dict[str, list[Pending]] = {}
+    with opened(options) as store:
+        everything = list(pending(store))
+        chosen = everything
+        if which is not None:
+            chosen = [one for word in which for one in _meant(store, everything, word)]
+    for one in chosen:
+        several = found.setdefault(one.record.id, [])
+        if one not in several:
+            several.append(one)
+    return found
+
+
+def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
+    from ideabridge.bridge.errors import UnknownRunError
+    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.runs import standing_text
+
+    run, colon, approval = word.partition(":")
+    among = everything
+    if colon:
+        record = run_named(store, run)
+        among = [one for one in everything if one.record.id == record.id]
+    else:
+        approval = word
+    found = [one for one in among if one.approval == approval]
+    found = found or [one for one in among if approval and one.approval.startswith(approval)]
+    if len(found) > 1:
+        names = ", ".join(f"{one.record.id}:{one.approval}" for one in found[:5])
+        raise UsageError(f"{word[:80]!r} is the beginning of several approvals; write one of {names}")
+    if found:
+        return found
+    if colon:
+        there = ", ".join(one.approval for one in among) or "none"
+        raise UsageError(f"{word[:80]!r}: run {run[:80]} has no such approval pending; pending are {there}")
+    try:
+        record = run_named(store, word)
+    except UnknownRunError as error:
+        raise UsageError(f"{word[:80]!r} is no approval that is pending, and no run: {error}") from None
+    found = [one for one in everything if record.id in (one.record.id, one.record.parent)]
+    if not found:
+        raise UsageError(f"run {record.id} waits for no decision ({standing_text(record)})")
+    return found
+
+
+async def _decide(options: Options, decision: Decision | None, chosen: dict[str, list[Pending]]) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.console import print_json, report, say
+    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.follow import tell, told_of
+    from ideabridge.tools.errors import IdeabridgeError
+
+    if not chosen:
+        say("nothing waits for a decision")
+        return ExitCode.DONE
+    codes: set[int] = set()
+    answers: list[JSON] = []
+    async with Bridge(options.configuration()) as bridge:
+        for run_id, several in chosen.items():
+            try:
+                outcome = await _settle(bridge, options, decision, several)
+            except IdeabridgeError as error:
+                # The others are decided all the same.
+                message = _why_not(error, several[0])
+                report(message)
+                answers.append({"run": run_id, "error": message})
+                codes.add(ExitCode.FAILED)
+                continue
+            if options.json:
+                answers.append(told_of(outcome, {"decided": [one.approval for one in several]}))
+                codes.add(outcome.code())
+            else:
+                codes.add(tell(outcome, options))
+    if options.json:
+        print_json({"runs": answers})
+    order = (ExitCode.CANCELLED, ExitCode.FAILED, ExitCode.WAITING)
+    return next((code for code in order if code in codes), ExitCode.DONE)
+
+
+async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> Outcome:
+    """Hand the decision in for what was chosen of one run, and stay with the run. Without a decision, ask.
+
+    Raises:
+        InterruptedRunError, DecisionError, FinishedRunError: it cannot be decided here, or not any more.
+    """
+    from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.follow import follow
+
+    record = several[0].record
+    run = await bridge.run(record.id, caller=record.caller)
+    if decision is None:
+        say(f"run {record.id}: {record.title}", "bold")
+        return await follow(run, by_turns=False)
+    for one in several:
+        decision.hand_in(run, one.approval)
+        if not options.json:
+            why = f": {decision.reason}" if decision.reason else ""
+            say(f"{_DONE[decision.decision]}: {one.approval} of {record.id}{why}", "green")
+    return await follow(run, quiet=options.json, asks=False)
+
+
+def _why_not(error: Exception, one: Pending) -> str:
+    from ideabridge.bridge.errors import InterruptedRunError
+
+    if isinstance(error, InterruptedRunError) and one.at_work:
+        return (
+            f"run {one.record.id} is at work in another process; decide in the host that runs it, or here once its "
+            "other calls have ended"
+        )
+    return f"run {one.record.id}: {error}"
