@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -13,7 +15,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.main import main
 
 from .conftest import EXECUTABLE, Run
-from .terminal import Terminal
+from .terminal import Terminal, at_terminal
 
 TOOLS = '''
 from pathlib import Path
@@ -183,6 +185,38 @@ def test_a_failed_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "ideabridge: fail: no \\x1b[31mpaper\n" in printed.err
 
 
+def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(here: Path, ideabridge: Run) -> None:
+    plan = {
+        "calls": [
+            {"_tool": "add", "a": "†input.a", "b": 2, "_outputPath": "n"},
+            {"_tool": "fail", "why": "x"},
+            {"_tool": "note", "text": "†state.n"},
+        ]
+    }
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    out = at_terminal(here, "run", "plan.json", "--dry-run")
+    assert [line.strip() for line in out.splitlines()] == [
+        "3 calls in 2 steps; nothing was run",
+        "step 1: 2 calls side by side",
+        "0  add",
+        "reads †input.a",
+        "writes †state.n",
+        "1  fail",
+        "writes †results.1",
+        "step 2",
+        "2  note",
+        "reads †state.n",
+        "writes †results.2",
+        "waits for 0",
+        "asks for approval: tool 'note' says it changes things",
+        "missing input: †input.a; give it with -i a=...",
+        "needs approval: 2 (note); you are asked at a terminal, --allow-all runs them",
+    ]
+    told_ = json.loads(ideabridge("run", "plan.json", "--dry-run").stdout)
+    assert told_["layers"] == [[0, 1], [2]]
+    assert told_["calls"][2]["asks"] == "tool 'note' says it changes things"
+
+
 def test_dry_run(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "note.json", "--dry-run", "--json"]) == 0
     told(capsys)
@@ -249,6 +283,38 @@ def test_a_person_approves(here: Path) -> None:
     code, _ = terminal.end()
     assert code == 0
     assert (here / "noted.txt").read_text(encoding="utf-8") == "hello"
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_what_was_asked_and_answered_stays_on_the_screen(here: Path, columns: int) -> None:
+    plan = {
+        "calls": [
+            *NOTE["calls"],
+            {"_tool": "note", "text": "again", "_outputPath": "x"},
+            {"_tool": "fail", "why": "x" * 200},
+        ]
+    }
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    terminal = Terminal(here, ["run", "plan.json"], columns=columns)
+    for _ in range(2):
+        terminal.read_until("e(dit): ")
+        terminal.type("y")
+    code, _ = terminal.end()
+    assert code == 1
+    lines = terminal.screen()
+    text = "\n".join(lines)
+    asked = [number for number, line in enumerate(lines) if line == "? tool 'note' says it changes things"]
+    answered = [number for number, line in enumerate(lines) if line == "  run it? y(es), n(o) [reason], e(dit): y"]
+    assert len(asked) == len(answered) == 2
+    assert '"text": "hello"' in "\n".join(lines[asked[0] : answered[0]])
+    assert '"text": "again"' in "\n".join(lines[asked[1] : answered[1]])
+    # One table, at the end, with all its columns: a long error is cut, and nothing else.
+    assert text.count(" calls, ") == 1
+    assert lines[answered[1] + 1].startswith("3 of 3 calls, ")
+    [failed] = [line for line in lines if line.startswith(" ✗")]
+    assert failed.split()[1:4] == ["2", "fail", "failed"]
+    assert failed.endswith("…")
+    assert len(failed) <= columns
 
 
 def test_a_person_denies(here: Path) -> None:
@@ -368,6 +434,33 @@ def test_ctrl_c_cancels_the_run(here: Path, ideabridge: Run) -> None:
     assert shown["status"] == "cancelled"
 
 
+def test_who_reads_no_errors_any_more_does_not_end_the_run(here: Path) -> None:
+    (here / "plan.json").write_text(json.dumps({"calls": [{"_tool": "note", "text": "hello"}]}), encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [str(EXECUTABLE), "run", "plan.json", "--allow-all"]
+    done = subprocess.run(words, cwd=here, stdout=subprocess.PIPE, stderr=writer, text=True, check=False, timeout=60)
+    os.close(writer)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"results": {"0": "hello"}})
+
+
+def test_an_output_that_takes_nothing_more_is_one_line(here: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [str(EXECUTABLE), "run", "sum.json", "--json"]
+        done = subprocess.run(words, cwd=here, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "ideabridge: the output cannot be written: No space left on device\n"
+
+
+def test_a_mistake_while_modules_start_is_told_alone(
+    with_modules: Callable[..., None], here: Path, ideabridge: Run
+) -> None:
+    with_modules(**{f"slow{number}": {"command": "sleep", "args": ["60"]} for number in range(4)})
+    done = ideabridge("solve", "hi", "--limit", "requests=0")
+    assert done.returncode == 2
+    assert done.stderr == "ideabridge: limits.requests: expected a number above 0, found 0\n"
+
+
 # -- ideas -----------------------------------------------------------------------------------------------------------
 
 
@@ -436,6 +529,47 @@ def test_ideas_travel(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "tampered.json").write_text(document.replace("†input.a", "†input.b"), encoding="utf-8")
     assert main(["ideas", "import", "tampered.json", "--store", "other.sqlite"]) == 2
     assert capsys.readouterr().err.startswith("ideabridge: ")
+
+
+def test_what_an_idea_takes_is_told_or_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "sum.json", "--save-as", "sums", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["ideas", "call", "sums", "-i", "a=3"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "ideabridge: the input of sums: b: found nothing, expected a number (required)",
+        "ideabridge: it takes:",
+        "ideabridge:   a (number)",
+        "ideabridge:   b (number)",
+        "ideabridge: example: ideabridge ideas call sums -i a=1 -i b=2",
+    ]
+    terminal = Terminal(here, ["ideas", "call", "sums", "-i", "a=3", "--json"])
+    terminal.read_until("b (number): ")
+    terminal.type("four")
+    terminal.read_until("expected number")
+    terminal.read_until("b (number): ")
+    terminal.type("4")
+    code, out = terminal.end()
+    assert (code, json.loads(out)["output"]) == (0, {"sum": 7, "twice": 14})
+
+
+def test_what_must_be_decided_to_publish_a_run_is_asked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {"calls": [{"_tool": "add", "a": "†input.a", "b": 7, "_outputPath": "n"}], "input": {"a": 1}}
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json", "--save-as", "plus"]) == 1
+    said = capsys.readouterr().err
+    assert "not published as 'plus': these are constants, the same for every input: calls.0.b = 7" in said
+    # In words of the command line, not of the tool that hosts have.
+    assert "choices" not in said
+    words = re.findall(r"ideabridge: ideabridge (ideas publish run_\w+ plus --accept calls\.0\.b)", said)
+    assert main([*words[0].split(), "--json"]) == 0
+    capsys.readouterr()
+    terminal = Terminal(here, ["run", "plan.json", "--save-as", "plus2"])
+    terminal.read_until("q(uit): ")
+    terminal.type("a")
+    assert terminal.end()[0] == 0
+    assert main(["ideas", "call", "plus2", "-i", "a=5", "--json"]) == 0
+    assert main(["run", "plan.json", "--save-as", "No name"]) == 2
+    assert "cannot be a name" in capsys.readouterr().err
 
 
 def test_constants_need_acceptance(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

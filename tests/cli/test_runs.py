@@ -8,12 +8,14 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import pytest
 
 from ideabridge.server.main import main
+from tests.server.serving import call, over_stdio, structured, text
 
 from .conftest import EXECUTABLE
-from .terminal import Terminal
+from .terminal import Terminal, at_terminal
 
 TOOLS = '''
 from pathlib import Path
@@ -75,10 +77,19 @@ def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, An
 def test_a_killed_run_is_resumed_and_followed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed(here, LOOK)
     [run] = listed(capsys)
-    assert (run["status"], run["kind"], run["caller"], run["title"]) == ("running", "plan", "local", "look")
+    assert (run["status"], run["kind"], run["caller"], run["title"]) == ("interrupted", "plan", "local", "look")
+    assert run["reason"] == "the process that was at work on it has ended"
+    assert listed(capsys, "--status", "running") == []
+    assert [one["run"] for one in listed(capsys, "--status", "interrupted")] == [run["run"]]
+    for words in (["list"], ["show", "last"]):
+        assert main(["runs", *words]) == 0
+        printed = capsys.readouterr()
+        assert "interrupted" in printed.out
+        assert "the process that was at work on it has ended" in printed.out
+        assert "ideabridge resume" in printed.err
     descriptor = os.open(here / "pipe", os.O_RDWR)
     try:
-        assert main(["resume", run["run"]]) == 0
+        assert main(["resume", run["run"][:12]]) == 0
     finally:
         os.close(descriptor)
     printed = capsys.readouterr()
@@ -113,6 +124,12 @@ def test_what_must_not_run_twice_is_asked_about(here: Path, capsys: pytest.Captu
     assert answer["approvals"][0]["choices"] == ["retry", "skip", "value"]
     assert "outcome unknown" in printed.err
     assert listed(capsys)[0]["status"] == "needs_approval"
+    assert main(["approvals", "decide", "skip", "last", "--reason", "ask them"]) == 1
+    assert "skipped by the command line: ask them" in capsys.readouterr().err
+    [run] = listed(capsys)
+    assert (run["status"], run["errors"]) == ("done", 1)
+    assert main(["runs", "list"]) == 0
+    assert "done, 1 error" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -163,3 +180,63 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
         assert main(["resume", run["run"]]) == 1
         assert "is driven by another process right now" in capsys.readouterr().err
         process.kill()
+
+
+def test_a_run_is_named_by_a_beginning_or_as_the_last(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["runs", "show", "last"]) == 2
+    assert "there is no last run" in capsys.readouterr().err
+    for number in range(2):
+        plan = {"calls": [{"_tool": "count", "items": [number], "_outputPath": "n"}]}
+        (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+        assert main(["run", "plan.json", "--json"]) == 0
+    capsys.readouterr()
+    last, first = (one["run"] for one in listed(capsys))
+    for word, named in (("last", last), (first[:14], first), (first[4:14], first)):
+        assert main(["runs", "show", word, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["run"] == named
+        assert main(["ideas", "show", word, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["meta"]["run"] == named
+    assert main(["runs", "show", "run_"]) == 2
+    assert f"several runs begin with 'run_': {last}, {first}" in capsys.readouterr().err
+    assert main(["runs", "show", "run_x"]) == 2
+    assert "unknown run 'run_x'" in capsys.readouterr().err
+    assert main(["runs", "fork", "las", "--at", "1"]) == 2
+    assert "unknown run 'las'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_list_of_runs_cuts_no_id(here: Path, columns: int, capsys: pytest.CaptureFixture[str]) -> None:
+    send = {"_id": "sent", "_tool": "send", "name": "x"}
+    # The title of a run names its tools: a long one.
+    plan = {"calls": [send, {"_tool": "count", "items": []}, {"_tool": "look", "name": "x", "_after": ["sent"]}]}
+    (here / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert main(["run", "plan.json", "--json"]) == 4
+    capsys.readouterr()
+    [run] = listed(capsys)
+    shown = at_terminal(here, "runs", "list", columns=columns).split("\n")
+    assert any(line.split()[:3] == [run["run"], "needs_approval", "plan"] for line in shown)
+    assert max(map(len, shown)) <= columns
+
+
+def test_a_run_that_waits_or_was_left_is_cancelled(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed(here, SEND)
+    assert main(["runs", "cancel", "last"]) == 0
+    [run] = listed(capsys)
+    assert (run["status"], run["reason"]) == ("cancelled", "cancelled at the command line")
+    assert main(["runs", "cancel", "last"]) == 2
+    assert "has ended (cancelled); there is nothing to cancel" in capsys.readouterr().err
+
+
+@pytest.mark.anyio
+async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
+    async with over_stdio(here / "ideabridge.json", "2026-07-28") as client:
+        # When the server starts, it takes up what was left until then.
+        assert structured(await client.call_tool("check_run", {})) == {"runs": []}
+        await anyio.to_thread.run_sync(killed, here, SEND)
+        result = await client.call_tool("check_run", {})
+        [run] = structured(result)["runs"]
+        assert (run["status"], run.get("reason")) == ("interrupted", "the process that was at work on it has ended")
+        assert "check_run with this run goes on with it" in text(result)
+        # Whoever asks for it takes it up: what must not run twice is asked about.
+        assert (await call(client, "check_run", run=run["run"]))["status"] == "needs_approval"

@@ -270,7 +270,7 @@ async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() 
         assert fake.texts(1).splitlines()[-3:] == [
             (
                 'This failed: call 0 {"_tool": "shout", "text": ["a"], "_outputPath": "a"}:'
-                ' parameters of shout: text: found ["a"], expected text'
+                ' parameters: text: found ["a"], expected text'
             ),
             """This failed: call 1 {"_tool": "yell", "text": "a"}: unknown tool 'yell'.""",
             'This failed: the output: found {"not": "a text"}, expected text',

@@ -266,7 +266,7 @@ async def test_results_that_are_no_json_fail_the_call() -> None:
     def strange() -> Any:
         return object()
 
-    for function, message in ((odd, "nan"), (wrong, "wrong returned something else"), (strange, "not JSON")):
+    for function, message in ((odd, "nan"), (wrong, "it returned something else"), (strange, "not JSON")):
         with pytest.raises(ActivityError, match=message):
             await call(function, {})
 

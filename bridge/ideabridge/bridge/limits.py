@@ -9,6 +9,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.listed_order import ModuleOrder
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.tools.encoding import ObjectLike
+from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 
 _LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")
@@ -49,9 +50,9 @@ def settings_under(
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-            raise PlanError(f"limits.{name}: expected a number above 0, found {value!r}")
+            raise PlanError(f"limits.{name}: expected a number above 0, found {show(value)}")
         if whole and value != int(value):
-            raise PlanError(f"limits.{name}: expected a whole number, found {value!r}")
+            raise PlanError(f"limits.{name}: expected a whole number, found {show(value)}")
         return value
 
     def lower(name: str, configured: int) -> int:

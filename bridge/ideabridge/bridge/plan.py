@@ -13,6 +13,7 @@ from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.opening import check_instance
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
+from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
@@ -104,14 +105,14 @@ PlanLike: TypeAlias = "Plan | ObjectLike | Sequence[ObjectLike]"
 def _object(raw: JSONObject, key: str) -> JSONObject | None:
     value = raw.get(key)
     if value is not None and not isinstance(value, dict):
-        raise PlanError(f"{key}: expected an object, found {type(value).__name__}")
+        raise PlanError(f"{key}: expected an object, found {show(value)}")
     return value
 
 
 def _text(raw: JSONObject, key: str) -> str | None:
     value = raw.get(key)
     if value is not None and not isinstance(value, str):
-        raise PlanError(f"{key}: expected text, found {type(value).__name__}")
+        raise PlanError(f"{key}: expected text, found {show(value)}")
     return value
 
 

@@ -132,7 +132,7 @@ def _define(
     told, arguments = read_docstring(inspect.getdoc(function))
     hints = hints_of(function, place)
     parameters = Parameters(function, hints, arguments, place)
-    result = Result(hints.get("return", Any), place, name)
+    result = Result(hints.get("return", Any), place)
     made = Tool(
         name=name,
         description=told if description is None else description,

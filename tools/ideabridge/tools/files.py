@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ideabridge.tools.activity import Activity
-from ideabridge.tools.errors import ToolFileError
+from ideabridge.tools.errors import ToolDefinitionError, ToolFileError
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox, definition_of
 
@@ -73,7 +73,9 @@ def _run(file: Path, source: bytes) -> ModuleType:
             del sys.modules[name]
         else:
             sys.modules[name] = before
-        raise ToolFileError(f"{file}{_line(error, file)}: {_cause(error)}") from None
+        # A definition that is wrong says itself where it stands.
+        where = file if isinstance(error, ToolDefinitionError) else f"{file}{_line(error, file)}"
+        raise ToolFileError(f"{where}: {_cause(error)}") from None
     return module
 
 
@@ -88,4 +90,6 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return f"{type(error).__name__}: {error.msg}"
     text = " ".join(str(error).split())
+    if isinstance(error, ToolDefinitionError):
+        return text[:500]
     return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -255,8 +255,7 @@ def _whole_numbers(arguments: JSONObject, errors: Sequence[ErrorDetails]) -> JSO
 class Result:
     """What a function returns: its schema, where the annotation says one, and values as JSON."""
 
-    def __init__(self, hint: Any, place: str, name: str) -> None:
-        self._name = name
+    def __init__(self, hint: Any, place: str) -> None:
         self.schema: JSONObject | None = None
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(hint)
@@ -286,9 +285,9 @@ class Result:
                 )
             return normalise(dumped, what="the result")
         except ValidationError as error:
-            raise ActivityError(f"{self._name} returned something else than it declares: {_returned(error)}") from None
+            raise ActivityError(f"it returned something else than it declares: {_returned(error)}") from None
         except (PydanticSerializationError, InvalidJSONError, LimitExceededError, ValueError) as error:
-            raise ActivityError(f"{self._name} returned what is not JSON: {_first_line(error)}") from None
+            raise ActivityError(f"it returned what is not JSON: {_first_line(error)}") from None
 
 
 def _returned(error: ValidationError) -> str:

@@ -27,6 +27,7 @@ from ideabridge.bridge.context.reference import (
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.keywords import show
 from ideabridge.tools.query import check_query
 from ideabridge.tools.reading import READING, wrong_reference_hint, wrong_target_hint
 from ideabridge.tools.rename import meant_meta
@@ -125,7 +126,7 @@ def _text_member(call: Call, key: str) -> str | None:
     value = call.raw.get(key)
     if value is None or isinstance(value, str):
         return value
-    call.problems.append(f"{key}: expected text, found {type(value).__name__}")
+    call.problems.append(f"{key}: expected text, found {show(value)}")
     return None
 
 
@@ -304,7 +305,7 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, readin
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
-        call.problems.append(f"a call is an object with _tool, found {type(raw).__name__}")
+        call.problems.append(f"a call is an object with _tool, found {show(raw)}")
         call.writes = (("results", str(place)),)
         return call
     call = Call(index, place, raw)

@@ -124,7 +124,7 @@ class Catalogue:
         """The validator of the tool's own parameters: for values with nothing left to resolve."""
         validator = self._exact.get(tool.key)
         if validator is None:
-            validator = self._exact[tool.key] = Validator(tool.parameters, what=f"parameters of {tool.name}")
+            validator = self._exact[tool.key] = Validator(tool.parameters, what="parameters")
         return validator
 
     def admitted(self, tool: Tool) -> Validator:
@@ -132,7 +132,7 @@ class Catalogue:
         validator = self._admitted.get(tool.key)
         if validator is None:
             schema = admit_references(tool.parameters)
-            validator = self._admitted[tool.key] = Validator(schema, what=f"parameters of {tool.name}")
+            validator = self._admitted[tool.key] = Validator(schema, what="parameters")
         return validator
 
     def names(self, tool: Tool) -> ParameterNames:

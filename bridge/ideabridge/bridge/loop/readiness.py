@@ -12,6 +12,7 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Readiness:
             return [self._item(call, values, [], MISSING)]
         each = fill(call.each, lambda expression: values[expression.text])
         if not isinstance(each, list):
-            return Refusal(f"_each: expected an array, found {type(each).__name__}")
+            return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
             return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
         return [self._item(call, values, by_item, item) for item in each]

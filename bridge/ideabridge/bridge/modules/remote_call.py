@@ -73,7 +73,7 @@ async def remote_call(
         ModuleError: by cause, see `errors`.
         LimitExceededError: the answer is too large.
     """
-    name = f"tool {tool.name!r} of module {module!r}"
+    name = f"module {module!r}"
     asking = Asking(module, name, seconds, asker, secrets)
     # Not `client.call_tool`: it may list all tools again, and asks back by itself (SDK-NOTES).
     params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
@@ -126,7 +126,7 @@ def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:
 def _failure(
     connection: Connection, module: str, tool: str, error: MCPError, secrets: Secrets
 ) -> ModuleError | LimitExceededError:
-    name = f"tool {tool!r} of module {module!r}"
+    name = f"module {module!r}"
     text = shown(error.message, secrets)
     if error.data == OVERSIZED:
         return LimitExceededError(f"{name}: {text}")

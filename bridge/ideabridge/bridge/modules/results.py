@@ -45,15 +45,18 @@ def result_value(
     """
     if result.is_error:
         text = shown(_error_text(result), secrets)
-        raise ModuleToolError(module, text or f"{_name(module, tool)} failed without saying why")
-    value = _bounded(module, tool, _value(module, tool, result), max_bytes)
+        # How the Python SDK begins it, with the name that stands beside the error anyway.
+        text = text.removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
+        raise ModuleToolError(module, text or f"{_name(module)} failed without saying why")
+    value = _bounded(module, _value(module, tool, result), max_bytes)
     if validator is not None:
-        _checked(module, tool, value, validator, secrets)
+        _checked(module, value, validator, secrets)
     return secrets.redact(value)
 
 
-def _name(module: str, tool: Tool) -> str:
-    return f"tool {tool.name!r} of module {module!r}"
+def _name(module: str) -> str:
+    # Whoever is told of the error knows which call it is of.
+    return f"module {module!r}"
 
 
 def _value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
@@ -70,7 +73,7 @@ def _value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
                 return decode(texts[0], what="its text")
             except IdeabridgeError:
                 pass
-        raise ModuleOutputError(module, f"{_name(module, tool)} has an output schema but sent no structured content")
+        raise ModuleOutputError(module, f"{_name(module)} has an output schema but sent no structured content")
     if not content:
         return None
     if len(texts) == len(content):
@@ -78,27 +81,27 @@ def _value(module: str, tool: Tool, result: types.CallToolResult) -> Any:
     return [block.model_dump(mode="json", by_alias=True, exclude_none=True) for block in content]
 
 
-def _bounded(module: str, tool: Tool, value: Any, max_bytes: int) -> JSON:
+def _bounded(module: str, value: Any, max_bytes: int) -> JSON:
     try:
         ours = normalise(value, what="the result")
         size = len(encode(ours))
     except LimitExceededError as error:
-        raise LimitExceededError(f"{_name(module, tool)}: {error}") from None
+        raise LimitExceededError(f"{_name(module)}: {error}") from None
     except IdeabridgeError as error:
-        raise ModuleOutputError(module, f"{_name(module, tool)}: {error}") from None
+        raise ModuleOutputError(module, f"{_name(module)}: {error}") from None
     if size > max_bytes:
         raise LimitExceededError(
-            f"{_name(module, tool)} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
+            f"{_name(module)} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
         )
     return ours
 
 
-def _checked(module: str, tool: Tool, value: JSON, validator: Validator, secrets: Secrets) -> None:
+def _checked(module: str, value: JSON, validator: Validator, secrets: Secrets) -> None:
     try:
         validator.check(value)
     except IdeabridgeError as error:
         text = shown(str(error), secrets, _FAULTS)
-        raise ModuleOutputError(module, f"{_name(module, tool)} answered against its own schema: {text}") from None
+        raise ModuleOutputError(module, f"{_name(module)} answered against its own schema: {text}") from None
 
 
 def _error_text(result: types.CallToolResult) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -105,17 +106,16 @@ def _events(journal: list[tuple[int, JSONObject]], story: Story) -> list[JSON]:
 def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
     from collections import Counter
 
-    from ideabridge.server.cli.console import say, show
+    from ideabridge.server.cli.console import errors_told, say, show
     from ideabridge.server.cli.follow import error_line
-    from ideabridge.tools.encoding import encode_text
 
     machine = story.machine
     status, why = standing_of(record)
     reason = machine.reason or why
-    show(f"run {record.id}: {status}{f' ({reason})' if reason else ''}", "bold")
+    show(f"run {record.id}: {status}{errors_told(len(machine.errors))}{f' ({reason})' if reason else ''}", "bold")
     show(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}")
-    for key, value in lineage.items():
-        show(f"  {key.replace('_', ' ')}: {encode_text(value)}")
+    for line in _lineage_lines(lineage):
+        show(f"  {line}")
     show("events (number, seconds, what)", "bold")
     begun = next((one.at for one in story.moments if one.at is not None), 0.0)
     width = len(str(len(story.moments)))
@@ -133,6 +133,23 @@ def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
     advice = next_step(record.id, status)
     if advice is not None:
         say(advice, "dim")
+
+
+def _lineage_lines(lineage: JSONObject) -> Iterator[str]:
+    """What `_lineage` tells, for people."""
+    for key, value in lineage.items():
+        listed = value if isinstance(value, list) else [value]
+        told = ", ".join(_related(one) for one in listed)
+        yield f"{key.replace('_', ' ')}: {told}"
+
+
+def _related(value: JSON) -> str:
+    """A run, with how it stands or after which event it was forked; or an idea."""
+    if not isinstance(value, dict):
+        text = str(value)
+        return text if text.startswith("run_") else text[:12]
+    at, status = value.get("at"), value.get("status")
+    return f"{value.get('run')}{f' after event {at}' if at else ''}{f' ({status})' if status else ''}"
 
 
 def _show_moment(options: Options, record: RunRecord, story: Story) -> int:

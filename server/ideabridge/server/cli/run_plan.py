@@ -160,9 +160,11 @@ async def _told(bridge: Bridge, plan: Plan) -> JSONObject:
 
 def _lines(told: JSONObject, options: Options) -> Iterator[tuple[str, str | None]]:
     """What the plan would do, for people: (text, style) of each line."""
+    from ideabridge.server.cli.run_text import counted
+
     calls = {_named(entry): entry for entry in _objects(told.get("calls"))}
     layers = [[str(name) for name in layer] for layer in _lists(told.get("layers"))]
-    yield f"{_counted(len(calls), 'call')} in {_counted(len(layers), 'step')}; nothing was run", "bold"
+    yield f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run", "bold"
     width = max((len(name) for name in calls), default=1)
     for number, layer in enumerate(layers, 1):
         together = f": {len(layer)} calls side by side" if len(layer) > 1 else ""
@@ -193,10 +195,6 @@ def _lines(told: JSONObject, options: Options) -> Iterator[tuple[str, str | None
 
 def _named(entry: JSONObject) -> str:
     return f"{entry.get('place')} ({entry['instance']})" if entry.get("instance") else str(entry.get("place"))
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _list(value: JSON) -> list[JSON]:

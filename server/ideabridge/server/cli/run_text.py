@@ -76,12 +76,12 @@ def _told(event: Event, machine: Machine) -> tuple[str, str | None, int | None]:
     match event:
         case events.RunStarted():
             by = f", answered by {event.mind}" if event.mind else ", by turns" if event.mode == "solve" else ""
-            return f"the run begins ({event.mode}{by}); {len(event.tools)} tools", "bold", None
+            return f"the run begins ({event.mode}{by}); {counted(len(event.tools), 'tool')}", "bold", None
         case events.RequestMade():
             return f"request {event.step} goes out ({event.request[:12]})", "bold", None
         case events.SolutionProposed():
             output = "" if event.output is None else f", output {shown(event.output)}"
-            return f"a solution of {len(event.calls)} calls{output}", "cyan", None
+            return f"a solution of {counted(len(event.calls), 'call')}{output}", "cyan", None
         case events.CallProposed():
             return f"a call is listed: {shown(event.call)}", "cyan", len(machine.history) - 1
         case events.OutputProposed():
@@ -161,6 +161,11 @@ def _parameters(machine: Machine, event: events.CallStarted) -> str:
     progress = machine.history[event.call]
     items = progress.items
     return shown(items[event.item or 0].parameters) if (event.item or 0) < len(items) else ""
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def shown(value: JSON) -> str:

@@ -1,0 +1,183 @@
+"""`ideabridge approvals list` and `decide`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from ideabridge.server.main import main
+from tests.server.serving import call, over_stdio
+
+from .conftest import Run
+from .terminal import Terminal
+
+TOOLS = '''
+from pathlib import Path
+
+import anyio
+
+from ideabridge.tools import tool
+
+
+@tool(read_only=False)
+def note(text: str, where: str = "noted.txt") -> str:
+    """Write something down."""
+    Path(where).write_text(text, encoding="utf-8")
+    return text
+
+
+@tool(read_only=True)
+async def forever() -> str:
+    """Never end."""
+    await anyio.sleep_forever()
+    return ""
+'''
+
+
+def noting(*texts: str) -> str:
+    return json.dumps({"calls": [{"_tool": "note", "text": text, "where": f"{text}.txt"} for text in texts]})
+
+
+@pytest.fixture
+def here(project: Path) -> Path:
+    """A project with tools that need approval."""
+    (project / "tools.py").write_text(TOOLS, encoding="utf-8")
+    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    for text in ("one", "two"):
+        (project / f"{text}.json").write_text(noting(text), encoding="utf-8")
+    return project
+
+
+def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, Any]:
+    assert main([*words, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    return told(capsys, "approvals", "list", *words)["approvals"]
+
+
+def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (told(capsys, "run", f"{text}.json", code=4)["run"] for text in ("one", "two"))
+    two, one = listed(capsys)
+    assert (two["run"], one["run"]) == (second, first)
+    assert one["call"] == {"_tool": "note", "text": "one", "where": "one.txt"}
+    assert (one["kind"], one["choices"], one["why"]) == (
+        "call",
+        ["approve", "deny", "edit"],
+        "tool 'note' says it changes things",
+    )
+    assert one["asked"]
+    assert one["seconds_left"] is None
+    assert listed(capsys, "last") == [two | {"asked": two["asked"]}]
+    assert main(["approvals", "list"]) == 0
+    printed = capsys.readouterr()
+    assert f"run {first}: note" in printed.out
+    assert f"{one['approval']} (approve, deny, edit), asked " in printed.out
+    assert '"text": "one"' in printed.out
+    assert "ideabridge approvals decide DECISION RUN|APPROVAL..." in printed.err
+    # By a beginning of the run's id, and by the approval's own.
+    assert main(["approvals", "decide", "deny", second[:10], "--reason", "not today"]) == 1
+    assert f"{second}: done, 1 error" in capsys.readouterr().err
+    assert not (here / "two.txt").exists()
+    assert main(["approvals", "decide", "approve", one["approval"]]) == 0
+    printed = capsys.readouterr()
+    assert f"approved: {one['approval']} of {first}" in printed.err
+    assert json.loads(printed.out) == {"results": {"0": "one"}}
+    assert (here / "one.txt").exists()
+    assert main(["approvals", "list"]) == 0
+    assert capsys.readouterr().err == "nothing waits for a decision\n"
+    assert main(["approvals", "list", first]) == 0
+    assert f"run {first} waits for no decision (done)" in capsys.readouterr().err
+
+
+def test_several_are_decided_at_once_and_what_is_left_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "plan.json").write_text(noting("a", "b"), encoding="utf-8")
+    runs = [told(capsys, "run", "plan.json", code=4)["run"] for _ in range(2)]
+    [_, again] = listed(capsys)
+    # Two runs of one plan ask the same.
+    assert main(["approvals", "decide", "approve", again["approval"]]) == 2
+    said = capsys.readouterr().err
+    assert all(f"{run}:{again['approval']}" in said for run in runs)
+    answer = told(capsys, "approvals", "decide", "approve", f"{runs[0]}:{again['approval']}", runs[1], code=4)
+    assert [one["run"] for one in answer["runs"]] == runs
+    assert [one["status"] for one in answer["runs"]] == ["needs_approval", "needs_approval"]
+    assert answer["runs"][0]["decided"] == [again["approval"]]
+    assert [one["call"]["text"] for one in listed(capsys)] == ["b", "b"]
+    assert told(capsys, "approvals", "decide", "deny", *runs, code=1)["runs"][1]["status"] == "done"
+    assert listed(capsys) == []
+
+
+def test_a_call_is_edited_and_mistakes_are_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "one.json", code=4)["run"]
+    edited = '{"_tool": "note", "text": "other", "where": "other.txt"}'
+    for words, message in (
+        (["approve"], "what is it about? Name runs or approvals"),
+        (["approve", "nothing_here"], "'nothing_here' is no approval that is pending, and no run"),
+        (["approve", f"{run}:nothing"], "has no such approval pending; pending are a0-"),
+        (["retry", run], "takes approve, deny, edit; found retry"),
+        (["edit", run], "edit needs --call"),
+        (["edit", run, "--call", "nonsense"], "--call: expected JSON or @FILE"),
+        (["deny", run, "--call", edited], "--call goes with edit, not with deny"),
+        (["value", run], "value needs --value"),
+        ([], "which decision? Nobody is at a terminal"),
+    ):
+        assert main(["approvals", "decide", *words]) == 2, words
+        assert message in capsys.readouterr().err
+    # What was wrong with one is told, and it still waits.
+    assert main(["approvals", "decide", "edit", run, "--call", '{"_tool": "note", "txt": 1}']) == 1
+    assert "the edited call cannot run" in capsys.readouterr().err
+    assert main(["approvals", "decide", "edit", run, "--call", edited]) == 0
+    assert (here / "other.txt").exists()
+    assert main(["approvals", "decide", "approve", run]) == 2
+    assert f"run {run} waits for no decision (done)" in capsys.readouterr().err
+
+
+def test_a_plan_as_a_whole_is_decided_and_its_calls_wait_then(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = told(capsys, "run", "--lazy", "one.json", code=4)["run"]
+    [plan] = listed(capsys, run)
+    assert (plan["kind"], plan["plan"]["calls"][0]["_tool"]) == ("plan", "note")
+    assert main(["approvals", "decide", "approve", "last"]) == 4
+    said = capsys.readouterr().err
+    assert "approval needed (a0-" in said
+    assert f"ideabridge resume {run} " in said
+    [call_] = listed(capsys)
+    assert call_["kind"] == "call"
+
+
+def test_a_person_is_asked_about_everything(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told(capsys, "run", "one.json", code=4)
+    told(capsys, "run", "two.json", code=4)
+    terminal = Terminal(here, ["approvals", "decide"])
+    terminal.read_until("e(dit): ")
+    assert '"text": "two"' in terminal.seen
+    terminal.type("n")
+    terminal.read_until("e(dit): ")
+    assert '"text": "one"' in terminal.seen
+    terminal.type("y")
+    code, _ = terminal.end()
+    assert code == 1
+    assert (here / "one.txt").exists()
+    assert not (here / "two.txt").exists()
+
+
+@pytest.mark.anyio
+async def test_a_run_of_a_server_that_is_up_is_decided(here: Path, ideabridge: Run) -> None:
+    async with over_stdio(here / "ideabridge.json", "2026-07-28") as client:
+        plan = json.loads(noting("one"))
+        waiting = await call(client, "run_plan", **plan)
+        assert waiting["status"] == "needs_approval"
+        busy = await call(client, "run_plan", calls=[{"_tool": "forever"}, *plan["calls"]], wait_s=0.5)
+        done = await anyio.to_thread.run_sync(ideabridge, "approvals", "list", "--json")
+        of = {one["run"]: one for one in json.loads(done.stdout)["approvals"]}
+        assert {run: one["at_work"] for run, one in of.items()} == {waiting["run"]: False, busy["run"]: True}
+        done = await anyio.to_thread.run_sync(ideabridge, "approvals", "decide", "approve", *of)
+        # The one is decided; the other is told of, with what can be done.
+        assert done.returncode == 1
+        assert f"run {busy['run']} is at work in another process; decide in the host that runs it" in done.stderr
+        assert (await call(client, "check_run", run=waiting["run"]))["status"] == "done"
+        assert (here / "one.txt").exists()
