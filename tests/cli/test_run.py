@@ -452,15 +452,6 @@ def test_an_output_that_takes_nothing_more_is_one_line(here: Path) -> None:
     assert done.stderr == "ideabridge: the output cannot be written: No space left on device\n"
 
 
-def test_a_mistake_while_modules_start_is_told_alone(
-    with_modules: Callable[..., None], here: Path, ideabridge: Run
-) -> None:
-    with_modules(**{f"slow{number}": {"command": "sleep", "args": ["60"]} for number in range(4)})
-    done = ideabridge("solve", "hi", "--limit", "requests=0")
-    assert done.returncode == 2
-    assert done.stderr == "ideabridge: limits.requests: expected a number above 0, found 0\n"
-
-
 # -- ideas -----------------------------------------------------------------------------------------------------------
 
 

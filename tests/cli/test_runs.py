@@ -208,7 +208,9 @@ def test_a_run_is_named_by_a_beginning_or_as_the_last(here: Path, capsys: pytest
 def test_a_list_of_runs_cuts_no_id(here: Path, columns: int, capsys: pytest.CaptureFixture[str]) -> None:
     send = {"_id": "sent", "_tool": "send", "name": "x"}
     # The title of a run names its tools: a long one.
-    plan = {"calls": [send, {"_tool": "count", "items": []}, {"_tool": "look", "name": "x", "_after": ["sent"]}]}
+    plan: dict[str, Any] = {
+        "calls": [send, {"_tool": "count", "items": []}, {"_tool": "look", "name": "x", "_after": ["sent"]}]
+    }
     (here / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 4

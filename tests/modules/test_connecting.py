@@ -3,9 +3,11 @@
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from ideabridge.bridge.modules.errors import (
@@ -129,6 +131,23 @@ async def test_closing_is_quick_whatever_the_children_do(tmp_path: Path) -> None
         assert await read_pipe(reader) == b""
     finally:
         os.close(reader)
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_closing_while_children_start_leaves_none_to_a_closed_loop(
+    steps: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def close_early() -> None:
+        async with modules_of({f"slow{number}": {"command": "sleep", "args": ["60"]} for number in range(4)}):
+            for _ in range(steps):
+                await anyio.lowlevel.checkpoint()
+
+    anyio.run(close_early)
+    # Where asyncio waits for children in threads, these tell of children whose loop is closed.
+    for thread in threading.enumerate():
+        if thread.name.startswith(("waitpid", "asyncio-waitpid")):
+            thread.join(10)
+    assert [record.message for record in caplog.records if "is closed" in record.message] == []
 
 
 async def test_no_child_outlives_us_even_when_we_are_killed(tmp_path: Path) -> None:

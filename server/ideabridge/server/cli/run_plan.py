@@ -68,14 +68,13 @@ async def _run(
     plan = read_plan(raw)
     if given is not None:
         plan = dataclasses.replace(plan, input={**(plan.input or {}), **given})
-    configuration = options.configuration()
-    async with Bridge(configuration) as bridge:
+    if save_as is not None:
+        # Before anything runs: what it did would be done, and no tool.
+        check_name(save_as)
+    async with Bridge(options.configuration()) as bridge:
         if dry or draw is not None:
             await _rehearse(bridge, plan, options, dry, draw)
             return ExitCode.DONE
-        if save_as is not None:
-            # Before anything runs: what it did would be done, and no tool.
-            check_name(save_as)
         run = await bridge.run_plan(plan, planning=cast("Planning", planning))
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
