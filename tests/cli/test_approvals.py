@@ -154,6 +154,11 @@ def test_a_person_is_asked_about_everything(here: Path, capsys: pytest.CaptureFi
     told(capsys, "run", "two.json", code=4)
     terminal = Terminal(here, ["approvals", "decide"])
     terminal.read_until("e(dit): ")
+    terminal.interrupt()
+    assert terminal.end()[0] == 130
+    assert len(listed(capsys)) == 2
+    terminal = Terminal(here, ["approvals", "decide"])
+    terminal.read_until("e(dit): ")
     assert '"text": "two"' in terminal.seen
     terminal.type("n")
     terminal.read_until("e(dit): ")

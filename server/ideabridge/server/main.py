@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,10 +21,14 @@ def main(arguments: list[str] | None = None) -> int:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             # Closed by who started us. It must not become the number of a file that is opened later.
-            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
-    from ideabridge.server.cli.app import run
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
+    try:
+        from ideabridge.server.cli.app import run
 
-    code = run(words)
+        code = run(words)
+    except KeyboardInterrupt:
+        # While the modules of a command are still being imported.
+        return 130
     if arguments is None:
         # The process ends: searching all that was imported for garbage would take up to 0.2 s longer.
         import gc

@@ -136,8 +136,7 @@ def _show(one: Pending, *, with_run: bool) -> None:
     left = ""
     if one.deadline is not None:
         over = one.deadline <= now
-        refusal = "skipped" if one.question.refusal == "skip" else "denied"
-        left = f", time is up: {refusal}" if over else f", {refusal} in {span(one.deadline - now)}"
+        left = f", time is up: {_refused(one)}" if over else f", {_refused(one)} in {span(one.deadline - now)}"
     show(f"  {one.approval} ({', '.join(one.question.choices)}){since}{left}", "yellow")
     show(f"    {one.question.why}")
     told = one.question.to_json()
@@ -373,6 +372,9 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
                 answers.append({"run": run_id, "error": message})
                 codes.add(ExitCode.FAILED)
                 continue
+            if outcome.stopped and outcome.board.run.status == "needs_approval":
+                say("left waiting", "yellow")
+                return ExitCode.CANCELLED
             if options.json:
                 answers.append(told_of(outcome, {"decided": [one.approval for one in several]}))
                 codes.add(outcome.code())
@@ -397,7 +399,7 @@ async def _settle(bridge: Bridge, options: Options, decision: Decision | None, s
     run = await bridge.run(record.id, caller=record.caller)
     if decision is None:
         say(f"run {record.id}: {record.title}", "bold")
-        return await follow(run, by_turns=False)
+        return await follow(run, leaves=True)
     for one in several:
         decision.hand_in(run, one.approval)
         if not options.json:
@@ -414,4 +416,11 @@ def _why_not(error: Exception, one: Pending) -> str:
             f"run {one.record.id} is at work in another process; decide in the host that runs it, or here once its "
             "other calls have ended"
         )
+    if one.deadline is not None and one.deadline <= time.time():
+        return f"run {one.record.id}: the time for {one.approval} is up, and it is {_refused(one)}"
     return f"run {one.record.id}: {error}"
+
+
+def _refused(one: Pending) -> str:
+    """What becomes of it when nobody decides in time."""
+    return "skipped" if one.question.refusal == "skip" else "denied"

@@ -58,7 +58,6 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
     while _is_pending(run, approval):
         decision = await _while_pending(run, approval, entry)
         if decision is None:
-            say("")
             report("this call is settled already; nobody needs to decide on it any more")
             return
         try:

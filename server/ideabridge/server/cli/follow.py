@@ -39,7 +39,9 @@ class Outcome:
         return ExitCode.DONE if run.status == "done" and not run.errors() else ExitCode.FAILED
 
 
-async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False, asks: bool = True) -> Outcome:
+async def follow(
+    run: Run, *, quiet: bool = False, by_turns: bool = False, asks: bool = True, leaves: bool = False
+) -> Outcome:
     """Stay with `run` until it has ended or waits for somebody who is not here.
 
     Args:
@@ -47,6 +49,7 @@ async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False, asks:
         quiet: show nothing.
         by_turns: read solutions from standard input where the run needs one.
         asks: ask the person at the terminal, if there is one, for approvals.
+        leaves: at Ctrl-C leave a run waiting that waits, instead of ending it.
     """
     board = Board(run)
     outcome = Outcome(board)
@@ -59,7 +62,7 @@ async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False, asks:
             board.take(CallStarted(progress.call.index))
     run.runner.watchers.append(board.take)
     run.runner.progress_watchers.append(lambda call, _done, _total, note: board.notes.update({call: note or ""}))
-    async with _stopping_at_signals(run, outcome):
+    async with _stopping_at_signals(run, outcome, leaves=leaves):
         display: Display | None = None
         if not quiet:
             display = LiveDisplay(board) if sys.stderr.isatty() else PlainDisplay(board)
@@ -82,20 +85,32 @@ async def follow(run: Run, *, quiet: bool = False, by_turns: bool = False, asks:
                     break
                 with aside:
                     await ask_all(run)
+        except anyio.get_cancelled_exc_class():
+            if not outcome.stopped:
+                # Ctrl-C came before the signals were watched, and asyncio cancels us by itself.
+                _stop(run, leaves=leaves)
+                say(f"{run.id}: {run.status}", "dim")
+            raise
         finally:
             if display is not None:
                 display.close()
     return outcome
 
 
+def _stop(run: Run, *, leaves: bool) -> None:
+    """End a run because the person stopped the command; with `leaves`, not one that waits for a decision."""
+    if not (leaves and run.status == "needs_approval"):
+        run.cancel("stopped at the terminal")
+
+
 @asynccontextmanager
-async def _stopping_at_signals(run: Run, outcome: Outcome) -> AsyncGenerator[None]:
+async def _stopping_at_signals(run: Run, outcome: Outcome, *, leaves: bool) -> AsyncGenerator[None]:
     """Ctrl-C (and SIGTERM) cancel the run and its calls, remote ones too; what was done stays in the store."""
 
     async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
         async for _ in signals:
             outcome.stopped = True
-            run.cancel("stopped at the terminal")
+            _stop(run, leaves=leaves)
             scope.cancel()
             return
 
