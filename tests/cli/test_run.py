@@ -208,6 +208,7 @@ def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(here: Path, idea
         "reads †state.n",
         "writes †results.2",
         "waits for 0",
+        "keeps its order after 1",
         "asks for approval: tool 'note' says it changes things",
         "missing input: †input.a; give it with -i a=...",
         "needs approval: 2 (note); you are asked at a terminal, --allow-all runs them",

@@ -173,10 +173,9 @@ def _lines(told: JSONObject, options: Options) -> Iterator[tuple[str, str | None
             module = f"{entry['module']}/" if entry.get("module") else ""
             yield f"  {name:>{width}}  {module}{entry.get('tool')}", None
             indent = " " * (width + 6)
-            for key, label in (("reads", "reads"), ("writes", "writes"), ("after", "waits for")):
-                listed = dict.fromkeys(str(one) for one in _list(entry.get(key)))
+            for label, listed in _needs(entry):
                 if listed:
-                    yield f"{indent}{label} {', '.join(listed)}", "dim"
+                    yield f"{indent}{label} {', '.join(dict.fromkeys(map(str, listed)))}", "dim"
             if "asks" in entry:
                 yield f"{indent}asks for approval: {entry['asks']}", "yellow"
             if "denied" in entry:
@@ -190,6 +189,17 @@ def _lines(told: JSONObject, options: Options) -> Iterator[tuple[str, str | None
         yield f"needs approval: {', '.join(asking)}; you are asked at a terminal, --allow-all runs them", "yellow"
     elif not options.allow_all:
         yield "nothing needs approval", "green"
+    for note in _list(told.get("notes")):
+        yield f"note: {note}", "dim"
+
+
+def _needs(entry: JSONObject) -> Iterator[tuple[str, list[JSON]]]:
+    """What a call reads, writes and waits for: (label, what)."""
+    ordered = _list(entry.get("ordered_after"))
+    yield "reads", _list(entry.get("reads"))
+    yield "writes", _list(entry.get("writes"))
+    yield "waits for", [one for one in _list(entry.get("after")) if one not in ordered]
+    yield "keeps its order after", ordered
 
 
 def _named(entry: JSONObject) -> str:
