@@ -13,7 +13,7 @@ import typer
 
 from ideabridge.server.cli.inputs import read_json, value_of
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened, run_named
+from ideabridge.server.cli.stores import existing, opened, run_named
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
         return ExitCode.DONE
     codes: set[int] = set()
     answers: list[JSON] = []
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(existing(options)) as bridge:
         for run_id, several in chosen.items():
             try:
                 outcome = await _settle(bridge, options, decision, several)

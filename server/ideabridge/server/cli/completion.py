@@ -94,6 +94,7 @@ BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
     "HOST": hosts,
     "MODULE": modules,
     "RUN": runs,
+    "RUN|APPROVAL": runs,
     "REF": ideas,
     "NAME@VERSION": versions,
     "TOOL": tools,

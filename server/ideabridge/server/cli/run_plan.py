@@ -31,7 +31,8 @@ def run(
         bool, typer.Option("--lazy", help="Show the plan, and run nothing of it before you have accepted it.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Run nothing: tell the order, what runs in parallel, reads and writes.")
+        bool,
+        typer.Option("--dry-run", help="Run nothing: show order, reads, writes, what asks, what is missing."),
     ] = False,
     draw: Annotated[
         str | None, typer.Option("--draw", metavar="mermaid|text", help="Run nothing: print a drawing of the plan.")

@@ -184,7 +184,7 @@ async def _cancel(options: Options, record: RunRecord) -> int:
     from ideabridge.bridge.errors import FinishedRunError
     from ideabridge.server.cli.console import print_json, say
 
-    async with Bridge(options.configuration()) as bridge:
+    async with Bridge(existing(options)) as bridge:
         run = (await bridge.run(record.id, caller=record.caller)).root
         if run.machine.phase == "ended":
             raise FinishedRunError(f"run {run.id} has ended ({run.status}); there is nothing to cancel")
