@@ -8,7 +8,8 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.listed_order import ModuleOrder
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
-from ideabridge.tools.encoding import ObjectLike
+from ideabridge.tools.encoding import ObjectLike, normalise
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
 
@@ -50,9 +51,9 @@ def settings_under(
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-            raise PlanError(f"limits.{name}: expected a number above 0, found {show(value)}")
+            raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
         if whole and value != int(value):
-            raise PlanError(f"limits.{name}: expected a whole number, found {show(value)}")
+            raise PlanError(f"limits.{name}: expected a whole number, found {_shown(value)}")
         return value
 
     def lower(name: str, configured: int) -> int:
@@ -80,3 +81,11 @@ def settings_under(
         tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
         cost=own.cost if cost is None else min(cost, own.cost or cost),
     )
+
+
+def _shown(value: object) -> str:
+    """A value as JSON, where it is any."""
+    try:
+        return show(normalise(value))
+    except IdeabridgeError:
+        return repr(value)

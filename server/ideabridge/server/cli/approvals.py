@@ -264,16 +264,13 @@ def decide(
         raise UsageError("edit needs --call, or --plan where a plan waits: what shall run in its place")
     if decision == "value" and value is None:
         raise UsageError("value needs --value: the result of the call, or the answer")
-    edited = None if call is None else _read(call, "--call")
-    if edited is not None and not isinstance(edited, dict):
-        raise UsageError("--call: expected a JSON object")
     made = Decision(
         decision,
-        call=edited,
+        call=None if call is None else _object(call, "--call"),
         reason=reason,
         by=BY if standing_in_terminal() else "the command line",
         value=MISSING if value is None else _read(value, "--value"),
-        plan=None if plan is None else _read(plan, "--plan"),
+        plan=None if plan is None else _object(plan, "--plan"),
     )
     chosen = _by_run(options, which)
     listed = [one for several in chosen.values() for one in several]
@@ -295,6 +292,15 @@ def _read(text: str, option: str) -> JSON:
     value = value_of(text)
     if option != "--value" and not isinstance(value, dict | list):
         raise UsageError(f"{option}: expected JSON or @FILE, found {text[:60]!r}")
+    return value
+
+
+def _object(text: str, option: str) -> JSONObject:
+    from ideabridge.server.cli.exits import UsageError
+
+    value = _read(text, option)
+    if not isinstance(value, dict):
+        raise UsageError(f"{option}: expected a JSON object")
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -16,7 +16,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import UndecidedError
-    from ideabridge.bridge.ideas.records import Publication
+    from ideabridge.bridge.ideas.records import Answer, Publication
     from ideabridge.bridge.replay.asking import Ask
     from ideabridge.bridge.replay.verify import Verdict
 
@@ -194,7 +194,7 @@ async def publish(
             return None
         decided = found
     try:
-        return bridge.publish(ref, name, description=description, answer=answer, choices=decided)
+        return bridge.publish(ref, name, description=description, answer=cast("Answer", answer), choices=decided)
     except UndecidedError as error:
         raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
 
