@@ -215,17 +215,32 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         run = await bridge.solve("Halve the number.", input={"n": 9}, output_schema=schema)
         answer = run.answer()
         assert (answer["status"], answer["turn"]) == ("needs_solution", 0)
-        with pytest.raises(RejectedSolutionError, match="Did you mean 'divide'"):
-            run.submit(0, {"calls": [{"_tool": "devide", "a": "†input.n", "b": 0}]})
-        assert run.status == "needs_solution", "it can be sent again"
-        run.submit(0, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 0, "_outputPath": "half"}]})
+        with pytest.raises(RejectedSolutionError, match="at most 10,000"):
+            run.submit(0, {"calls": [{} for _ in range(10_001)]})
+        assert (run.status, run.turn) == ("needs_solution", 0), "it can be sent again"
+        run.submit(
+            0,
+            {
+                "calls": [
+                    {"_tool": "devide", "a": "†input.n", "b": 0, "_outputPath": "quarter"},
+                    {"_tool": "divide", "a": "†input.n", "b": 0, "_outputPath": "half"},
+                    {"_tool": "divide", "a": "†state.quarter", "b": 1},
+                    {"_tool": "divide", "a": "†input.n", "b": 3, "_outputPath": "third"},
+                ]
+            },
+        )
         assert await run.wait(10) == "needs_solution"
+        assert run.value("†state.third") == 3, "what is well formed runs beside what is not"
+        assert [one["place"] for one in run.errors()] == [0, 1, 2]
         run_id = run.id
     async with Bridge(toolbox=toolbox(), store=store) as bridge:
         run = await bridge.run(run_id)
         assert (run.status, run.turn) == ("needs_solution", 1)
         requests = run.answer()["requests"]
-        assert "b is 0" in json.dumps(requests)
+        told = json.dumps(requests)
+        assert "b is 0" in told
+        assert "Did you mean 'divide'" in told
+        assert "call 0 (devide), which writes it, failed" in told
         run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
         assert await run.wait(10) == "needs_solution"
     async with Bridge(toolbox=toolbox(), store=store) as bridge:

@@ -12,7 +12,7 @@ import pytest
 from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunFailedError, read_plan
 from ideabridge.bridge import approver as approver_module
 from ideabridge.bridge.configuration import parse_configuration
-from ideabridge.bridge.errors import DecisionError, RejectedSolutionError, SettledTurnError
+from ideabridge.bridge.errors import DecisionError, SettledTurnError
 from ideabridge.bridge.loop.event import JournalError, PlanAsked, PlanDecided, RequestMade
 from ideabridge.bridge.run import Run
 from ideabridge.tools import Toolbox, tool
@@ -138,19 +138,21 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
         run = await bridge.solve("Tell Ada.", planning="lazy")
         assert "accepted it as a whole" in context(run)
-        with pytest.raises(RejectedSolutionError, match="unknown tool"):
-            run.submit(0, {"calls": [{"_tool": "sned"}]})
-        run.submit(0, PLAN)
+        # A malformed plan asks nobody, and nothing of it runs: the next Request says what is wrong.
+        run.submit(0, {"calls": [{"_tool": "look", "at": "Bob"}, {"_tool": "sned"}]})
+        assert (run.status, run.turn, RAN) == ("needs_solution", 1, [])
+        assert "unknown tool 'sned'" in context(run)
+        run.submit(1, PLAN)
         assert run.status == "needs_approval"
         with pytest.raises(SettledTurnError):
-            run.submit(0, {"calls": [CALLS[0]]})
-        assert run.submit(0, PLAN) == []
+            run.submit(1, {"calls": [CALLS[0]]})
+        assert run.submit(1, PLAN) == []
         run.decide(only(run)["approval"], "deny", by="Ann", reason="look first")
-        assert (run.status, run.turn, RAN) == ("needs_solution", 1, [])
+        assert (run.status, run.turn, RAN) == ("needs_solution", 2, [])
         told = context(run)
         assert "look first" in told
         assert '"ran": null' in told
-        run.submit(1, {"calls": [CALLS[0]]})
+        run.submit(2, {"calls": [CALLS[0]]})
         first = only(run)["approval"]
         run.decide(first, "edit", by="Ann", plan={"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]})
         assert await run.wait(10) == "needs_solution"
@@ -158,10 +160,10 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         assert '"at": "Eve"' in told
         assert '"at": "Ada"' in told
         # An output alone holds no calls: there is nothing to accept.
-        run.submit(2, {"calls": [], "output": "†state.name"})
+        run.submit(3, {"calls": [], "output": "†state.name"})
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "Eve"
-        assert [one.meta.outcome for one in bridge.store.step_ideas(run.id)] == ["open", "open", "done"]
+        assert [one.meta.outcome for one in bridge.store.step_ideas(run.id)] == ["open", "open", "open", "done"]
 
 
 async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:

@@ -45,6 +45,7 @@ SECOND: Solution = {
     ],
     "output": {"ours": "†state.mine.words", "theirs": "†state.other.words"},
 }
+# The malformed call fails alone, in a turn of its own.
 SCRIPT = (MALFORMED, FIRST, SECOND)
 
 

@@ -318,7 +318,8 @@ async def test_an_answer_counts_though_another_hand_gave_a_malformed_one_meanwhi
     async with over_http(url, "auto", **Model().keys) as client:
         state, _ = await put(client, **arguments)
         run = (await call(client, "check_run"))["runs"][0]["run"]
-        bad: dict[str, Any] = {"calls": [{"_tool": "nowhere"}], "output": None}
+        # More calls than a run may list: nothing of it runs, and the turn stays open.
+        bad: dict[str, Any] = {"calls": [{"_tool": "nowhere"}] * 10_001, "output": None}
         result = await client.call_tool("submit_solution", {"run": f"{run}.1", "turn": 0, "solution": bad})
         assert result.is_error
         done = await again(client, state, arguments, {"solution-0": SEVEN})

@@ -1,4 +1,4 @@
-"""The agent loop by turns: three turns, a malformed solution, a failing call, and a crash between any two."""
+"""The agent loop by turns: three turns, an unreadable solution, failing calls, and a crash between any two."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ SECOND: dict[str, Any] = {
     "output": None,
 }
 THIRD: dict[str, Any] = {"calls": [], "output": {"total": "†state.more"}}
-MALFORMED: dict[str, Any] = {"calls": [{"_tool": "ad", "a": 1, "b": 2}], "output": None}
+UNREADABLE: dict[str, Any] = {"calls": "[{", "output": None}
 
 
 async def test_three_turns_without_any_callback(client: Client) -> None:
@@ -47,15 +47,15 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
         assert part in text(result)
     run = told["run"]
 
-    said = await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
-    assert "calls[0]" in said
-    assert "'add'" in said
+    assert "calls" in await refused(client, "submit_solution", run=run, turn=0, solution=UNREADABLE)
 
-    result = await client.call_tool("submit_solution", {"run": run, "turn": 0, "solution": FIRST})
+    first = {**FIRST, "calls": [*FIRST["calls"], {"_tool": "ad", "a": 1, "b": 2}]}
+    result = await client.call_tool("submit_solution", {"run": run, "turn": 0, "solution": first})
     told = structured(result)
     assert told["status"] == "needs_solution"
     assert told["turn"] == 1
     assert "out of luck" in text(result)
+    assert "unknown tool 'ad'. Did you mean 'add'?" in text(result)
     assert '"sum": 3' in text(result)
     # The schema has not changed: it is not shown again, but can be asked for.
     assert "schema" not in told["requests"][0]
@@ -67,7 +67,7 @@ async def test_three_turns_without_any_callback(client: Client) -> None:
     assert "Add the numbers" in str(again["requests"][0]["context"])
 
     # The same solution is answered the same; another one for a settled turn is refused.
-    same = await call(client, "submit_solution", run=run, turn=0, solution=FIRST)
+    same = await call(client, "submit_solution", run=run, turn=0, solution=first)
     assert same["turn"] == 1
     assert "settled" in await refused(client, "submit_solution", run=run, turn=0, solution=SECOND)
     assert "turn" in await refused(client, "submit_solution", run=run, turn=5, solution=SECOND)
@@ -94,7 +94,7 @@ async def test_nothing_is_lost_between_turns_when_all_are_killed(tmp_path: Path,
     configuration = configured(tmp_path)
     async with killed(configuration, mode) as client:
         run = (await call(client, "solve", **TASK))["run"]
-        await refused(client, "submit_solution", run=run, turn=0, solution=MALFORMED)
+        await refused(client, "submit_solution", run=run, turn=0, solution=UNREADABLE)
     async with killed(configuration, mode) as client:
         # A host that lost its context finds its way back.
         latest = await call(client, "check_run")

@@ -160,22 +160,28 @@ class Run:
         mind: str | None = None,
         model: str | None = None,
         pattern: Pattern | None = None,
+        strict: bool = False,
     ) -> list[str]:
         """Hand in the solution of a turn.
+
+        Its calls run as if they streamed in: a malformed call fails, those that depend on it fail with it, and the
+        others run; the next Request has the errors.
 
         Args:
             turn: the turn it answers.
             raw: the solution, leniently read (DESIGN 4.2).
             mind: who wrote it; None: the caller, by turns.
             model: the model that did, as far as is known.
-            pattern: what its calls are to each other (DESIGN 4.7).
+            pattern: what its calls are to each other (DESIGN 4.7); such a group is always `strict`.
+            strict: run nothing unless all of it is well formed.
 
         Returns:
             What was read leniently, in words. The same solution for a settled turn changes nothing.
 
         Raises:
             ValueMismatchError: it is not a solution at all.
-            RejectedSolutionError: it is malformed; nothing ran.
+            RejectedSolutionError: its calls are no array, are more than the run may list, or hold a secret; with
+                `strict` also where it is malformed. Nothing ran, and the turn stays open.
             SettledTurnError: another solution settled the turn, or the turn is not the run's.
             FinishedRunError: the run has ended.
         """
@@ -186,8 +192,10 @@ class Run:
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self.runner.faults(proposed)
-        errors = errors or self.machine.intake.check(proposed.calls, proposed.output, pattern=pattern)
+        errors, intake = self.runner.faults(proposed), self.machine.intake
+        if not errors and (strict or pattern is not None):
+            errors = intake.check(proposed.calls, proposed.output, pattern=pattern)
+        errors = errors or intake.over(len(proposed.calls))
         if errors:
             self.drive(SolutionRejected(solution_of(proposed), list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])

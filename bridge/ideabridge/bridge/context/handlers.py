@@ -121,10 +121,16 @@ def _standing_line(entry: JSONObject) -> str:
 
 
 def handle_error(message: Message, draft: Draft) -> None:
-    """An error: the call, with its place in its Solution and in the run, and what went wrong."""
+    """An error: the call, with its place in its Solution and in the run, and what went wrong.
+
+    Large parts of the call are shown as references.
+    """
     shown = shorten_literal(message.value)
     entry = shown if isinstance(shown, dict) else {}
     call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
+    if isinstance(message.value, dict) and place is not None:
+        # Its large parts can be passed on without being written again.
+        call = shorten(message.value.get("call"), ("data", "error", str(place), "call"))
     said = error.get("message") if isinstance(error, dict) else None
     if (
         entry.keys() - {"call", "place", "in_solution", "error"}

@@ -76,6 +76,7 @@ class Graph:
         self.output_instances = self._instances if output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
         self._ids: dict[tuple[str, str], int] = {}
+        self._cycles: dict[int, list[str]] = {}
         self._forward = False
         self._explained = 0
 
@@ -180,7 +181,9 @@ class Graph:
     @property
     def problems(self) -> list[tuple[Call | None, str]]:
         """Every structural problem, in listing order; None stands for the output."""
-        found: list[tuple[Call | None, str]] = [(call, text) for call in self.calls for text in call.problems]
+        found: list[tuple[Call | None, str]] = [
+            (call, text) for call in self.calls for text in (*call.problems, *self._cycles.get(call.index, ()))
+        ]
         found.extend((None, text) for text in self.output_problems)
         return found
 
@@ -353,14 +356,19 @@ class Graph:
         return found
 
     def _name_cycles(self) -> None:
-        # A cycle through a later alternative may dissolve while the run goes on: the tick names those that do not.
+        # These refuse a plan. A call that runs is failed by the tick, once nothing else can move: a cycle may dissolve
+        # until then, through a later alternative or because a call in it fails for a reason of its own.
         for cycle in cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
-            shown = [self.call(index).label for index in cycle[:_NAMED]]
-            if len(cycle) > _NAMED:
-                shown.append(f"{len(cycle) - _NAMED:,} more calls")
-            message = f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the next writes or waits for it)"
+            message = self.cycle_message(cycle)
             for index in cycle:
-                self.call(index).problems.append(message)
+                self._cycles.setdefault(index, []).append(message)
+
+    def cycle_message(self, cycle: Sequence[int]) -> str:
+        """What is wrong with calls that wait for each other in a circle."""
+        shown = [self.call(index).label for index in cycle[:_NAMED]]
+        if len(cycle) > _NAMED:
+            shown.append(f"{len(cycle) - _NAMED:,} more calls")
+        return f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the next writes or waits for it)"
 
     def _reorder(self) -> None:
         self._order.rearrange({call.index: sorted(self.depends_on(call)) for call in self.calls}, self.call)

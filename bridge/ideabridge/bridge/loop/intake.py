@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.event import JournalError, Pattern, SolutionProposed
+from ideabridge.bridge.loop.event import Pattern, SolutionProposed
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening
@@ -69,29 +69,30 @@ class Intake:
     def check(
         self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
     ) -> list[JSONObject]:
-        """What is malformed in a Solution that arrives whole: nothing of it may run then (DESIGN 4.4.1).
+        """What is malformed in a Solution that arrives whole, for whoever runs nothing of it then.
 
         Returns:
-            `{"call", "place", "error"}` of every problem; empty: it may be taken up.
+            `{"call", "place", "error"}` of every problem; empty: all of it is well formed.
         """
-        if len(calls) > self.room:
-            text = f"{len(calls):,} more calls; a run may list at most {self._settings.calls:,} in all"
-            return [{"call": None, "error": {"kind": "structural", "message": text}}]
+        over = self.over(len(calls))
+        if over:
+            return over
         self.checked = Proposal.whole(self.graph(pattern), calls, output, places, pattern)
         return self.checked.graph.errors()
 
-    def take(self, event: SolutionProposed) -> Proposal:
-        """A Solution that is taken up whole: the one that was checked just before, where it is that.
+    def over(self, calls: int) -> list[JSONObject]:
+        """The error where so many more calls are more than the run may list; else none."""
+        if calls <= self.room:
+            return []
+        text = f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all"
+        return [{"call": None, "error": {"kind": "structural", "message": text}}]
 
-        Raises:
-            JournalError: it is malformed.
-        """
+    def take(self, event: SolutionProposed) -> Proposal:
+        """A Solution that is taken up whole: the one that was checked just before, where it is that."""
         proposal, self.checked = self.checked, None
         calls, output, pattern = event.calls, event.output, event.pattern
         if proposal is None or not proposal.is_of(calls, output, pattern):
             proposal = Proposal.whole(self.graph(pattern), calls, output, event.places, pattern)
-        if proposal.graph.problems:
-            raise JournalError(f"a malformed Solution was taken up: {proposal.graph.problems[0][1]}")
         # The idea says what its calls were to each other.
         told: JSONObject = {} if pattern is None else {"pattern": pattern}
         proposal.extra = {**(event.extra or {}), **told}

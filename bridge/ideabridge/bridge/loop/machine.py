@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.offered import offered_by
 from ideabridge.bridge.loop.opening import Opening, open_context
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
-from ideabridge.bridge.loop.planning import PlanEvent, Planning
+from ideabridge.bridge.loop.planning import PlanEvent, Planning, Verdict
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.settings import Settings
@@ -63,7 +63,7 @@ class Machine:
     def __init__(self, catalogue: Catalogue | None = None) -> None:
         self.phase: Phase = "new"
         self.mode: Literal["plan", "solve"] = "solve"
-        self.step = -1
+        self.step: int = -1
         self.settings = Settings()
         self._output = OutputSchema(None, mode="plan", by_instance=False)
         self._given = catalogue
@@ -280,10 +280,14 @@ class Machine:
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
         proposal = self.intake.take(event)
-        if self.settings.lazy and proposal.calls:
-            self.phase, self.planning = "planning", Planning(self.intake, self.step, proposal)
-        else:
+        if self.mode == "plan" or event.pattern is not None:
+            # Its author answers once, or wants its calls as one thing: nothing runs unless all of it is well formed.
+            proposal.expect_well_formed()
+        if not self.settings.lazy:
             self._accept(proposal)
+            return
+        self.phase, self.planning = "planning", Planning(self.intake, self.step, proposal)
+        self._settle_plan(self.planning.settled())
 
     def _accept(self, proposal: Proposal) -> Tick:
         """Run a Solution that is there whole."""
@@ -299,7 +303,9 @@ class Machine:
         if self.phase == "asking":
             self.phase, self.planning = "planning", Planning(self.intake, self.step)
         self._expect("planning")
-        verdict = self.planning.take(event) if self.planning is not None else None
+        self._settle_plan(self.planning.take(event) if self.planning is not None else None)
+
+    def _settle_plan(self, verdict: Verdict | None) -> None:
         if verdict is None:
             return
         self.planning = None
@@ -359,6 +365,7 @@ class Machine:
             return
         for message in (one for one in self.added if one.type == "data"):
             self.memory.learn(message.instance, message.kind, message.value)
+        self.memory.tell_errors(self.errors)
         self.phase = "asking"
         self.step += 1
         self._mind_due = True

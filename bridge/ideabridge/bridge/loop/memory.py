@@ -58,6 +58,17 @@ class Memory:
             merged = document.merge(known[kind], value) if kind in known else value
             self.documents[instance] = {**found, "data": {**known, kind: merged}}
 
+    def tell_errors(self, errors: Iterable[JSONObject]) -> None:
+        """The calls of the last Solution that failed: `†data.error.PLACE` reads one in every instance, until the next
+        Solution has ended.
+        """
+        told: JSONObject = {str(error["place"]): error for error in errors if error.get("place") is not None}
+        for instance, found in self.documents.items():
+            data = found.get("data") if isinstance(found, dict) else None
+            if isinstance(found, dict) and isinstance(data, dict) and (told or "error" in data):
+                others: JSONObject = {kind: value for kind, value in data.items() if kind != "error"}
+                self.documents[instance] = {**found, "data": {**others, **({"error": told} if told else {})}}
+
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
         """The documents as they would be after the writes; nothing is written yet.
 

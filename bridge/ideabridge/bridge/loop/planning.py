@@ -79,6 +79,20 @@ class Planning:
         question = self.question
         return [AskPlan(question.approval, question.digest)]
 
+    def settled(self, broken: str | None = None) -> Verdict | None:
+        """What becomes of the plan without asking anybody, now that its end has come; None: it waits to be accepted.
+
+        Args:
+            broken: why the answer broke off, where it did.
+        """
+        plan = self.plan
+        if broken is not None:
+            # Half a plan is none: nothing of it has run, and nothing of it will.
+            return Verdict(plan, errors=[error_message("structural", f"the answer broke off: {broken}")])
+        if not plan.calls:
+            return Verdict(plan, plan)
+        return Verdict(plan, errors=plan.graph.errors()) if plan.graph.problems else None
+
     def take(self, event: PlanEvent) -> Verdict | None:
         """Take one event.
 
@@ -94,7 +108,8 @@ class Planning:
             case OutputProposed():
                 self.plan.set_output(event.output)
             case SolutionClosed():
-                return self._closed(event)
+                self.plan.close(event.extra)
+                return self.settled(event.broken)
             case PlanAsked():
                 self._expect(event.digest)
                 self._asked = True
@@ -109,16 +124,6 @@ class Planning:
         if self.question.digest != digest:
             raise JournalError("the decision is bound to another plan than the one that waits")
 
-    def _closed(self, event: SolutionClosed) -> Verdict | None:
-        plan = self.plan
-        plan.close(event.extra)
-        if event.broken is not None:
-            # Half a plan is none: nothing of it has run, and nothing of it will.
-            return Verdict(plan, errors=[error_message("structural", f"the answer broke off: {event.broken}")])
-        if not plan.calls:
-            return Verdict(plan, plan)
-        return Verdict(plan, errors=plan.graph.errors()) if plan.graph.problems else None
-
     def _decided(self, event: PlanDecided) -> Verdict:
         plan, by, reason = self.plan, event.by, event.reason
         if event.decision == "deny":
@@ -126,6 +131,7 @@ class Planning:
             return Verdict(plan, corrections=[plan.correction(None, by, reason)], reason=why)
         if event.decision == "approve":
             return Verdict(plan, plan)
-        edited = self._intake.take(SolutionProposed(event.calls or [], event.output, None, event.places))
+        proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
+        edited = self._intake.take(proposed).expect_well_formed()
         edited.extra = plan.extra
         return Verdict(plan, edited, corrections=[plan.correction(edited, by, reason)])

@@ -64,6 +64,16 @@ class Proposal:
         """Whether it was made of these very values."""
         return self.calls is calls and self.output is output and self.pattern == pattern
 
+    def expect_well_formed(self) -> Self:
+        """The proposal, where all of it is well formed.
+
+        Raises:
+            JournalError: it is malformed, and was taken up.
+        """
+        if self.graph.problems:
+            raise JournalError(f"a malformed Solution was taken up: {self.graph.problems[0][1]}")
+        return self
+
     # -- as it streams in ----------------------------------------------------------------------------------------
 
     @property

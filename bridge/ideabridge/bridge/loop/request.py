@@ -204,9 +204,11 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.corrections
     )
-    messages.extend(
-        Message("user", "error", shorten_literal(error), "error") for error in machine.errors[:_SHOWN_ERRORS]
-    )
+    # Whole: what a mind is shown of it is shortened, and refers to what is left out.
+    messages.extend(Message("user", "error", error, "error") for error in machine.errors[:_SHOWN_ERRORS])
+    more = len(machine.errors) - _SHOWN_ERRORS
+    if more > 0:
+        messages.append(Message("user", "text", f"{more:,} more calls failed. All are read at †data.error.", "text"))
     return messages
 
 

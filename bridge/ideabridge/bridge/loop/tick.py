@@ -88,6 +88,10 @@ class Tick:
     def close(self) -> None:
         """The answer has ended."""
         self.graph.close()
+        for one in self.progress.values():
+            if one.call.problems and one.settled:
+                # More of it may be known to be wrong now.
+                one.error = _structural(one.call)
         self._consider.extend(index for index, one in self.progress.items() if _waits(one))
         self._waiting.clear()
         self._drain()
@@ -231,24 +235,22 @@ class Tick:
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
-        """Name a cycle through later alternatives: nothing runs, nobody is asked, and calls still wait."""
+        """Fail the calls that wait for each other in a circle, once nothing else can move."""
         if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
             return False
-        waits = {index: {on} for on, waiters in self._waiting.items() if on is not None for index in waiters}
-        found = [
-            [self.progress[index] for index in sorted(circle) if self.progress[index].standing is Standing.WAITING]
-            for circle in cycles(waits)
-        ]
-        for circle in found:
-            names = " -> ".join(one.call.label for one in circle[:10])
-            for progress in circle:
-                self._settling.fail(progress, "structural", f"a cycle: {names} wait for each other")
-        return any(found)
+        # Each call waits for one thing at a time.
+        waits = {index: {before} for before, held in self._waiting.items() if before is not None for index in held}
+        circles = [(one, self.graph.cycle_message(one)) for one in cycles(waits)]
+        failed = [(self.progress[index], message) for one, message in circles for index in one]
+        failed = [(progress, message) for progress, message in failed if progress.standing is Standing.WAITING]
+        for progress, message in failed:
+            self._settling.fail(progress, "structural", message)
+        return bool(failed)
 
     def _look(self, progress: Progress) -> None:
         call = progress.call
         if call.problems:
-            self._settling.fail(progress, "structural", "; ".join(call.problems))
+            self._settling.fail_with(progress, _structural(call))
             return
         found = self._readiness.look(call)
         if isinstance(found, Wait):
@@ -370,6 +372,11 @@ class Tick:
         if progress.open_items == 0:
             self._settling.cancel(progress)
         self._drain()
+
+
+def _structural(call: Call) -> JSONObject:
+    """The error of a malformed call."""
+    return {"kind": "structural", "message": "; ".join(call.problems)}
 
 
 def _waits(progress: Progress) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from ideabridge.bridge.context.reference import escape, format_reference
+from ideabridge.bridge.context.document import Missing
+from ideabridge.bridge.context.document import read as read_path
+from ideabridge.bridge.context.reference import escape, format_reference, parse_reference
 from ideabridge.bridge.loop.edit import edited_parameters
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.progress import Progress, Standing
@@ -12,6 +16,8 @@ from ideabridge.bridge.replay.recorded import RecordedRun
 from ideabridge.bridge.replay.values import same
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import META_PROPERTIES
+
+_ERRORS: Final = "†data.error."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
         again.update(other.call.index for other in first)
         chosen = min([step, *(run.steps[other.call.index] for other in first)])
         edit = edits.get(one.call.index)
-        raw = one.call.raw
+        raw = _with_errors(one.call.raw, run.machine.history)
         if edit is not None and edit.edited is not None:
             raw = _as_edited(one, edit.edited, run.proposed.get(one.call.index, {}))
         kept.append(Executed(one, step, chosen, raw, None if edit is None else edit.by))
@@ -137,6 +143,26 @@ def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
     if isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict):
         return {key: _kept(written.get(key), proposed.get(key), value) for key, value in ran.items()}
     return _escaped(ran)
+
+
+def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
+    """The call, what it read of failed calls (`†data.error.PLACE`) put in: a plan of calls that work has none."""
+
+    def put_in(value: JSON) -> JSON:
+        if isinstance(value, list):
+            return [put_in(item) for item in value]
+        if isinstance(value, dict):
+            return {key: put_in(item) for key, item in value.items()}
+        if not isinstance(value, str) or not value.startswith(_ERRORS):
+            return value
+        operand, *others = parse_reference(value).operands()
+        place = operand.path[1] if operand.path[1:] and not others else ""
+        failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
+        told: JSON = None if failed is None else {"call": failed.call.raw, "place": int(place), "error": failed.error}
+        found = read_path(told, operand.path[2:])
+        return value if isinstance(found, Missing) else _escaped(found)
+
+    return {key: put_in(value) for key, value in raw.items()}
 
 
 def _escaped(value: JSON) -> JSON:
