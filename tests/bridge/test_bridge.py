@@ -121,7 +121,7 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
         ({"cals": []}, "unknown key 'cals'. Did you mean 'calls'"),
         ({"input": {}}, '"calls" is missing'),
         ({"calls": 5}, "calls"),
-        ({"calls": [5]}, "calls.0"),
+        ({"calls": [5]}, "calls[0]"),
         ({"calls": [{"_tool": "shut", "text": "x"}]}, "unknown tool 'shut'. Did you mean 'shout'"),
         ({"calls": [{"_tool": "shout", "_module": "gti", "text": "x"}]}, "unknown module 'gti'"),
         ({"calls": [{"_tool": "shout", "text": 5}]}, "text"),
@@ -216,7 +216,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         answer = run.answer()
         assert (answer["status"], answer["turn"]) == ("needs_solution", 0)
         with pytest.raises(RejectedSolutionError, match="at most 10,000"):
-            run.submit(0, {"calls": [{} for _ in range(10_001)]})
+            run.submit(0, {"calls": list[JSON]([None] * 10_001)})
         assert (run.status, run.turn) == ("needs_solution", 0), "it can be sent again"
         run.submit(
             0,

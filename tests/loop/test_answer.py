@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.reading import read_solution
 
 
 def read(text: str | bytes, cuts: int = 0) -> list[Piece]:
@@ -123,6 +124,26 @@ def test_what_is_invalid_late_keeps_what_came_before(text: str | bytes, taken: i
 def test_what_models_write_now_and_then(text: str, listed: list[JSON]) -> None:
     pieces = read(text, 5)
     assert calls(pieces) == listed
+    assert end(pieces).broken is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"calls": [{"_tool": "a"}, '{"_tool": "b"}', "{no call", 5, None, {"tool": "c"}], "output": None},
+        {"calls": '```json\n[{"_tool": "a"}]\n```', "output": '{"a": 1}'},
+        {"calls": 'Here: [{"_tool": "a"}]', "output": "see {this}"},
+        {"calls": "", "output": ["{}"]},
+    ],
+)
+def test_what_is_read_leniently_means_the_same_whole_and_streamed(given: JSON) -> None:
+    text = json.dumps(given)
+    solution, _ = read_solution(text.encode())
+    pieces = read(text, 7)
+    assert calls(pieces) == solution["calls"]
+    assert [piece.output for piece in pieces if isinstance(piece, OutputPiece)] == (
+        [] if solution["output"] is None else [solution["output"]]
+    )
     assert end(pieces).broken is None
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
         ({"calls": 5}, ["calls", "expected"]),
         ({"calls": "not JSON"}, ["calls"]),
         ({}, ["calls"]),
-        ({"calls": [5]}, ["calls.0", "object"]),
+        ({"calls": [5]}, ["calls[0]", "object"]),
         ({"calls": [{"a": 1}]}, ["_tool"]),
         ({"calls": [], "inputs": {}}, ["inputs"]),
         ({"calls": [], "input": [1]}, ["input", "object"]),

@@ -9,7 +9,6 @@ from typing import Final, cast
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.rename import meant_meta
 
 REFERENCE_KINDS: Final = ("state", "input", "data", "results", "item")
 """What a reference may begin with, after † and an instance (DESIGN 4.3)."""
@@ -58,13 +57,18 @@ def read_solution(raw: JSON | str | bytes) -> tuple[JSONObject, list[str]]:
     if "_tool" in value and "calls" not in value and "output" not in value:
         notes.append('the solution was a single call; write {"calls": [...], "output": null}')
         value = {"calls": [value]}
-    solution: JSONObject = {"calls": _read_calls(value, notes), "output": _read_output(value.get("output"), notes)}
+    calls: list[JSON] = list(read_calls(value.get("calls"), notes))
+    solution: JSONObject = {"calls": calls, "output": read_output(value.get("output"), notes)}
     solution.update((key, item) for key, item in value.items() if key not in solution)
     return solution, notes
 
 
-def _read_calls(solution: JSONObject, notes: list[str]) -> list[JSON]:
-    calls = solution.get("calls")
+def read_calls(calls: JSON, notes: list[str]) -> list[JSON]:
+    """The `calls` of a Solution, as `read_solution` reads them. What is no call stays as it is: it fails alone.
+
+    Raises:
+        ValueMismatchError, LimitExceededError: as `read_solution`.
+    """
     if isinstance(calls, str) and calls.strip():
         calls = _read_text(calls, "calls", notes)
     if calls is None or calls == "":
@@ -74,22 +78,24 @@ def _read_calls(solution: JSONObject, notes: list[str]) -> list[JSON]:
         calls = [calls]
     if not isinstance(calls, list):
         raise _mismatch("calls", calls, "an array of calls")
-    result: list[JSON] = []
-    for index, item in enumerate(calls):
-        call = _read_text(item, f"calls.{index}", notes) if isinstance(item, str) and "{" in item else item
-        if not isinstance(call, dict):
-            raise _mismatch(f"calls.{index}", call, 'a call: an object such as {"_tool": name, ...}')
-        if not isinstance(call.get("_tool"), str):
-            found = show(call["_tool"]) if "_tool" in call else "nothing"
-            near = next((key for key in call if meant_meta(key) == "_tool"), None)
-            hint = "" if near is None else f"; write '_tool' instead of '{near}'"
-            raise ValueMismatchError(f"calls.{index}._tool: found {found}, expected the name of a tool{hint}")
-        result.append(call)
-    return result
+    return [read_call_text(call, f"calls.{index}", notes) for index, call in enumerate(calls)]
 
 
-def _read_output(output: JSON, notes: list[str]) -> JSON:
-    """Only the text of exactly one object is parsed: any other text may be the output that was asked for."""
+def read_call_text(call: JSON, where: str, notes: list[str]) -> JSON:
+    """One call, read where it is the JSON text of one."""
+    if not isinstance(call, str) or "{" not in call:
+        return call
+    try:
+        return _read_text(call, where, notes)
+    except ValueMismatchError:
+        return call
+
+
+def read_output(output: JSON, notes: list[str]) -> JSON:
+    """The `output` of a Solution, as `read_solution` reads it.
+
+    Only the text of exactly one object is parsed: any other text may be the output that was asked for.
+    """
     if not isinstance(output, str):
         return output
     body = _unfenced(output) or output

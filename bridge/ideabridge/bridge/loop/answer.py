@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, MAX_DEPTH, JSONObject, decode, decode_at
 from ideabridge.tools.errors import IdeabridgeError, InvalidJSONError, LimitExceededError
+from ideabridge.tools.reading import read_call_text, read_calls, read_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,14 +244,14 @@ class Answer:
         value = decode(text, what=where)
         if self._in_calls:
             self._place = _Place.ITEM_COMMA
-            self._pieces.append(CallPiece(value))
+            self._pieces.append(CallPiece(read_call_text(value, "a call", [])))
             return position
         self._place = _Place.COMMA
         if self._key == "calls":
             self._calls_at_once(value)
         elif self._key == "output":
             if value is not None:
-                self._pieces.append(OutputPiece(value))
+                self._pieces.append(OutputPiece(read_output(value, [])))
         else:
             self._extra[self._key] = value
         return position
@@ -264,7 +265,4 @@ class Answer:
 
     def _calls_at_once(self, value: JSON) -> None:
         """`calls` that is no array: JSON text of one, a single call, or null."""
-        if isinstance(value, str) and value.strip():
-            value = decode(value, what="calls")
-        calls = value if isinstance(value, list) else [] if value is None or value == "" else [value]
-        self._pieces.extend(CallPiece(call) for call in calls)
+        self._pieces.extend(CallPiece(call) for call in read_calls(value, []))

@@ -305,7 +305,7 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, readin
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
-        call.problems.append(f"a call is an object with _tool, found {show(raw)}")
+        call.problems.append(f'found {show(raw)}, expected a call: an object such as {{"_tool": name, ...}}')
         call.writes = (("results", str(place)),)
         return call
     call = Call(index, place, raw)
@@ -313,9 +313,10 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, readin
     if isinstance(name, str) and name:
         call.name = name
     else:
+        found = show(name) if "_tool" in raw else "nothing"
         near = next((key for key in raw if meant_meta(key) == "_tool"), None)
         hint = "" if near is None else f"; write '_tool' instead of {quoted(near)}"
-        call.problems.append(f"_tool: expected the name of a tool{hint}")
+        call.problems.append(f"_tool: found {found}, expected the name of a tool{hint}")
     call.instance = _text_member(call, "_instance") or ""
     call.id = _text_member(call, "_id")
     call.has_each = "_each" in raw
