@@ -379,3 +379,71 @@ async def test_a_race_is_over_with_the_first_to_end_whether_it_succeeds_or_not()
             await session.run_race([sources.call(name) for name in sources.turns])
         assert session.state == {}
     assert sorted(sources.stopped) == ["main", "mirror"]
+
+
+# -- 011: several states in one request ----------------------------------------------------------------------------
+
+POSITIVE: JSON = {"type": "state", "state": {"text": "This is wonderful!"}}
+NEGATIVE: JSON = {"role": "user", "content": {"type": "state", "state": {"text": "This is terrible."}}}
+
+
+def mood(text: str) -> str:
+    """The mood of a text."""
+    return "good" if "wonderful" in text else "bad"
+
+
+def judged(instance: str) -> JSON:
+    return {"_tool": "mood", "_instance": instance, "text": "†state.text", "_outputPath": "sentiment"}
+
+
+async def test_states_without_an_instance_get_ids_in_order_and_the_answer_holds_each() -> None:
+    model = Model({"calls": [judged("①"), judged("②")], "output": "†①.state.sentiment"})
+    async with Bridge(toolbox=tools(mood), mind=model) as bridge:
+        run = await bridge.solve("Judge both.", context=[POSITIVE, NEGATIVE])
+        assert await run.result() == "good"
+        states = {
+            "①": {"text": "This is wonderful!", "sentiment": "good"},
+            "②": {"text": "This is terrible.", "sentiment": "bad"},
+        }
+        assert run.state == run.answer()["state"] == states
+    told = model.read(0)
+    assert told.index("of instance ①") < told.index("wonderful") < told.index("of instance ②") < told.index("terrible")
+    assert '"enum": ["①", "②"]' in json.dumps(model.shown[0].schema, ensure_ascii=False)
+
+
+async def test_states_that_name_an_instance_keep_it_and_the_others_take_names_nobody_has() -> None:
+    context: list[JSON] = [
+        NEGATIVE,
+        {"type": "state", "state": {"text": "wonderful"}, "_instance": "①"},
+        {"type": "input", "input": {"n": 1}, "_instance": "②"},
+        POSITIVE,
+    ]
+    async with Bridge(toolbox=tools(mood)) as bridge:
+        run = await bridge.solve("Judge them.", context=context)
+        assert run.state == {
+            "①": {"text": "wonderful"},
+            "②": {},
+            "③": {"text": "This is terrible."},
+            "④": {"text": "This is wonderful!"},
+        }
+        # One state needs no name, nor do two messages of one instance make two.
+        alone = await bridge.solve("Judge it.", context=[POSITIVE])
+        assert alone.state == {"text": "This is wonderful!"}
+        named: JSON = {"type": "state", "state": {"more": 1}, "_instance": "a"}
+        both = await bridge.solve("Judge it.", context=[named, {**named, "state": {"text": "x"}}])
+        assert both.state == {"a": {"more": 1, "text": "x"}}
+        many = await bridge.solve("Judge them.", context=[POSITIVE] * 52)
+        assert list(many.state)[19:21] == ["⑳", "㉑"]
+        assert list(many.state)[34:36] == ["㉟", "㊱"]
+        assert list(many.state)[49:] == ["㊿", "51", "52"]
+
+
+async def test_the_answer_with_an_output_holds_the_final_state_too() -> None:
+    model = Model(*({"calls": [], "output": "done"} for _ in range(2)))
+    async with Bridge(toolbox=tools(mood), mind=model) as bridge:
+        run = await bridge.solve("Say done.", context=[POSITIVE])
+        assert await run.result() == "done"
+        assert run.answer()["state"] == {"text": "This is wonderful!"}
+        bare = await bridge.solve("Say done.")
+        assert await bare.result() == "done"
+        assert "state" not in bare.answer()

@@ -29,7 +29,7 @@ from ideabridge.bridge.arguments import (
 )
 from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
-from ideabridge.bridge.context.message import read_context
+from ideabridge.bridge.context.message import read_context, with_instances
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.idea_tools import idea_tool
 from ideabridge.bridge.ideas.records import Publication
@@ -307,7 +307,8 @@ class Bridge(Publishing):
             output: type of the output, as `Run.result` takes it; its JSON Schema becomes the output schema.
             output_schema: JSON Schema of the output; None: text.
             tools: names or patterns of the tools to offer; None: all.
-            context: more context messages, before the task.
+            context: more context messages, before the task. Of several states each is an instance; those without
+                `_instance` get ①, ②, ... in order.
             limits: lower limits than the configured ones.
             mind: who answers, see `choose`: `auto` is the bridge's mind, else the caller, by `turns`.
             planning: `lazy`: nothing of a Solution runs before somebody has accepted it as a whole (DESIGN 4.9).
@@ -343,7 +344,7 @@ class Bridge(Publishing):
         title: str,
         output_schema: JSONObject | None = None,
     ) -> Run:
-        messages = [normalise(message, what="the context") for message in said]
+        messages = with_instances([normalise(message, what="the context") for message in said])
         wanted = read_names("tools", tools)
         if not self.offer.has_all(wanted):
             await self.offer.settled()

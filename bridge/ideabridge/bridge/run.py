@@ -333,6 +333,11 @@ class Run:
         """The answer of DESIGN 6; `whole`: with every value whole, however large. See `run_view.answer_of`."""
         return answer_of(self, whole=whole)
 
+    @property
+    def state(self) -> JSONObject:
+        """The state as it stands; where there are instances, a map by instance."""
+        return self.machine.state
+
     def errors(self) -> list[dict[str, Any]]:
         """The errors of the last Solution: `{"call", "place", "error"}`."""
         return self.machine.errors

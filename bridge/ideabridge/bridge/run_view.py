@@ -43,6 +43,8 @@ def answer_of(run: Run, *, whole: bool = False) -> dict[str, Any]:
         result["reason"] = reason
     if machine.has_output:
         result["output"] = machine.output if whole else _short_output(machine.output)
+        if machine.mode == "solve" and machine.has_state:
+            result["state"] = machine.state if whole else _short_state(machine)
     elif status != "needs_solution":
         result["state"] = machine.state if whole else _short_state(machine)
         results = results_of(machine, whole=whole)

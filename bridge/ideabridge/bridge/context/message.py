@@ -7,8 +7,9 @@ the same with the type's default role, and `{"type": K, K: value}` the same as `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final
 
 from ideabridge.bridge.context.errors import MessageError
@@ -151,3 +152,30 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
         MessageError: names the message by its number.
     """
     return [read_message(message, f"context.{number}") for number, message in enumerate(raw)]
+
+
+def with_instances(raw: Sequence[JSON]) -> list[JSON]:
+    """A context in which every state can be told from the others: of several, each without `_instance` becomes an
+    instance of its own, ①, ②, ... in order, without the names that others have.
+
+    Raises:
+        MessageError: as `read_context`.
+    """
+    messages = read_context(raw)
+    states = [message for message in messages if message.type == "state"]
+    taken = {message.instance for message in messages}
+    names = (name for name in map(_circled, count(1)) if name not in taken)
+    if len(states) < 2 or all(message.instance for message in states):
+        return list(raw)
+    return [
+        replace(message, instance=next(names)).to_json() if message.type == "state" and not message.instance else given
+        for message, given in zip(messages, raw, strict=True)
+    ]
+
+
+def _circled(number: int) -> str:
+    """The number in a circle; beyond 50, for which there is no such character, its digits."""
+    for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
+        if first <= number <= last:
+            return chr(start + number - first)
+    return str(number)

@@ -151,6 +151,11 @@ class Machine:
         """The state: of the run, or a map by instance where there are instances."""
         return {one: self.memory.state(one) for one in self.opening.instances} or self.memory.state()
 
+    @property
+    def has_state(self) -> bool:
+        """Whether anything stands in the state, of any instance."""
+        return any(self.memory.state(one) for one in self.opening.instances or [""])
+
     def receive(self, event: Event) -> None:
         """Take one event.
 

@@ -18,7 +18,7 @@ from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
 from ideabridge.server.cli.options import Options
 from ideabridge.server.cli.progress import Board, Display, LiveDisplay, PlainDisplay, message_of
 from ideabridge.server.cli.turning import Turns
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 
 @dataclass(slots=True)
@@ -146,6 +146,8 @@ def tell(outcome: Outcome, options: Options, *, extra: JSONObject | None = None)
         answer = run.answer(whole=True)
         if "output" in answer:
             print_value(answer["output"])
+            if answer.get("state"):
+                say(f"state: {encode_text(run.answer().get('state'))}", "dim")
         elif run.status == "done" or answer.get("state") or answer.get("results"):
             print_value({key: answer[key] for key in ("state", "results") if answer.get(key)})
         for error in run.errors():

@@ -90,7 +90,7 @@ def _told(record: RunRecord, story: Story) -> JSONObject:
         told["reason"] = reason
     if machine.has_output:
         told["output"] = machine.output
-    else:
+    if not machine.has_output or (machine.mode == "solve" and machine.has_state):
         told["state"] = machine.state
     return {**told, "broken": story.broken} if story.broken else told
 
