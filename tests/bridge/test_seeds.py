@@ -439,7 +439,7 @@ async def test_states_that_name_an_instance_keep_it_and_the_others_take_names_no
 
 
 async def test_the_answer_with_an_output_holds_the_final_state_too() -> None:
-    model = Model(*({"calls": [], "output": "done"} for _ in range(2)))
+    model = Model({"calls": [], "output": "done"}, {"calls": [], "output": "done"})
     async with Bridge(toolbox=tools(mood), mind=model) as bridge:
         run = await bridge.solve("Say done.", context=[POSITIVE])
         assert await run.result() == "done"

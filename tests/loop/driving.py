@@ -15,6 +15,7 @@ from ideabridge.bridge.loop.event import (
     CallStarted,
     Event,
     GroupCommitted,
+    MessageAdded,
     OutputProposed,
     PlanAsked,
     RequestMade,
@@ -37,6 +38,8 @@ EFFECTS = Annotations(read_only=False, idempotent=True)
 TOOLS = [
     Tool("echo", parameters=ANY_PARAMETERS, annotations=READ_ONLY),
     Tool("write", parameters=ANY_PARAMETERS, annotations=EFFECTS),
+    # What it gives it also adds as data, whose kind is its place in the run.
+    Tool("tell", parameters=ANY_PARAMETERS, annotations=READ_ONLY),
 ]
 
 Execution = Callable[[Execute], tuple[bool, JSON]]
@@ -115,6 +118,9 @@ class Driven:
         self.executions.append((effect.call.index, effect.item))
         ok, value = self.execution(effect)
         call, item = effect.call.index, effect.item
+        if ok and effect.tool.name == "tell":
+            kind = f"k{call}"
+            self.post(MessageAdded(call, {"type": kind, kind: value}))
         if ok:
             self.post(CallFinished(call, item, value=value))
         else:

@@ -57,8 +57,11 @@ class Interpreter:
         self.run = run
         self.done: dict[int, str] = {}
         self.wrote: dict[int, list[tuple[tuple[str, ...], JSON]]] = {}
+        self.told: dict[int, JSON] = {}
         self.circular = False
-        self.earlier = self.order([lane(call) for call in calls])
+        lanes = [lane(call) for call in calls]
+        self.own = [not module for module, _ in lanes]
+        self.earlier = self.order(lanes)
 
     # -- the order of effects ----------------------------------------------------------------------------------
 
@@ -122,6 +125,9 @@ class Interpreter:
         return [("state", *split(part.strip())) for part in re.split(r"\|\||&&", path)]
 
     def bound(self, path: tuple[str, ...], reader: int) -> list[int]:
+        if path[0] == "data":
+            # Code of a module adds nothing.
+            return [i for i in range(reader) if self.own[i]]
         if path[0] not in ("state", "results"):
             return []
         writers = [i for i in range(len(self.calls)) if any(overlap(t, path) for t in self.targets(i))]
@@ -135,10 +141,15 @@ class Interpreter:
         if path[0] == "item":
             return get({"item": item}, path)
         root = copy.deepcopy(self.base)
-        untaken = False
+        untaken = failed = False
         for writer in self.bound(path, reader):
             self.work(writer)
             self.circular = self.circular or self.done[writer] == "working"
+            if path[0] == "data":
+                failed = failed or self.done[writer] == "failed"
+                if writer in self.told:
+                    put(root, ("data", f"k{writer}"), copy.deepcopy(self.told[writer]))
+                continue
             if self.done[writer] == "failed":
                 return ("failed", None)
             hits = [entry for entry in self.wrote.get(writer, []) if overlap(entry[0], path)]
@@ -146,6 +157,8 @@ class Interpreter:
             for target, value in self.wrote.get(writer, []):
                 put(root, target, copy.deepcopy(value))
         found = get(root, path)
+        if path[0] == "data" and get(root, path[:2])[0] == "missing":
+            return ("failed" if failed else "skipped", None)
         if found[0] == "missing" and untaken:
             return ("skipped", None)
         return found
@@ -242,6 +255,9 @@ class Interpreter:
             self.fail(index)
             return
         call = self.calls[index]
+        if call["_tool"] == "tell":
+            # Each item adds data of one kind, which merges: they are told in no certain order.
+            self.told[index] = value
         targets = self.targets(index)
         either = "||" in str(call.get("_outputPath"))
         self.wrote[index] = [(target, value) for target in (targets[:1] if either else targets)]
@@ -262,6 +278,8 @@ class Interpreter:
         for index in range(len(self.calls)):
             for target, value in self.wrote.get(index, []):
                 put(root, target, value)
+        for index, value in self.told.items():
+            put(root, ("data", f"k{index}"), value)
         return [self.done[index] for index in range(len(self.calls))], root
 
 

@@ -32,7 +32,7 @@ def test_a_call_that_is_null_is_an_error_and_journaled_as_one() -> None:
     driven.post(CallProposed(None))
     driven.post(SolutionClosed())
     assert driven.standings() == ["failed"]
-    assert "a call is an object with _tool, found NoneType" in driven.error_of(0)
+    assert "found null, expected a call" in driven.error_of(0)
 
 
 def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:

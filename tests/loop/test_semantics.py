@@ -22,6 +22,7 @@ from tests.loop.interpreter import CAUGHT, Interpreter, overlap, split
 T = TypeVar("T")
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 INPUT: dict[str, JSON] = {"n": 1, "items": [{"v": 1}, {"v": 2}], "text": "†state.a is only text"}
+OLD: dict[str, JSON] = {"v": "known before"}
 STATE: dict[str, JSON] = {"a": 10, "old": {"v": "before"}}
 
 
@@ -54,7 +55,7 @@ class Scenario:
     def start(self) -> RunStarted:
         # The run of a mind, whose malformed calls fail alone; it is asked once.
         return started(
-            [{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}],
+            [{"type": "input", "input": INPUT}, {"type": "state", "state": STATE}, {"type": "old", "old": OLD}],
             mode="solve",
             tools=MODULES,
             settings=Settings(approval="allow_all", requests=1),
@@ -170,12 +171,14 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         if shape < 7:
             operator = one([" || ", " && "])
             return operator.join(operand(index) for _ in range(2 + draw(TO[1])))
+        if draw(TO[3]) == 0 and index:
+            return one([f"†data.k{one(range(index))}.v", f"†data.k{one(range(index))} || †state.a", "†data.old.v"])
         shapes: list[JSON] = [7, "††state.a", {"deep": [operand(index), "plain"]}]
         return shapes[shape - 7]
 
     calls: list[JSONObject] = []
     for index in range(count):
-        tool = "ecko" if draw(TO[24]) == 0 else one(["echo", "echo", "write", "look", "poke"])
+        tool = "ecko" if draw(TO[24]) == 0 else one(["echo", "echo", "write", "tell", "look", "poke"])
         call: JSONObject = {"_tool": tool, "x": value(index)}
         if draw(TO[1]):
             call["y"] = value(index)
@@ -186,6 +189,9 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             lists: list[JSON] = ["†input.items", [1, {"v": 3}], [], *earlier]
             call["_each"] = one(lists)
             call["y"] = one(["†item", "†item.v || †state.a", "†item.v"])
+            if tool == "tell":
+                # What its items add would merge in the order they end.
+                call["_tool"] = "echo"
         if draw(TO[5]) == 0:
             call["_id"] = f"id{index}"
         calls.append(call)
@@ -245,10 +251,10 @@ def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None
     malformed = scenario.malformed
     event("malformed" if malformed else "well formed")
     if scenario.disjoint:
-        base: JSONObject = {"input": INPUT, "state": STATE, "results": {}, "data": {}}
-        oracle = Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
-        standings, documents = ([], {}) if malformed else oracle.interpret()
-        if not malformed and not oracle.circular:
+        base: JSONObject = {"input": INPUT, "state": STATE, "results": {}, "data": {"old": OLD}}
+        oracle = None if malformed else Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
+        standings, documents = ([], {}) if oracle is None else oracle.interpret()
+        if oracle is not None and not oracle.circular:
             event("oracle")
             assert whole.standings() == standings
             assert plain(whole.documents[""]) == plain(documents)

@@ -107,6 +107,11 @@ class Call:
     first: int = 0
 
     @property
+    def may_add(self) -> bool:
+        """Whether it runs code of here, which may add messages."""
+        return self.tool is not None and self.tool.module is None and self.room is None and not self.has_latent
+
+    @property
     def label(self) -> str:
         """How errors name it: `call 0 (git_log)`; in a later Solution with its place in both:
         `call 0 of its solution, 7 of the run (git_log)`.

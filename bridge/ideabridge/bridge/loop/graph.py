@@ -42,6 +42,7 @@ class Graph:
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once in every instance, to a map by instance (DESIGN 4.8).
         reading: by which rules calls and the output are read; see `READING`.
+        alternatives: the calls stand side by side: none sees what another adds.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Graph:
         schemas: Mapping[str, StateSchema] | None = None,
         output_by_instance: bool = False,
         reading: int = READING,
+        alternatives: bool = False,
     ) -> None:
         self.catalogue = catalogue
         self.base = base
@@ -75,6 +77,8 @@ class Graph:
         self._schemas = schemas or {}
         self.output_instances = self._instances if output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
+        self._alternatives = alternatives
+        self._adding: dict[str, list[int]] = {}
         self._ids: dict[tuple[str, str], int] = {}
         self._cycles: dict[int, list[str]] = {}
         self._forward = False
@@ -105,6 +109,8 @@ class Graph:
         writers = self._writers.setdefault(call.instance, PathIndex())
         for path in call.writes:
             writers.add(path, index)
+        if call.may_add and not self._alternatives:
+            self._adding.setdefault(call.instance, []).append(index)
         return call
 
     def set_output(self, output: JSON) -> None:
@@ -248,6 +254,9 @@ class Graph:
         return not isinstance(read(document, operand.full), Missing)
 
     def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
+        if operand.kind == "data" and operand.path[:1] != ("error",):
+            # Of data nobody can tell beforehand who adds it: every call listed before may.
+            return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
         if operand.kind not in ("state", "results"):
             return ()
         writers = self._writers.get(operand.instance or instance)

@@ -64,6 +64,7 @@ class Intake:
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,
             reading=settings.reading,
+            alternatives=pattern in ("any", "race"),
         )
 
     def check(

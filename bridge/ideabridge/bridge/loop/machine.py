@@ -7,6 +7,7 @@ events gives the same machine again, with the effects nobody has acknowledged ye
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Literal
 
 from ideabridge.bridge.context.message import Message, read_context, read_message
@@ -201,7 +202,7 @@ class Machine:
             case events.UsageNoted():
                 self.spending.add(event.usage)
             case events.MessageAdded():
-                self._told.append((event.call, read_message(event.message)))
+                self._add(event)
             case events.RunStarted():
                 self._start(event)
             case events.RunEnded():
@@ -331,6 +332,17 @@ class Machine:
         self.solution[0].append(event.call)
         self._note([tick.progress[len(self.history)]])
 
+    def _add(self, event: events.MessageAdded) -> None:
+        message = read_message(event.message)
+        tick = self._solving()
+        if event.call not in tick.progress:
+            raise JournalError(f"call {event.call} added a message after its Solution had ended")
+        if message.type == "data":
+            # Like everything a call writes, it is in the instance of the call.
+            message = replace(message, instance=message.instance or tick.progress[event.call].call.instance)
+            tick.learn(event.call, message)
+        self._told.append((event.call, message))
+
     def _note(self, listed: Collection[Progress]) -> None:
         self.history.extend(listed)
         self.intake.note(listed)
@@ -352,7 +364,12 @@ class Machine:
     def _end_tick(self, tick: Tick) -> None:
         self.errors = [*tick.errors(), *self.errors]
         self.corrections = tick.corrections
-        self.added = [message for call, message in self._told if tick.group.keeps(self.history[call])]
+        kept = [(call, message) for call, message in self._told if tick.group.keeps(self.history[call])]
+        self.added = [message for _, message in kept]
+        if tick.group.pattern in ("any", "race"):
+            for call, message in kept:
+                if message.type == "data":
+                    self.memory.learn(call, message.instance, message.kind, message.value)
         calls, output, _ = self.solution
         if output is not None:
             value, faults, self.has_output = self._output.settle(tick.graph, tick.judge)
@@ -368,8 +385,6 @@ class Machine:
             self.errors.extend(state_errors(self.opening, self.memory))
             self.phase, self._finish = "ending", end
             return
-        for message in (one for one in self.added if one.type == "data"):
-            self.memory.learn(message.instance, message.kind, message.value)
         self.memory.tell_errors(self.errors)
         self.phase = "asking"
         self.step += 1

@@ -28,6 +28,16 @@ class Write:
     value: JSON
 
 
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """Data that a call added by a message, in the order messages came."""
+
+    call: int
+    instance: str
+    kind: str
+    value: JSON
+
+
 class Memory:
     """Documents by instance ("" where none is named)."""
 
@@ -37,26 +47,27 @@ class Memory:
         self.log: list[Write] = []
         self._first = 0
         self._written: dict[str, PathIndex] = {}
+        self._learned: list[Learned] = []
 
     def begin(self) -> None:
         """A new Solution: what stands now is the value before it."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._written = {}
+        self._learned = []
 
     def state(self, instance: str = "") -> JSONObject:
         """The state of an instance as it stands."""
         found = document.read(self.documents.get(instance, {}), ("state",))
         return found if isinstance(found, dict) else {}
 
-    def learn(self, instance: str, kind: str, value: JSON) -> None:
-        """Data that came between two Requests: `†data.KIND` reads it from now on, merged with what there was."""
+    def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
+        """Data that a call added: `†data.KIND` reads it from now on, merged with what there was."""
         found = self.documents.get(instance)
-        if isinstance(found, dict):
-            data = found.get("data")
-            known = data if isinstance(data, dict) else {}
-            merged = document.merge(known[kind], value) if kind in known else value
-            self.documents[instance] = {**found, "data": {**known, kind: merged}}
+        if found is not None:
+            learned = Learned(call, instance, kind, value)
+            self._learned.append(learned)
+            self.documents[instance] = _with_data(found, learned)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
         """The calls of the last Solution that failed: `†data.error.PLACE` reads one in every instance, until the next
@@ -92,19 +103,27 @@ class Memory:
         """A memory that reads like this one; what is written there is seen there only."""
         copy = Memory(dict(self.documents))
         copy.base = self.base
+        copy._learned = [*self._learned]
         return copy
 
     def absorb(self, staged: Memory) -> None:
         """Take over everything that was written in a staged memory. Nothing was written here meanwhile."""
         self.log.extend(staged.log)
+        self._learned = staged._learned
         self.documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
         """The value at `path` that a read bound to the calls `bound` sees: the value before the Solution and
-        their writes, the last to finish winning; no other write of this Solution.
+        their writes, the last to finish winning; no other write of this Solution. Of data likewise what they added.
         """
         if not bound:
             return document.read(self.base.get(instance, {}), path)
+        if path[0] == "data":
+            view = self.base.get(instance, {})
+            for one in self._learned:
+                if one.instance == instance and one.call in bound:
+                    view = _with_data(view, one)
+            return document.read(view, path)
         written = self._written.get(instance)
         overlapping = written.overlapping(path) if written is not None else set[int]()
         wanted = frozenset(bound)
@@ -113,6 +132,16 @@ class Memory:
             return document.read(self.documents.get(instance, {}), path)
         seen = (one for one in self.log[self._first :] if one.call in wanted and one.instance == instance)
         return document.read(_written(self.base.get(instance, {}), seen), path)
+
+
+def _with_data(view: JSON, learned: Learned) -> JSON:
+    """A document with data merged in; its other parts are shared."""
+    if not isinstance(view, dict):
+        return view
+    data = view.get("data")
+    known = data if isinstance(data, dict) else {}
+    kind, value = learned.kind, learned.value
+    return {**view, "data": {**known, kind: document.merge(known[kind], value) if kind in known else value}}
 
 
 def _written(view: JSON, entries: Iterable[Write]) -> JSON:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -238,7 +238,8 @@ class Judge:
             return value
         if writers is None:
             return Wait(None)
-        found = self._first_open(writers, or_failed=True)
+        # That a call failed which might have added data does not mean that the data is not there.
+        found = self._first_open(writers, or_failed=operand.kind != "data")
         if found is not None:
             writer = self._progress[found]
             if not writer.settled:
@@ -257,14 +258,25 @@ class Judge:
         if not isinstance(value, Missing):
             return value
         bound = [self._progress[index] for index in writers]
+        if operand.kind == "data" and isinstance(self._memory.read(where, operand.full[:2], writers), Missing):
+            return _unadded(operand, bound)
         untaken = [one.call.label for one in bound if not any(_overlap(path, operand.full) for path in one.wrote)]
-        if untaken:
+        if untaken and operand.kind != "data":
             shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
             return Absent("skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped")
         document = self._memory.documents.get(where, {})
         return Absent(
             "missing", f"{clipped(operand.text)}: {describe_missing(document, operand.full, operand.instance)}"
         )
+
+
+def _unadded(operand: Reference, bound: Sequence[Progress]) -> Absent:
+    """No call added data of a kind: a branch that was not taken, unless one that might have added it failed."""
+    failed = [one.call.label for one in bound if one.standing is Standing.FAILED]
+    if failed:
+        shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
+        return Absent("failed", f"{clipped(operand.text)}: no call added it, and {shown} failed")
+    return Absent("skipped", f"{clipped(operand.text)}: no call listed before added it")
 
 
 def _overlap(first: Path, second: Path) -> bool:

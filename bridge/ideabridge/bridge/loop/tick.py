@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 
+from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.approval import Denial, correction, judged
@@ -136,6 +137,11 @@ class Tick:
             self._running -= 1
         self.rooms.pop((event.call, event.item), None)
         progress.open_items -= 1
+
+    def learn(self, call: int, message: Message) -> None:
+        """An activity added data: later calls of the Solution read it, but for alternatives, of which one counts."""
+        if self.group.pattern in (None, "all"):
+            self._seen.learn(call, message.instance, message.kind, message.value)
 
     def questioned(self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused) -> None:
         """The module of a call asks something: a parked call leaves its place to others until it is answered."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ideabridge.bridge.context.document import Missing
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
-from ideabridge.bridge.loop.event import CallFinished, CallStarted, JournalError, SolutionProposed
+from ideabridge.bridge.loop.event import CallFinished, CallStarted, JournalError, MessageAdded, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.leaves import contrast
@@ -58,6 +58,10 @@ def _run(machine: Machine, run: RecordedRun, at: dict[int, int]) -> str | None:
     """Answer every call as it was answered, in the order they ended."""
     ended = [event for event in run.executions() if isinstance(event, CallFinished)]
     order = {(event.call, event.item): number for number, event in enumerate(ended)}
+    added: dict[int, list[MessageAdded]] = {}
+    for event in run.events:
+        if isinstance(event, MessageAdded):
+            added.setdefault(event.call, []).append(event)
     waiting: dict[ExecutionKey, Execute] = {}
     answered: set[ExecutionKey] = set()
     while True:
@@ -90,6 +94,9 @@ def _run(machine: Machine, run: RecordedRun, at: dict[int, int]) -> str | None:
             return f"{label} {fault}"
         done = ended[order[key]]
         answered.add(key)
+        for one in added.pop(at[index], ()):
+            # What it added is read by others, as its result is.
+            machine.receive(MessageAdded(index, one.message))
         machine.receive(CallFinished(index, effect.item, value=done.value, error=done.error, chosen=done.chosen))
     wanted = set(at.values())
     left = [key for key in order if key[0] in wanted and key not in answered]
