@@ -85,7 +85,7 @@ class Interpreter:
             place[index] = -1
             for other in sorted(data[index]):
                 walk(other, members)
-            place[index] = len(place)
+            place[index] = sum(number >= 0 for number in place.values())
 
         for index in count:
             for member in sorted(circle[index]):

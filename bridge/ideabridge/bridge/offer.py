@@ -14,6 +14,8 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.room_context import SOLVE
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ToolDefinitionError
+from ideabridge.tools.fixed import with_fixed
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
@@ -186,7 +188,8 @@ class Offer:
 
 def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
-    "output"?}}`. The activity of the same name runs them; without one they are latent.
+    "output"?}}`, with what they fix of their calls (see `with_fixed`). The activity that they fix runs them, or the one
+    of the same name; without one they are latent.
 
     Raises:
         MessageError: a definition that is none.
@@ -203,10 +206,15 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
             raise MessageError("a message of type 'tool' needs a tool with a name, which is text")
         if not isinstance(parameters, dict) or not isinstance(output, dict | None):
             raise MessageError(f"tool {name[:100]!r}: parameters and output must be JSON Schemas, which are objects")
+        try:
+            tool = with_fixed(Tool(name, description, parameters, output), value)
+        except ToolDefinitionError as error:
+            raise MessageError(str(error)) from None
+        parameters, output = tool.parameters, tool.output
         check_schema(parameters, what=f"the parameters of {name[:100]}")
         if output is not None:
             check_schema(output, what=f"the output of {name[:100]}")
-        found.append(Tool(name, description, parameters, output))
+        found.append(tool)
     return found
 
 

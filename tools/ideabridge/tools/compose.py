@@ -186,9 +186,12 @@ def _meta_before(
     if tool.module is not None:
         meta["_module"] = {"const": tool.module}
         needed.append("_module")
+    elif tool.clean or _gives_constant(tool, latent):
+        # What its definition fixes is not offered again.
+        pass
     elif latent:
         meta["_module"] = admitter.define("_module", _CLEAN)
-    else:
+    elif tool.activity is None:
         meta["_activity"] = admitter.define("_activity", _ACTIVITY)
     if instances:
         listed: JSONObject = {"description": "Which instance the call is for"}
@@ -202,14 +205,19 @@ def _meta_before(
             }
         meta["_instance"] = admitter.define("_instance", listed)
         needed.append("_instance")
-    if tool.in_room or latent:
+    if tool.in_room or tool.clean or (latent and not _gives_constant(tool, latent)):
         meta["_imports"] = admitter.define("_imports", _IMPORTS)
     return meta, needed
 
 
+def _gives_constant(tool: Tool, latent: bool) -> bool:
+    """Whether the definition of the tool fixes the result."""
+    return latent and tool.output is not None and "const" in tool.output
+
+
 def _meta_after(tool: Tool, latent: bool, admitter: Admitter) -> JSONObject:
     meta: JSONObject = {}
-    if latent:
+    if latent and not tool.clean and not _gives_constant(tool, latent):
         meta["_output"] = _described(
             True if tool.output is None else admitter.admit(tool.output, f"{tool.name}_output")
         )

@@ -104,6 +104,7 @@ class Tool:
         remote_name: its name at the module where that differs (a name that collided was prefixed).
         renamed: parameter names of ours -> the module's, where a meta-property's name was taken.
         activity: name of the Activity that runs it; None: the one of the same name, or latent.
+        clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
         reaches: the modules that a call of it may touch, where that is not its own module alone: "" for own tools,
             `EVERY_MODULE`, or none at all. The order of effects goes by it; the definition told to others does not
             have it.
@@ -120,6 +121,7 @@ class Tool:
     remote_name: str | None = None
     renamed: dict[str, str] = field(default_factory=dict[str, str])
     activity: str | None = None
+    clean: bool = False
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
     wrapper: JSONObject | None = None
 
@@ -158,6 +160,8 @@ class Tool:
             result["renamed"] = dict[str, JSON](self.renamed)
         if self.activity is not None:
             result["activity"] = self.activity
+        if self.clean:
+            result["clean"] = True
         if self.wrapper is not None:
             result["wrapper"] = self.wrapper
         return result
@@ -176,6 +180,7 @@ class Tool:
             remote_name=stored.get("remoteName"),
             renamed=stored.get("renamed", {}),
             activity=stored.get("activity"),
+            clean=stored.get("clean", False),
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
             wrapper=stored.get("wrapper"),
         )

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from ideabridge.tools.activity import Activity
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError, UnknownToolError
+from ideabridge.tools.fixed import with_fixed
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 
@@ -79,6 +80,7 @@ class Toolbox:
                     raise ToolDefinitionError(
                         f"tool {item.name!r} belongs to module {item.module!r}; a toolbox holds tools without a module"
                     )
+                item = with_fixed(item)
                 check_definition(item)
                 self._tools[item.name] = item
             elif isinstance(item, Activity):

@@ -77,6 +77,7 @@ class Call:
         room: how it is answered where a run of its own does it: `latent` (a mind writes the result, seeing the context
             of here), `anonymous` (a clean room), `idea`; None: by code, a module, or `_output`.
         order: earlier calls whose listed order it keeps.
+        clean: code of here runs it that sees the parameters and `_imports` alone.
         constant: no reference stands in the parameters; they are validated already.
     """
 
@@ -103,13 +104,15 @@ class Call:
     order: list[int] = field(default_factory=list[int])
     imports: tuple[Expression, ...] = ()
     room: Room | None = None
+    clean: bool = False
     constant: bool = False
     first: int = 0
 
     @property
     def may_add(self) -> bool:
         """Whether it runs code of here, which may add messages."""
-        return self.tool is not None and self.tool.module is None and self.room is None and not self.has_latent
+        here = self.tool is not None and self.tool.module is None and self.room is None
+        return here and not self.has_latent and not self.clean
 
     @property
     def label(self) -> str:
@@ -250,13 +253,22 @@ def _read_tool(call: Call, catalogue: Catalogue) -> None:
         # It may stand behind its module's name.
         call.name = tool.name
     latent = tool.key in catalogue.latent and call.activity is None
+    in_clean_room = tool.clean or module == ANONYMOUS
+    call.clean = in_clean_room and not latent and tool.module is None
+    if call.activity is not None and tool.activity not in (None, call.activity):
+        call.problems.append(
+            f"_activity: tool {quoted(call.name)} fixes it to {quoted(str(tool.activity))}; leave it out"
+        )
+    if latent and not call.has_latent and not in_clean_room and tool.output is not None and "const" in tool.output:
+        # The tool's definition fixes the result: nobody is asked for it.
+        call.has_latent, call.latent = True, tool.output["const"]
     if call.activity is not None and tool.module is not None:
         call.problems.append(
             f"_activity: tool {quoted(call.name)} belongs to module {tool.module!r}, which runs it itself"
         )
     if tool.in_room:
         call.room = "anonymous" if tool.module == ANONYMOUS else "idea"
-    elif latent and module == ANONYMOUS:
+    elif latent and in_clean_room:
         call.room = "anonymous"
     elif latent and not call.has_latent:
         call.room = "latent"

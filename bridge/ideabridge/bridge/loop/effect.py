@@ -63,6 +63,11 @@ class Execute:
         """The activity the call names; it says nothing of a tool that runs in the place of the call's own."""
         return self.call.activity if self.tool is self.call.tool else None
 
+    @property
+    def is_clean(self) -> bool:
+        """Whether code of here runs it in a clean room."""
+        return self.call.clean and self.tool is self.call.tool
+
     @classmethod
     def of(cls, progress: Progress, item: int | None) -> Execute:
         """The effect that runs a call whose references are resolved, or one item of it."""

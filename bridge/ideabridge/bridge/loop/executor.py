@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol
 
+from ideabridge.bridge.context.reference import format_reference
 from ideabridge.bridge.inquiry import Asker
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.progress import Progress
@@ -56,6 +57,12 @@ class CallContext:
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
+        self._is_clean = effect.is_clean
+        if self._is_clean:
+            # Of the run it is called from, the code knows the parameters and the imports alone.
+            self.instance, self.output_paths = None, ()
+            if effect.imports:
+                self.call["_imports"] = {format_reference(path): normalise(value) for path, value in effect.imports}
         self.chosen: str | None = None
         self._item = effect.item
         self._on_progress = on_progress
@@ -67,6 +74,8 @@ class CallContext:
 
     def add_message(self, message: JSONObject) -> None:
         """Add a typed message to the context of the next Request."""
+        if self._is_clean:
+            raise ActivityError("add_message: a clean room adds nothing to the context of the run it is called from")
         self._on_message(message)
 
     def choose(self, path: str) -> None:
