@@ -30,7 +30,7 @@ from ideabridge.bridge.run_values import given_by, rejection, value_at
 from ideabridge.bridge.run_view import answer_of, approvals_of
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
 from ideabridge.bridge.waiting_plan import WaitingPlan, waiting_plan
-from ideabridge.tools.encoding import JSON, ObjectLike, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import ApprovalRequest, DecisionName, People
