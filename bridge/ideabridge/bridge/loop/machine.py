@@ -68,7 +68,7 @@ class Machine:
         self.settings = Settings()
         self._output = OutputSchema(None, mode="plan", by_instance=False)
         self._given = catalogue
-        self.catalogue = catalogue or Catalogue(())
+        self.catalogue: Catalogue = catalogue or Catalogue(())
         self.base: Catalogue = self.catalogue
         self.offered: Catalogue = self.catalogue
         self._changed: JSONObject | None = None
