@@ -72,6 +72,12 @@ async def test_run_plan_describes_a_call(client: Client) -> None:
     assert {"_outputMethod", "_id", "_instance"} <= call_schema["properties"].keys()
 
 
+async def test_run_plan_says_which_calls_wait_for_others(client: Client) -> None:
+    description = (await all_tools(client))["run_plan"].description or ""
+    assert "calls of one module that may change something run in listed order" in description
+    assert "_after" in description
+
+
 async def test_run_plan_names_the_tools_that_are_always_there(client: Client) -> None:
     description = (await all_tools(client))["run_plan"].description or ""
     for tool in builtin_toolbox():

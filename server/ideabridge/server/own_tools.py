@@ -107,7 +107,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "run_plan",
-        "Run tool calls as one plan. A call starts once the values it reads exist; independent calls run side by side."
+        "Run tool calls as one plan. A call starts once the values it reads exist; independent reads run side by side,"
+        " and calls of one module that may change something run in listed order, unless data or _after says otherwise."
         " Results stay on the server, not in your context. A string that is one reference becomes its value:"
         ' "†state.log.0.id", "†results.0" (first call\'s result, if it has no _outputPath), "†input.x",'
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
