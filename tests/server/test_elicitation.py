@@ -362,10 +362,10 @@ async def test_a_round_outlives_the_server_and_counts_once(tmp_path: Path) -> No
 
 async def test_only_the_approvals_that_were_asked_about_are_answered(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
-    first, second = note(tmp_path / "one"), note(tmp_path / "two")
-    arguments = {"calls": [first, second]}
+    words = {"_tool": "template", "text": "{n}", "values": {"n": "†state.one"}, "_outputPath": "words"}
+    arguments = {"calls": [note(tmp_path / "one"), words, note(tmp_path / "two", "†state.words")]}
     async with over_stdio(configuration, "auto", **always(said("approve"))) as client:
-        # They keep their order, so the second is not asked about yet.
+        # The parameters of the last call are not known yet, so nobody is asked about it.
         required = await first_round(client, arguments)
         (approval,) = required.input_requests or {}
         told = await client.session.call_tool(
