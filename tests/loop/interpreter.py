@@ -91,8 +91,16 @@ class Interpreter:
             for member in sorted(circle[index]):
                 walk(member, circle[index])
 
+        # Calls that wait for each other by data alone keep their order as far as nobody needs the later one first.
+        flow = [{*one} for one in data]
+        for through in count:
+            for start in count:
+                if through in flow[start]:
+                    flow[start] |= flow[through]
+        rank = [(max(place.get(j, 0) for j in count if j == i or (j in flow[i] and i in flow[j])), i) for i in count]
+
         def before(j: int, i: int) -> bool:
-            return place[j] < place[i] if j in circle[i] else j < i
+            return rank[j] < rank[i] if j in circle[i] else j < i
 
         pairs = [(lanes[i], lanes[j]) for i in count for j in count]
         conflict = [(one[0] == two[0] and (one[1] or two[1])) for one, two in pairs]
@@ -199,6 +207,7 @@ class Interpreter:
         self.done[index] = "working"
         call = self.calls[index]
         for earlier in sorted(self.earlier[index]):
+            # One that is being worked out needs the result of this one.
             self.work(earlier)
         after = call.get("_after", [])
         for name in after if isinstance(after, list) else []:

@@ -309,10 +309,26 @@ def test_a_circle_of_later_alternatives_fails_and_what_it_held_runs() -> None:
     driven = begun(calls)
     driven.running.clear()
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
-    assert "a cycle: call 1 (poke) -> call 2 (poke) wait for each other" in driven.error_of(1)
+    assert "a cycle: call 1 (poke) -> call 2 (poke) -> call 1 (poke)" in driven.error_of(1)
     assert driven.standings()[3:] == ["running", "waiting"]
     driven.finish_all()
     assert driven.standings() == ["caught", "failed", "failed", "done", "done"]
+
+
+def test_calls_in_a_circle_of_later_alternatives_keep_their_order_as_far_as_they_can() -> None:
+    calls: list[JSON] = [
+        {"_tool": "poke_there", "_module": "there", "_outputPath": "v || failed"},
+        {"_tool": "poke", "x": "†state.v || †state.b", "_outputPath": "a"},
+        {"_tool": "look", "x": "†state.failed || †state.a || †input.n", "_outputPath": "b"},
+    ]
+    context: list[JSON] = [{"type": "input", "input": {"n": 1}}]
+    assert waves(begun(calls, context=context)) == "0, 1, 2"
+    driven = begun(calls, context=context)
+    driven.running.clear()
+    driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
+    assert driven.standings() == ["caught", "waiting", "running"], "the change needs what the read gives"
+    driven.finish_all()
+    assert [index for index, _ in driven.executions] == [2, 1]
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------

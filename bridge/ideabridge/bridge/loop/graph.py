@@ -82,6 +82,7 @@ class Graph:
         self._ids: dict[tuple[str, str], int] = {}
         self._cycles: dict[int, list[str]] = {}
         self._forward = False
+        self._open_ended: set[int] = set()
         self._explained = 0
 
     def call(self, index: int) -> Call:
@@ -106,6 +107,8 @@ class Graph:
         if call.edges is None:
             self._find_edges(call)
         self._order.note(call, self._touching(call))
+        if self._is_open_ended(call):
+            self._open_ended.add(index)
         writers = self._writers.setdefault(call.instance, PathIndex())
         for path in call.writes:
             writers.add(path, index)
@@ -273,8 +276,20 @@ class Graph:
         return any(operand is None for alternative in item.bound for operand in alternative)
 
     def waits_for_end(self, call: Call) -> bool:
-        """Whether the call cannot be judged before the answer has ended."""
-        return call.edges is None or any(self._open(item) for item in call.reads)
+        """Whether what the call waits for is known only when the answer has ended."""
+        return not self.closed and call.index in self._open_ended
+
+    def _is_open_ended(self, call: Call) -> bool:
+        """Whether the call, or one that it may wait for, reads or waits for calls that are not listed yet.
+
+        Later alternatives count, though they may never be needed: such calls may close a circle, and then the order
+        within the circle gives way. A call that began before that is known would run in another place than the same
+        call of an answer that arrives whole.
+        """
+        if call.edges is None or any(self._open(item) for item in call.reads):
+            return True
+        before = self._open_ended
+        return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
 
     def _missing(self, item: Read, instance: str) -> str | None:
         """Why no operand can ever be supplied; None where one may be."""
@@ -341,6 +356,10 @@ class Graph:
     def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
         """A call that this one waits for because of the listed order; see `ListedOrder.before`."""
         return self._order.before(call, settled)
+
+    def give_way(self, call: Call, before: int) -> None:
+        """The call no longer waits for an earlier one, which waits for its result; see `ListedOrder.give_way`."""
+        self._order.give_way(call, before)
 
     def may_change(self, call: Call) -> bool:
         """Whether later calls are ordered behind it as behind a change; see `ListedOrder`."""

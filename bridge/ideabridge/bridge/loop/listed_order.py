@@ -13,7 +13,9 @@ ended: `_after` demands success, order does not. Order holds the execution of a 
 run.
 
 Data flow and `_after` win. Where an earlier call reads what a later call writes, the two kinds of edges close a circle;
-then `rearrange` drops the order within that circle and keeps it everywhere else.
+then `rearrange` drops the order within that circle and keeps it everywhere else. Later alternatives (`a || b`) may
+close a circle of data alone, which the run may never need. Calls in it keep their order until nothing else can move;
+then `give_way` lets a call run for which an earlier one waits.
 
 A call does not keep a list of those it waits for, which would make a long Solution quadratic. Each lane keeps its
 members in order, and `before` looks backwards from a call for the nearest member that has not settled.
@@ -173,6 +175,7 @@ class ListedOrder:
         self._modules = modules or {}
         self._places: dict[int, _Place] = {}
         self._looks: dict[int, list[tuple[_Sequence, int]]] = {}
+        self._given_way: dict[int, set[int]] = {}
         self._lanes = _Lanes()
 
     def note(self, call: Call, tools: Sequence[Tool]) -> None:
@@ -229,11 +232,20 @@ class ListedOrder:
             call: a call of this Solution.
             settled: whether nothing more comes of the call of an index.
         """
+        given_way = self._given_way.get(call.index)
         for sequence, below in self._looks.get(call.index, ()):
-            found = sequence.last_open(below, settled)
+            if given_way is None:
+                found = sequence.last_open(below, settled)
+            else:
+                left = (one for one in reversed(sequence.indexes[:below]) if one not in given_way and not settled(one))
+                found = next(left, None)
             if found is not None:
                 return found
         return None
+
+    def give_way(self, call: Call, before: int) -> None:
+        """A call no longer waits for an earlier one, which waits for its result."""
+        self._given_way.setdefault(call.index, set()).add(before)
 
     def join(self, call: Call, tool: Tool) -> None:
         """Another tool runs in the place of a call's own: it takes part as that tool does. `rearrange` follows."""
@@ -253,15 +265,13 @@ class ListedOrder:
         self._lanes = _Lanes()
         self._looks.clear()
         for part in parts:
-            members = [index for index in part if index in self._places]
-            # A part of several calls is a circle of data: nothing orders its members.
+            # A part of several calls is a circle of data; they keep their order until `give_way` says otherwise.
             for index in part:
                 place = self._places.get(index)
                 call_of(index).order = [] if place is None else self._lanes.before(place)
                 if place is not None:
                     self._looks[index] = self._lanes.looks(place)
-            for index in members:
-                self._lanes.add(index, self._places[index])
+                    self._lanes.add(index, place)
 
     def _edges(self) -> dict[int, Iterable[int]]:
         """What each call waits for directly where all keep the order in which they are listed."""

@@ -241,17 +241,27 @@ class Tick:
             self.due["commit", -1, None] = Commit(tuple(self.progress))
 
     def _stuck(self) -> bool:
-        """Fail the calls that wait for each other in a circle, once nothing else can move."""
+        """Untie the calls that wait for each other in a circle, once nothing else can move.
+
+        Data wins over order: a call that only the order holds runs. Where data alone closes the circle, its calls fail.
+        """
         if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
             return False
         # Each call waits for one thing at a time.
         waits = {index: {before} for before, held in self._waiting.items() if before is not None for index in held}
-        circles = [(one, self.graph.cycle_message(one)) for one in cycles(waits)]
-        failed = [(self.progress[index], message) for one, message in circles for index in one]
-        failed = [(progress, message) for progress, message in failed if progress.standing is Standing.WAITING]
-        for progress, message in failed:
-            self._settling.fail(progress, "structural", message)
-        return bool(failed)
+        circles = cycles(waits)
+        for circle in circles:
+            held = [index for index in circle if self.progress[index].standing is Standing.QUEUED]
+            if held:
+                [before] = waits[min(held)]
+                self.graph.give_way(self.progress[min(held)].call, before)
+                self._waiting[before].remove(min(held))
+                self._consider.append(min(held))
+                continue
+            message = self.graph.cycle_message(circle)
+            for index in circle:
+                self._settling.fail(self.progress[index], "structural", message)
+        return bool(circles)
 
     def _look(self, progress: Progress) -> None:
         call = progress.call
