@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleTim
 from ideabridge.bridge.modules.places import Places
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON
+from tests import preloaded
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ Approve = Callable[[ApprovalRequest], Awaitable[Decision]]
 
 def stdio(era: str, **keys: Any) -> dict[str, Any]:
     options = ["--legacy"] if era == "legacy" else []
-    return {"command": sys.executable, "args": [str(SERVER), *options], **keys}
+    return preloaded.module(SERVER, *options, **keys)
 
 
 def configured(era: str, approval: JSON = "allow_all", **keys: Any) -> Configuration:
@@ -43,7 +43,7 @@ def configured(era: str, approval: JSON = "allow_all", **keys: Any) -> Configura
 async def over_http(era: str) -> AsyncGenerator[dict[str, Any]]:
     """The configuration of a server of its own on loopback."""
     options = ["--legacy"] if era == "legacy" else []
-    command = [sys.executable, str(SERVER), "--http", *options]
+    command = preloaded.python(SERVER, "--http", *options)
     async with await anyio.open_process(command, stdin=None, stderr=None) as process:
         assert process.stdout is not None
         with anyio.fail_after(20):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import preloaded
 
 from .conftest import Run
 from .terminal import Terminal
@@ -19,7 +20,7 @@ PLAN = {"calls": [{"_tool": "book", "who": "ann", "_outputPath": "got"}], "outpu
 @pytest.fixture
 def here(project: Path) -> Path:
     """A project with a module that asks."""
-    modules = {"asks": {"command": sys.executable, "args": [str(SERVER)]}}
+    modules = {"asks": preloaded.module(SERVER)}
     (project / "ideabridge.json").write_text(
         json.dumps({"mcpServers": modules, "store": "store.sqlite"}), encoding="utf-8"
     )

@@ -13,6 +13,7 @@ import pytest
 
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.main import main
+from tests import preloaded
 
 from .conftest import EXECUTABLE, Run
 from .terminal import Terminal, at_terminal
@@ -596,7 +597,7 @@ def with_modules(here: Path) -> Callable[..., None]:
 
 
 def time_server() -> dict[str, object]:
-    return {"command": str(EXECUTABLE.parent / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
+    return preloaded.module(EXECUTABLE.parent / "mcp-server-time", "--local-timezone", "UTC")
 
 
 def test_modules(with_modules: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:

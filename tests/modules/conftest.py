@@ -10,6 +10,7 @@ import pytest
 
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.modules.modules import Modules
+from tests import preloaded
 
 SERVERS = Path(__file__).with_name("servers")
 BIN = Path(sys.executable).parent
@@ -40,7 +41,7 @@ def raw(*arguments: str, **keys: Any) -> dict[str, Any]:
 
 def sdk(*arguments: str, **keys: Any) -> dict[str, Any]:
     """Configuration of the server on the SDK, over stdio."""
-    return {"command": sys.executable, "args": [str(SERVERS / "sdk.py"), *arguments], **keys}
+    return preloaded.module(SERVERS / "sdk.py", *arguments, **keys)
 
 
 def configure(modules: dict[str, Any], **top: Any) -> Configuration:

@@ -1,6 +1,5 @@
 """Modules over HTTP, both eras, on loopback with a required header."""
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +12,7 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleTimeoutError
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
+from tests import preloaded
 
 from .conftest import SERVERS, Changes, configure, modules_of
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def served(*options: str) -> AsyncGenerator[tuple[str, Any]]:
-    command = [sys.executable, str(SERVERS / "sdk.py"), "--http", *options]
+    command = preloaded.python(SERVERS / "sdk.py", "--http", *options)
     async with await anyio.open_process(command, stdin=None, stderr=None) as process:
         assert process.stdout is not None
         with anyio.fail_after(10):

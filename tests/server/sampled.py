@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import httpx2
 from mcp import types
 
-from .serving import BIN, TOOLS
+from .serving import TOOLS, git_module
 
 Solution: TypeAlias = dict[str, Any]
 
@@ -63,10 +63,7 @@ def prepare(folder: Path, **top: Any) -> tuple[Path, dict[str, Any]]:
     """A configuration of two modules and a file of tools, and the arguments of `solve`."""
     _repository(folder / "ours", "First words", "And some more words")
     _repository(folder / "theirs", "Others wrote this")
-    servers = {
-        name: {"command": str(BIN / "mcp-server-git"), "args": ["--repository", str(folder / name)]}
-        for name in ("ours", "theirs")
-    }
+    servers = {name: git_module(folder / name) for name in ("ours", "theirs")}
     path = folder / "ideabridge.json"
     content = {"store": "ideas.sqlite", "tools": [str(TOOLS)], "mcpServers": servers, "approval": "allow_all", **top}
     path.write_text(json.dumps(content))

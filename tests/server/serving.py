@@ -15,6 +15,8 @@ from typing import Any, cast
 import anyio
 from mcp import Client, StdioServerParameters, types
 
+from tests import preloaded
+
 HERE = Path(__file__).parent
 LAUNCH = HERE / "launch.py"
 TOOLS = HERE / "tools.py"
@@ -22,7 +24,6 @@ BIN = Path(sys.executable).parent
 ERAS = ("legacy", "auto")
 Command = Callable[[Path], list[str]]
 PLAIN = HERE / "plain.py"
-TIME = {"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
 
 
 def configured(folder: Path, **top: Any) -> Path:
@@ -49,12 +50,22 @@ def plain(folder: Path, name: str, *tools: str | dict[str, Any], hold: Path | No
 
 
 def command(configuration: Path, *more: str) -> list[str]:
-    return [sys.executable, str(LAUNCH), str(configuration), *more]
+    return preloaded.python(LAUNCH, str(configuration), *more)
 
 
 def served(configuration: Path, *more: str) -> list[str]:
     """What a host starts."""
     return [str(BIN / "ideabridge"), "serve", "--config", str(configuration), *more]
+
+
+def time_module() -> dict[str, Any]:
+    """Configuration of a module that nobody here wrote."""
+    return preloaded.module(BIN / "mcp-server-time", "--local-timezone", "UTC")
+
+
+def git_module(repository: Path) -> dict[str, Any]:
+    """Configuration of a module that nobody here wrote."""
+    return preloaded.module(BIN / "mcp-server-git", "--repository", str(repository))
 
 
 @asynccontextmanager

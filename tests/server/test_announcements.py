@@ -7,7 +7,7 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from .serving import ERAS, TIME, Heard, all_tools, call, configured, over_stdio
+from .serving import ERAS, Heard, all_tools, call, configured, over_stdio, time_module
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ async def test_what_one_process_publishes_the_other_announces_lists_and_calls(tm
 
 async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(tmp_path: Path) -> None:
     heard = Heard()
-    configuration = configured(tmp_path, mcpServers={"time": TIME}, expose=["modules"])
+    configuration = configured(tmp_path, mcpServers={"time": time_module()}, expose=["modules"])
     async with over_stdio(configuration, "legacy", message_handler=heard) as client:
         # The first list answers at once; the module's tools are announced when it is up.
         if "get_current_time" not in await all_tools(client):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from .serving import Gate, command, configured
+from .serving import LAUNCH, Gate, command, configured
 
 STUBBORN = """
 import signal, sys, time
@@ -43,7 +43,10 @@ def test_everything_ends_with_the_host(tmp_path: Path, how: str) -> None:
     child: dict[str, Any] = {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}
     configuration = configured(tmp_path, mcpServers={"stubborn": child})
     with subprocess.Popen(
-        command(configuration), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, str(LAUNCH), str(configuration)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -126,7 +129,8 @@ LISTEN: dict[str, Any] = {
 
 
 def test_http_ends_at_a_signal_with_a_client_still_listening(tmp_path: Path) -> None:
-    with subprocess.Popen(command(configured(tmp_path), "0"), stderr=subprocess.PIPE, text=True) as process:
+    words = [sys.executable, str(LAUNCH), str(configured(tmp_path)), "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         url = process.stderr.readline().split()[-1]
         headers = {

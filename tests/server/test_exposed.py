@@ -8,18 +8,18 @@ import pytest
 from mcp import Client, types
 
 from .serving import (
-    BIN,
     ERAS,
-    TIME,
     all_tools,
     call,
     configured,
+    git_module,
     http_process,
     over_stdio,
     plain,
     refused,
     structured,
     text,
+    time_module,
 )
 
 pytestmark = pytest.mark.anyio
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.anyio
 async def test_modules_and_tool_files_are_called_directly(tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     await anyio.run_process(["git", "init", "-q", str(repository)])
-    git = {"command": str(BIN / "mcp-server-git"), "args": ["--repository", str(repository)]}
-    configuration = configured(tmp_path, mcpServers={"git": git, "time": TIME}, expose=["modules", "tools"])
+    servers = {"git": git_module(repository), "time": time_module()}
+    configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"])
     with http_process(configuration) as url:
         for number, mode in enumerate(ERAS, 1):
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:

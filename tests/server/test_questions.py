@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, types
+
+from tests import preloaded
 
 from .serving import ERAS, call, configured, http_process, over_stdio, refused, text
 
@@ -19,7 +20,7 @@ SERVER = Path(__file__).parent.parent / "modules" / "servers" / "asks.py"
 
 
 def module(era: str) -> dict[str, Any]:
-    return {"command": sys.executable, "args": [str(SERVER), *(["--legacy"] if era == "legacy" else [])]}
+    return preloaded.module(SERVER, *(["--legacy"] if era == "legacy" else []))
 
 
 def asking(folder: Path, era: str, **top: Any) -> Path:

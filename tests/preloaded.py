@@ -1,0 +1,171 @@
+"""Scripts of the tests in processes that start in a twentieth of a second instead of one.
+
+Most of what the start of a server costs is `import mcp`. One process imports it, and forks for each script that a test
+runs. What a test starts is still a process: `preloaded_start.py` hands over its arguments, environment, folder and
+standard streams, passes signals on, and ends as the script ends. When it is killed, the script is killed.
+
+Tests of the installed command and of the start or end of a process start the interpreter itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import marshal
+import os
+import runpy
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+MODULES = (
+    "anyio._backends._asyncio",
+    "mcp.server.mcpserver",
+    "mcp.server.stdio",
+    "sqlite_utils",
+    "uvicorn.lifespan.on",
+    "uvicorn.protocols.http.h11_impl",
+    "ideabridge.bridge.modules.module",
+    "ideabridge.server.http",
+    "ideabridge.server.serve",
+    "ideabridge.server.stdio",
+)
+START = Path(__file__).with_name("preloaded_start.py")
+
+
+def python(script: str | Path, *arguments: str) -> list[str]:
+    """The command that runs a script in a process that has imported `MODULES`."""
+    return [sys.executable, "-I", "-S", str(START), address(), str(script), *arguments]
+
+
+def module(script: str | Path, *arguments: str, **keys: Any) -> dict[str, Any]:
+    """Configuration of a module whose server is a script."""
+    command, *args = python(script, *arguments)
+    return {"command": command, "args": args, **keys}
+
+
+@cache
+def address() -> str:
+    """Where the process listens that forks. It ends with the process of the tests."""
+    command = [sys.executable, __file__]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    atexit.register(process.communicate)
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def ignore(_number: int, _frame: FrameType | None) -> None:
+    """A handler for a signal that wakes the loop up by its number."""
+
+
+class Forking:
+    """Forks for whoever connects, and tells each how its process ends.
+
+    There is one thread: a process with several cannot be forked safely.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(64)
+        self.ended, self.wakeup = socket.socketpair()
+        for one in (self.ended, self.wakeup):
+            one.setblocking(False)
+        signal.set_wakeup_fd(self.wakeup.fileno())
+        signal.signal(signal.SIGCHLD, ignore)
+        self.running: dict[int, socket.socket] = {}
+        self.selector = selectors.DefaultSelector()
+        for one in (self.listener, self.ended, sys.stdin):
+            self.selector.register(one, selectors.EVENT_READ)
+
+    def next(self) -> list[str] | None:
+        """In a forked process: the script and its arguments. In this one: None, when the tests have ended."""
+        while True:
+            for key, _ in self.selector.select():
+                if key.fileobj is self.listener:
+                    argv = self.fork()
+                    if argv is not None:
+                        return argv
+                elif key.fileobj is self.ended:
+                    self.reap()
+                elif key.fileobj is sys.stdin:
+                    for pid in self.running:
+                        os.kill(pid, signal.SIGKILL)
+                    return None
+                elif key.data in self.running:
+                    self.pass_on(key.data)
+
+    def fork(self) -> list[str] | None:
+        connection, _ = self.listener.accept()
+        size, streams, _, _ = socket.recv_fds(connection, 4, 3)
+        if not size:
+            connection.close()
+            return None
+        argv, folder, environment = marshal.loads(connection.recv(int.from_bytes(size), socket.MSG_WAITALL))
+        pid = os.fork()
+        if pid:
+            for stream in streams:
+                os.close(stream)
+            self.running[pid] = connection
+            self.selector.register(connection, selectors.EVENT_READ, pid)
+            return None
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for one in (self.selector, self.listener, self.ended, self.wakeup, connection, *self.running.values()):
+            one.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        return argv
+
+    def reap(self) -> None:
+        self.ended.recv(4096)
+        while self.running:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            connection = self.running.pop(pid)
+            self.selector.unregister(connection)
+            with connection, suppress(BrokenPipeError):  # who started it may have been killed first
+                connection.send(os.waitstatus_to_exitcode(status).to_bytes(2, signed=True))
+
+    def pass_on(self, pid: int) -> None:
+        """Pass signals on. Where the other end is closed, nobody waits for the process any more."""
+        for number in self.running[pid].recv(64) or [signal.SIGKILL]:
+            os.kill(pid, number)
+
+
+def main() -> None:
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.freeze()
+    folder = tempfile.mkdtemp(prefix="preloaded-")
+    path = str(Path(folder, "socket"))
+    forking = Forking(path)
+    print(path, flush=True)
+    argv = forking.next()
+    if argv is None:
+        shutil.rmtree(folder)
+        return
+    sys.argv[:] = argv
+    sys.path[0] = str(Path(argv[0]).parent)
+    runpy.run_path(argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
