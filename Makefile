@@ -4,7 +4,7 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-model test-hosts npm lint format typecheck bench
+.PHONY: help demo test test-long test-model test-hosts npm lint format typecheck bench
 
 VENV := .venv
 STAMP := $(VENV)/.stamp
@@ -30,6 +30,9 @@ demo: $(STAMP) ## the whole story in a minute: modules, a plan, a run that becom
 
 test: $(STAMP) ## the tests
 	@$(BIN)/python -m pytest -n 3 $(ARGS)
+
+test-long: $(STAMP) ## the tests that `make test` leaves out because they take long
+	@$(BIN)/python -m pytest -n 3 -m long $(ARGS)
 
 test-model: $(STAMP) $(MODEL_STAMP) ## the loop with a real model, SmolLM2-135M, served here; compiles a server the first time
 	@IDEABRIDGE_MODEL_PYTHON=$(MODEL_VENV)/bin/python $(BIN)/python -m pytest -s tests_model $(ARGS)

@@ -148,6 +148,14 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert "make test" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_long_tests_are_left_out_unless_they_are_asked_for() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^test-long: .* ## .*\n\t.* -m long ", makefile, re.M)
+    options = project()["tool"]["pytest"]["ini_options"]
+    assert "-m 'not long'" in options["addopts"]
+    assert any(marker.startswith("long:") for marker in options["markers"])
+
+
 # -- dependencies ----------------------------------------------------------------------------------------------
 
 

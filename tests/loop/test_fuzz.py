@@ -1,6 +1,7 @@
 """20,000 damaged Solutions over the machine: nothing escapes, nothing hangs, every fault is told.
 
-The cases are the same on every run; `IDEABRIDGE_FUZZ_SEED` takes others. A failing case names its number.
+`make test` runs a quarter of them, `make test-long` the others. The cases are the same on every run;
+`IDEABRIDGE_FUZZ_SEED` takes others. A failing case names its number.
 """
 
 from __future__ import annotations
@@ -378,7 +379,7 @@ def run_case(number: int) -> int:
     return min(given)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in range(1, PARTS))])
 def test_damaged_solutions_only_ever_give_errors(part: int) -> None:
     given = 0
     for number in itertools.count(part, PARTS):
