@@ -32,10 +32,12 @@ MODULES = (
     "anyio._backends._asyncio",
     "mcp.server.mcpserver",
     "mcp.server.stdio",
+    "rich.live",
     "sqlite_utils",
     "uvicorn.lifespan.on",
     "uvicorn.protocols.http.h11_impl",
     "ideabridge.bridge.modules.module",
+    "ideabridge.server.cli.app",
     "ideabridge.server.http",
     "ideabridge.server.serve",
     "ideabridge.server.stdio",
@@ -57,7 +59,7 @@ def module(script: str | Path, *arguments: str, **keys: Any) -> dict[str, Any]:
 @cache
 def address() -> str:
     """Where the process listens that forks. It ends with the process of the tests."""
-    command = [sys.executable, __file__]
+    command = [sys.executable, "-P", __file__]
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -128,6 +130,8 @@ class Forking:
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
             os.close(stream)
+        # How it is buffered depends on whether it is a terminal.
+        sys.stdout = os.fdopen(1, "w", closefd=False)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
@@ -163,7 +167,7 @@ def main() -> None:
         shutil.rmtree(folder)
         return
     sys.argv[:] = argv
-    sys.path[0] = str(Path(argv[0]).parent)
+    sys.path.insert(0, str(Path(argv[0]).parent))
     runpy.run_path(argv[0], run_name="__main__")
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
+
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -36,13 +38,13 @@ def project(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def ideabridge(project: Path) -> Run:
-    """Runs the installed command in the project folder."""
+    """Runs the installed command in the project folder, as a process of its own."""
 
     def run(
         *words: str, typed: str | None = None, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(EXECUTABLE), *words],
+            preloaded.python(EXECUTABLE, *words),
             cwd=project,
             env={**os.environ, **(env or {})},
             input=typed,

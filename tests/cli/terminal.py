@@ -12,6 +12,8 @@ import subprocess
 import termios
 from pathlib import Path
 
+from tests import preloaded
+
 from .conftest import EXECUTABLE
 
 
@@ -26,7 +28,7 @@ class Terminal:
         self._all = ""
         self.seen = ""
         self._process = subprocess.Popen(
-            [str(EXECUTABLE), *words],
+            preloaded.python(EXECUTABLE, *words),
             cwd=here,
             stdin=secondary,
             stderr=secondary,

@@ -18,12 +18,15 @@ from ideabridge.bridge.replay.values import same
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
+from tests import preloaded
 from tests.lifting.file_tasks import FILES, file_toolbox, make_papers
 from tests.lifting.people_tasks import PEOPLE
 from tests.lifting.runs import Shortener, called, solved
 from tests.lifting.tasks import PLAIN, TRAPS, Task
 from tests.lifting.world import World, git, make_worlds, toolbox
 from tests.npm import needs, program
+
+BIN = Path(sys.executable).parent
 
 TASKS = [*PLAIN, *TRAPS, *PEOPLE]
 EVERY = [*TASKS, *FILES]
@@ -117,8 +120,8 @@ def restored(worlds: list[World]) -> None:
 
 def python_servers(_: Path) -> JSONObject:
     return {
-        "git": {"command": sys.executable, "args": ["-m", "mcp_server_git"]},
-        "time": {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "UTC"]},
+        "git": preloaded.module(BIN / "mcp-server-git"),
+        "time": preloaded.module(BIN / "mcp-server-time", "--local-timezone", "UTC"),
     }
 
 

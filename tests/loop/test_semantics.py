@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -241,9 +242,7 @@ def resumed_after(whole: Driven, cut: int, scenario: Scenario, seed: int) -> Dri
     return Driven.resumed(whole.journal[:cut], world.execute, seed).finish_all()
 
 
-@settings(max_examples=2400, deadline=None, suppress_health_check=SLOW)
-@given(scenarios())
-def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
+def means_the_same_however_it_runs(scenario: Scenario) -> None:
     streamed = Driven(World(scenario).execute, scenario.seed + 1)
     streamed.streamed(scenario.start, [*scenario.calls], scenario.output)
     check_invariants(streamed)
@@ -265,6 +264,19 @@ def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None
     assert not {*finished(whole, cut)} & set(resumed.executions), "a finished call ran again"
     if scenario.disjoint:
         same_meaning(whole, resumed)
+
+
+@settings(max_examples=600, deadline=None, suppress_health_check=SLOW)
+@given(scenarios())
+def test_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
+    means_the_same_however_it_runs(scenario)
+
+
+@pytest.mark.long
+@settings(max_examples=2400, deadline=None, suppress_health_check=SLOW)
+@given(scenarios())
+def test_many_random_plans_mean_the_same_however_they_run(scenario: Scenario) -> None:
+    means_the_same_however_it_runs(scenario)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=SLOW)

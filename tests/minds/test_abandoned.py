@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import anyio
 import pytest
 from mcp import Client, MCPError
 
+from tests import preloaded
 from tests.server.serving import ERAS, call, configured, http_process, over_stdio
 
 from .fake import FakeEndpoint, endpoint, say
@@ -106,10 +106,12 @@ anyio.run(main)
 
 async def test_a_host_that_is_gone_finds_its_run_when_it_comes_back(tmp_path: Path) -> None:
     slow = [Slow() for _ in ERAS]
+    script = tmp_path / "host.py"
+    script.write_text(HOST, encoding="utf-8")
     async with endpoint(*(say(one.wait, DONE) for one in slow)) as fake:
         with http_process(slow[0].configuration(tmp_path, fake)) as url:
             for number, (mode, one) in enumerate(zip(ERAS, slow, strict=True), 1):
-                async with await anyio.open_process([sys.executable, "-c", HOST, url, mode]) as host:
+                async with await anyio.open_process(preloaded.python(script, url, mode)) as host:
                     with anyio.fail_after(20):
                         await one.begun.wait()
                     host.kill()
