@@ -27,7 +27,6 @@ from tests.lifting.world import World, git, make_worlds, toolbox
 from tests.npm import needs, program
 
 BIN = Path(sys.executable).parent
-
 TASKS = [*PLAIN, *TRAPS, *PEOPLE]
 EVERY = [*TASKS, *FILES]
 ANY: JSONObject = {"type": ["string", "number", "object", "array"]}

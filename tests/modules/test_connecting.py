@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -167,6 +168,8 @@ async def test_no_child_outlives_us_even_when_we_are_killed(tmp_path: Path) -> N
             assert await read_pipe(reader) == b""
     finally:
         os.close(reader)
+        with suppress(ProcessLookupError):
+            parent.kill()
         await parent.aclose()
 
 
