@@ -27,16 +27,18 @@ TASK = {
     "tools": ["count", "join"],
     "mind": "turns",
 }
-SOLUTIONS: list[dict[str, Any]] = [
-    # A tool that is not there: nothing of it runs, and the turn stays open.
-    {"calls": [{"_tool": "cuont", "items": "†input.names"}], "output": None},
+SOLUTIONS: list[Any] = [
+    # No Solution: nothing of it runs, and the turn stays open.
+    "Count the names.",
+    # A tool that is not there: the other call runs, and the next Request says what was wrong.
     {
         "calls": [
-            {"_tool": "count", "items": "†input.names", "_outputPath": "number"},
+            {"_tool": "cuont", "items": "†input.names", "_outputPath": "number"},
             {"_tool": "join", "items": "†input.names", "separator": ", ", "_outputPath": "line"},
         ],
         "output": None,
     },
+    {"calls": [{"_tool": "count", "items": "†input.names", "_outputPath": "number"}], "output": None},
     {"calls": [], "output": {"number": "†state.number", "line": "†state.line"}},
 ]
 
@@ -59,6 +61,8 @@ async def main() -> None:
                     continue
                 print(f"turn {told['turn']}: taken")
                 told = result.structured_content or {}
+                for one in told["errors"]:
+                    print(f"  {one['error']['message']}")
             print(told["status"], told["output"])
 
 

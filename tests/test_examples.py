@@ -15,7 +15,8 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
         (
             "turns_mind.py",
             [
-                "turn 0: refused: calls[0] (cuont): unknown tool 'cuont'. Did you mean 'count'?",
+                "turn 0: refused: ",
+                "unknown tool 'cuont'. Did you mean 'count'?",
                 "done {'number': 3, 'line': 'Ada, Grace, Barbara'}",
             ],
         ),

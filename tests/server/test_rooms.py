@@ -84,7 +84,14 @@ async def test_a_latent_call_of_a_plan_by_turns_is_answered_in_its_room(tmp_path
         assert (told["status"], told["output"]) == ("done", "three")
 
 
-async def test_a_person_decides_on_calls_of_rooms_through_the_run(client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_person_decides_on_calls_of_rooms_through_the_run(mode: str, tmp_path: Path) -> None:
+    # Both rooms are open at once, though they may change something.
+    async with over_stdio(configured(tmp_path, order="none"), mode) as client:
+        await decided_in_rooms(client, tmp_path)
+
+
+async def decided_in_rooms(client: Client, tmp_path: Path) -> None:
     rooms = [{**ROOM, "tools": ["write_note"], "_outputPath": name} for name in ("one", "two")]
     told = await call(client, "run_plan", **plan(*rooms, output=["†state.one", "†state.two"]))
     path = tmp_path / "note"

@@ -80,7 +80,7 @@ def test_a_file_is_read_afresh(tmp_path: Path) -> None:
         ("raise SystemExit(3)", "tools.py, line 1: SystemExit: 3"),
         (
             "from ideabridge.tools import tool\n\n@tool\ndef f(a): ...",
-            "tools.py, line 3: ToolDefinitionError: f (tools.py, line 3): parameter 'a' has no annotation",
+            "tools.py: f (tools.py, line 3): parameter 'a' has no annotation",
         ),
     ],
 )
