@@ -58,6 +58,25 @@ def test_a_reader_passes_over_each_settled_writer_once() -> None:
     assert progress.looked < 20_000, "a rescan for every writer would look a million times"
 
 
+def test_a_reader_of_data_is_woken_once_where_calls_settle_in_order() -> None:
+    memory, progress, _ = bound(1_000)
+    judge = Judge(memory, progress)
+    item = Read(parse_reference("†data.log"), [[tuple(range(1_000))]])
+    for index in range(1_000):
+        assert judge.evaluate(item, "") == Wait(999)
+        settle(memory, progress, index)
+    found = judge.evaluate(item, "")
+    assert isinstance(found, Absent)
+    assert found.why == "skipped"
+    # Another reader waits for the last one that is left, and passes over each settled one once.
+    progress[500].standing = Standing.WAITING
+    item = Read(parse_reference("†data.log"), [[tuple(range(1_000))]])
+    progress.looked = 0
+    for _ in range(1_000):
+        assert judge.evaluate(item, "") == Wait(500)
+    assert progress.looked < 5_000, "a rescan for every look would look half a million times"
+
+
 def test_a_failed_writer_is_told_of_before_the_later_ones_settle() -> None:
     memory, progress, item = bound(3)
     judge = Judge(memory, progress)

@@ -175,6 +175,7 @@ class Judge:
         # By the identity of what an operand is bound to, which is kept so that no other takes its place.
         self._open: dict[int, tuple[tuple[int, ...], int]] = {}
         self._failing: dict[int, tuple[tuple[int, ...], int]] = {}
+        self._remaining: dict[int, tuple[tuple[int, ...], int]] = {}
         self._outcomes: dict[int, JSON | Absent] = {}
 
     def evaluate(self, item: Read, instance: str, each: JSON | Missing = MISSING) -> JSON | Wait | Absent:
@@ -227,6 +228,17 @@ class Judge:
         cursors[id(writers)] = (writers, position)
         return writers[position] if position < len(writers) else None
 
+    def _last_open(self, writers: tuple[int, ...]) -> int | None:
+        """The last writer, as listed, that has not settled.
+
+        Calls mostly settle in order. A reader that needs all of them is woken seldom if it waits for the last one.
+        """
+        position = self._remaining.get(id(writers), (writers, len(writers)))[1]
+        while position > 0 and self._progress[writers[position - 1]].settled:
+            position -= 1
+        self._remaining[id(writers)] = (writers, position)
+        return writers[position - 1] if position > 0 else None
+
     def _operand(
         self, operand: Reference, writers: tuple[int, ...] | None, instance: str, each: JSON | Missing
     ) -> JSON | Wait | Absent:
@@ -239,7 +251,7 @@ class Judge:
         if writers is None:
             return Wait(None)
         # That a call failed which might have added data does not mean that the data is not there.
-        found = self._first_open(writers, or_failed=operand.kind != "data")
+        found = self._last_open(writers) if operand.kind == "data" else self._first_open(writers, or_failed=True)
         if found is not None:
             writer = self._progress[found]
             if not writer.settled:
