@@ -138,6 +138,24 @@ async def test_a_read_of_data_waits_for_the_calls_listed_before_it_and_nothing_e
             assert again.value("†results.3") == {"old": 1, "new": 2}
 
 
+async def test_a_read_of_data_of_the_context_does_not_wait_for_calls_that_wait_for_it() -> None:
+    calls: list[JSON] = [
+        {"_tool": "say", "text": "†state.room", "_outputPath": "said"},
+        {"_tool": "book", "room": "free", "_after": ["read"]},
+        {"_tool": "say", "text": "†data.booked.room", "_outputPath": "room", "_id": "read"},
+    ]
+    solution: JSONObject = {"calls": calls, "output": "†state.said"}
+    context: list[JSON] = [{"type": "booked", "booked": {"room": "full"}}]
+    async with Bridge(toolbox=Toolbox(book, say)) as bridge:
+        whole = await bridge.solve("x", context=context)
+        whole.submit(0, solution)
+        assert await whole.result() == "full"
+        assert whole.errors() == []
+    async with Bridge(toolbox=Toolbox(book, say), mind=Model(solution)) as bridge:
+        streamed = await bridge.solve("x", context=context)
+        assert await streamed.result() == "full"
+
+
 async def test_data_that_nobody_can_add_is_a_fault_and_a_failure_on_the_way_is_told() -> None:
     read: JSON = {"_tool": "say", "text": "†data.booked.room"}
     async with Bridge(toolbox=Toolbox(book, say, fail)) as bridge:

@@ -150,6 +150,14 @@ def test_a_journal_of_version_0_1_folds_under_the_order_it_recorded() -> None:
     assert Settings.from_json(settings.to_json()) == settings
 
 
+@pytest.mark.parametrize(("reading", "expected"), [(1, "0 1"), (2, "0, 1")])
+def test_a_run_of_earlier_rules_reads_data_without_waiting_for_calls_that_may_add_some(
+    reading: int, expected: str
+) -> None:
+    calls: list[JSON] = [{"_tool": "look"}, {"_tool": "look", "x": "†data.known"}]
+    assert waves(begun(calls, context=[{"type": "known", "known": 1}], reading=reading)) == expected
+
+
 def test_one_module_may_keep_no_order_and_tools_may_be_said_to_only_read() -> None:
     assert waves(begun("poke_there poke_there poke poke", modules={"there": ModuleOrder(ordered=False)})) == "0 1 2, 3"
     reads = {"there": ModuleOrder(reads=("po*_there",))}

@@ -16,7 +16,7 @@ from ideabridge.bridge.context.reference import Hole, Path, Reference, clipped, 
 from ideabridge.bridge.context.state_schema import StateSchema
 from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, read_call
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
-from ideabridge.bridge.loop.cycles import cycles
+from ideabridge.bridge.loop.cycles import components, cycles
 from ideabridge.bridge.loop.listed_order import ListedOrder, ModuleOrder, Ordering
 from ideabridge.bridge.loop.paths import PathIndex
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -148,6 +148,8 @@ class Graph:
             if call.edges is None:
                 self._forward = True
                 self._find_edges(call)
+        if self._forward:
+            self._loosen()
         for instance, reads in self.output_reads.items():
             for item in reads:
                 item.bound = self._bind(item, instance, end)
@@ -257,7 +259,7 @@ class Graph:
         return not isinstance(read(document, operand.full), Missing)
 
     def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
-        if operand.kind == "data" and operand.path[:1] != ("error",):
+        if operand.kind == "data" and operand.path[:1] != ("error",) and self._reading > 1:
             # Of data nobody can tell beforehand who adds it: every call listed before may.
             return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
         if operand.kind not in ("state", "results"):
@@ -390,6 +392,17 @@ class Graph:
             message = self.cycle_message(cycle)
             for index in cycle:
                 self._cycles.setdefault(index, []).append(message)
+
+    def _loosen(self) -> None:
+        """A read of data that the context holds does not wait for calls that wait for the reader."""
+        for part in components({call.index: self.depends_on(call) for call in self.calls}):
+            members = set(part)
+            for call in map(self.call, part if part[1:] else ()):
+                for item in call.reads:
+                    for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
+                        for number, operand in enumerate(alternative):
+                            if operand.kind == "data" and self._exists(operand, call.instance):
+                                bound[number] = tuple(one for one in bound[number] or () if one not in members)
 
     def cycle_message(self, cycle: Sequence[int]) -> str:
         """What is wrong with calls that wait for each other in a circle."""
