@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any, Final
 
 from ideabridge.tools.activity import Activity
-from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError, UnknownToolError
+from ideabridge.tools.errors import ArgumentError, IdeabridgeError, ToolDefinitionError, UnknownToolError
 from ideabridge.tools.fixed import with_fixed
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
@@ -34,6 +34,24 @@ def definition_of(item: object) -> Definition | None:
 def _not_a_tool(item: object) -> str:
     text = f"expected a Tool, an Activity or a typed function, found {type(item).__name__}"
     return f"{text}; write Toolbox(f, g)" if isinstance(item, Iterable) else text
+
+
+def _check_kinds(tool: Tool) -> None:
+    """Programs without a type checker give what they like.
+
+    Raises:
+        ToolDefinitionError: a part of the definition is of another kind.
+    """
+    schema = 'an object (a dict); a schema is an object such as {"type": "object"}'
+    parts: list[tuple[str, object, type | tuple[type, ...], str]] = [
+        ("name", tool.name, str, "text"),
+        ("description", tool.description, str, "text"),
+        ("parameters", tool.parameters, dict, schema),
+        ("output", tool.output, (dict, NoneType), schema),
+    ]
+    for part, value, kind, expected in parts:
+        if not isinstance(value, kind):
+            raise ToolDefinitionError(str(ArgumentError.of(f"tool {tool.name!r}, {part}", expected, value)))
 
 
 def check_definition(tool: Tool) -> None:
@@ -80,6 +98,7 @@ class Toolbox:
                     raise ToolDefinitionError(
                         f"tool {item.name!r} belongs to module {item.module!r}; a toolbox holds tools without a module"
                     )
+                _check_kinds(item)
                 item = with_fixed(item)
                 check_definition(item)
                 self._tools[item.name] = item
