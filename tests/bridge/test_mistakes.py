@@ -281,6 +281,9 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         told = await output_of(bridge, *calls, output=output)
         # A class of its own with one member `result` stays what it is.
         assert told == ["hello Ada", "Grace", {"result": "x"}, "hello Ada"]
+        run = await bridge.run_plan({"calls": calls, "output": ["†state.hello.result"]})
+        await run.wait(10)
+        assert "call 0 (greet) gives as 'result'; leave '.result' out" in str(run.errors())
         by_name = {one.name: one for one in bridge.modules.tools()}
         assert by_name["greet"].output == {"type": "string"}
         assert by_name["rows"].output is not None

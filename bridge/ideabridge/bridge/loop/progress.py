@@ -276,10 +276,18 @@ class Judge:
         if untaken and operand.kind != "data":
             shown = " and ".join([*untaken[:_NAMED], *(["others"] if untaken[_NAMED:] else [])])
             return Absent("skipped", f"{clipped(operand.text)}: {shown} took another branch or was skipped")
-        document = self._memory.documents.get(where, {})
-        return Absent(
-            "missing", f"{clipped(operand.text)}: {describe_missing(document, operand.full, operand.instance)}"
-        )
+        unwrapped = next((one.call.label for one in bound if _reads_wrapper(operand, one)), None)
+        if unwrapped is not None:
+            why = f"the value is what {unwrapped} gives as 'result'; leave '.result' out"
+        else:
+            why = describe_missing(self._memory.documents.get(where, {}), operand.full, operand.instance)
+        return Absent("missing", f"{clipped(operand.text)}: {why}")
+
+
+def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
+    """Whether it reads the `result` in which an SDK wrapped what the writer gave, and which plans do not see."""
+    unwraps = writer.tool is not None and writer.tool.wrapper is not None
+    return unwraps and any(operand.full[: len(path) + 1] == (*path, "result") for path in writer.wrote)
 
 
 def _unadded(operand: Reference, bound: Sequence[Progress]) -> Absent:
