@@ -237,6 +237,7 @@ async def test_a_failure_cancels_the_rest_and_names_what_happened_outside() -> N
                 error = failed.value
                 assert [entry["place"] for entry in error.errors] == [4]
                 assert [(one["place"], one["outcome"]) for one in error.effects] == [(0, "done"), (1, "unknown")]
+                assert "calls[0]: done, calls[1]: unknown" in str(error)
 
             group.start_soon(run_all)
             await desk.until("Bob", "fine", "endless", "bad", "never")

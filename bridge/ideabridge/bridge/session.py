@@ -201,10 +201,11 @@ class Session:
         told = failed or ended[:1]
         errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in told]
         kind = _KINDS.get((told[0].error or {}).get("kind"), CallFailedError)
-        effects = [entry for entry in map(_effect, ended) if entry is not None]
+        found = [(one.call, entry) for one in ended if (entry := _effect(one)) is not None]
+        effects = [entry for _, entry in found]
         text = rejection(errors)
         if effects:
-            named = ", ".join(f"call {one['place']}: {one['outcome']}" for one in effects)
+            named = ", ".join(f"calls[{call.place - call.first}]: {entry['outcome']}" for call, entry in found)
             text += f"\nwhat happened outside all the same, or may have: {named}"
         cause = failure if failure is not None and failed else kind
         return cause(text, self.id, [dict(error) for error in errors], effects)
