@@ -33,8 +33,9 @@ from ideabridge.tools.encoding import JSONObject
 APART = 0.05
 SECONDS = 0.5
 OUTPUT: JSONObject = {"type": "string"}
-PEER_TARGET = {"pydantic-ai": 1 / 3}
-"""How much of a peer's overhead ours may be at most; of every other peer's: all of it."""
+STEP_TARGET = {"pydantic-ai": 1 / 3}
+CALL_TARGET = {"pydantic-ai": 0.6}
+"""How much of a peer's overhead ours may be at most, per step and per call; of every other peer's: all of it."""
 
 GROWTH = 1.5
 """How much more a step of a long run may cost: a Request tells of the last 50 calls, and of no more."""
@@ -221,7 +222,7 @@ async def overhead(folder: Path, others: dict[str, peers.Prepare]) -> AsyncItera
             took = await theirs(prepare, rounds, instant, apart, times) / divisor * 1e3
             if len(answers) > 1:
                 steps.setdefault(peer, []).append(took)
-            target = PEER_TARGET.get(peer, 1.0)
+            target = (STEP_TARGET if len(answers) > 1 else CALL_TARGET).get(peer, 1.0)
             for where, mine in (("memory", memory), ("SQLite", sqlite)):
                 ratio = mine / took
                 row = {"what": f"{what}, journal in {where}, beside {peer}", "ours": mine, "peer": took}

@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, e
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.reading import read_solution
+from ideabridge.tools.reading import READING, read_solution
 from ideabridge.tools.schema import Validator, check_schema
 
 _KEYS = ("calls", "input", "instances", "output", "input_schema", "output_schema", "name", "description", "$schema")
@@ -34,6 +34,7 @@ class Plan:
         output_schema: JSON Schema of the output.
         name, description: what to call it when it is published.
         tools: tools of its own, as `tool` messages define them; what it was lifted from had them in its context.
+        reading: by which rules its calls and its output are read; see `READING`.
     """
 
     calls: list[JSON]
@@ -45,6 +46,7 @@ class Plan:
     name: str | None = None
     description: str | None = None
     tools: tuple[JSONObject, ...] = ()
+    reading: int = READING
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""

@@ -66,6 +66,8 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
 
 
 def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Graph, list[JSONObject]]:
+    settings = dataclasses.replace(settings, reading=plan.reading)
+    catalogue = catalogue.as_read(plan.reading)
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema))
     calls, places = plan.expanded()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,8 @@ def start_plan(
         PlanError: it is malformed; `errors` has every fault with its call.
         SchemaError: its output schema is invalid.
     """
+    settings = dataclasses.replace(settings, reading=plan.reading)
+    catalogue = catalogue.as_read(plan.reading)
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
     told = (None, None) if choice is None else (choice.name, choice.why)

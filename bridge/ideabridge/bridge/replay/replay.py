@@ -11,6 +11,7 @@ from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.seen import Seen, same_input
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
+from ideabridge.tools.reading import READING
 from ideabridge.tools.schema import Validator
 
 
@@ -72,7 +73,8 @@ def read_published(
 ) -> Plan:
     """A plan as a publication holds it, with new input.
 
-    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?}`, and `lifting`, which tells how it was made.
+    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "reading"?}`, and `lifting`, which says how it
+    was made.
 
     Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
     """
@@ -91,6 +93,7 @@ def read_published(
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
         tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
+        reading=READING if plan.get("reading") == READING else 1,
     )
 
 
