@@ -61,6 +61,7 @@ from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.files import load_tool_file
+from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
@@ -350,7 +351,8 @@ class Bridge(Publishing):
             await self.offer.settled()
         catalogue = self.offer.chosen(wanted, defined_tools(read_context(messages)), caller=caller)
         if wanted and not catalogue.tools:
-            raise PlanError(f"tools: nothing matches {', '.join(wanted)}; search_tools tells what there is")
+            there = [tool.name for tool in self.offer.known]
+            raise PlanError(f"tools: nothing matches {', '.join(wanted)}.{did_you_mean(wanted[0], there)}")
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return self._open_runs.create(start, caller, title, answering)

@@ -15,8 +15,6 @@ def hindrance(machine: Machine, executor: Executor, made_under: str, fingerprint
         made_under: fingerprint of the configuration the run was made under.
         fingerprint: of the configuration there is.
     """
-    if made_under != fingerprint:
-        return "the configuration has changed since it was started, or it is another project's; start it again"
     latent = machine.catalogue.latent
     named = [tool for tool in machine.catalogue.tools if tool.key not in latent]
     # What a person put in the place of a call is needed until it has run.
@@ -24,4 +22,9 @@ def hindrance(machine: Machine, executor: Executor, made_under: str, fingerprint
     for tool in named:
         if tool.module is None and not executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
+    if made_under != fingerprint:
+        return (
+            "the configuration has changed since it was started (--tools and --allow-all are part of it), "
+            "or the run belongs to another project"
+        )
     return None

@@ -44,7 +44,8 @@ def settings_under(
     asked = limits or {}
     for name in asked:
         if name not in _LIMITS:
-            raise PlanError(f"limits: unknown limit {name[:100]!r}.{did_you_mean(name, _LIMITS)}")
+            there = ", ".join(_LIMITS)
+            raise PlanError(f"limits: unknown limit {name[:100]!r}; there are {there}.{did_you_mean(name, _LIMITS)}")
 
     def wanted(name: str, *, whole: bool = True) -> float | None:
         value = asked.get(name)

@@ -262,7 +262,7 @@ class Run:
 
     def _expect_alive(self) -> None:
         if self.runner.lost is not None:
-            raise InterruptedRunError(f"run {self.id} is not driven here any more: {self.runner.lost}")
+            raise InterruptedRunError(f"run {self.id} cannot go on here: {self.runner.lost}")
         if self.machine.phase == "ended":
             raise FinishedRunError(f"run {self.id} has ended ({self.status}); nothing more can be handed in")
 

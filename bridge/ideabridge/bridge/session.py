@@ -213,7 +213,7 @@ class Session:
     def _unfinished(self) -> IdeabridgeError:
         run = self.underlying
         if run.runner.lost is not None:
-            return InterruptedRunError(f"run {run.id} is not driven here any more: {run.runner.lost}")
+            return InterruptedRunError(f"run {run.id} cannot go on here: {run.runner.lost}")
         reason = f": {run.machine.reason}" if run.machine.reason else ""
         text = f"run {run.id} ended ({run.status}){reason}"
         return RunFailedError(text, run.id, run.status, [dict(error) for error in run.errors()])

@@ -205,7 +205,7 @@ class ParameterNames:
             if name not in self._names and name not in META_PROPERTIES:
                 meant = self._meant(name, value)
                 if meant is not None:
-                    found[name] = f"parameters of {self._tool}: {name[:100]}: {meant}"
+                    found[name] = f"parameters: {name[:100]}: {meant}"
         return found
 
     def _meant(self, name: str, value: JSON) -> str | None:

@@ -136,7 +136,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
             raise UnknownRunError(f"unknown run {ref!r}")
         steps = store.step_ideas(ref)
         if not steps:
-            raise PublicationError(f"run {ref} holds no solution yet; it is {record.status}")
+            raise PublicationError(f"run {ref} holds no solution yet")
         return store.idea(steps[-1].id), ref
     stored = store.idea(ref, caller=caller)
     runs = [found for run in store.runs_of_idea(stored.id) if (found := store.run(run)) is not None]

@@ -122,5 +122,7 @@ def _misused(error: Exception, message: str) -> int:
         if message:
             typer.echo(message)
         return ExitCode.DONE
-    report(f"{' '.join(message.split())} (see `{path} --help`)")
+    # What pydantic says of a value is put as everywhere else.
+    told = " ".join(message.split()).replace("Value error, ", "").replace("Input should be ", "expected ")
+    report(f"{told.removesuffix('.')} (see `{path} --help`)")
     return ExitCode.USAGE

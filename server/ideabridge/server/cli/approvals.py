@@ -424,7 +424,8 @@ def _why_not(error: Exception, one: Pending) -> str:
         )
     if one.deadline is not None and one.deadline <= time.time():
         return f"run {one.record.id}: the time for {one.approval} is up, and it is {_refused(one)}"
-    return f"run {one.record.id}: {error}"
+    message = str(error)
+    return message if one.record.id in message else f"run {one.record.id}: {message}"
 
 
 def _refused(one: Pending) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_LEAST: Final = 12
+_LEAST: Final = 8
 """Characters of the last column of a table that are shown on the narrowest terminal."""
 
 
@@ -108,7 +108,7 @@ def taken_beside(rows: Sequence[Sequence[str]]) -> int:
     from rich.cells import cell_len
 
     columns = len(rows[0]) - 1
-    return sum(max(cell_len(row[column]) for row in rows) for column in range(columns)) + 3 * columns + 2
+    return sum(max(cell_len(row[column]) for row in rows) for column in range(columns)) + 2 * columns + 2
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bool = False) -> None:
@@ -125,7 +125,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bo
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         console = out()
         taken = taken_beside([titles, *listed])
         room = max(_LEAST, console.width - taken)

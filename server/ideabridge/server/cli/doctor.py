@@ -105,6 +105,8 @@ def _store(found: _Findings, configuration: Configuration) -> None:
     from collections import Counter
 
     from ideabridge.bridge.ideas.store import Store
+    from ideabridge.server.cli.run_text import counted
+    from ideabridge.server.cli.runs import standing_of
 
     path = str(configuration.store)
     if not Path(path).exists():
@@ -112,14 +114,14 @@ def _store(found: _Findings, configuration: Configuration) -> None:
         return
     try:
         with Store.open(path) as store:
-            runs = Counter(run.status for run in store.runs(limit=100, rooms=False))
+            runs = Counter(standing_of(run)[0] for run in store.runs(limit=100, rooms=False))
             published = len(store.publications(limit=100).items)
     except IdeabridgeError as error:
         found.add("store", str(error), wrong=True)
         return
     told = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
     size = Path(path).stat().st_size / 1_000_000
-    found.add("store", f"{path}: {size:.1f} MB; latest runs: {told}; {published} published ideas")
+    found.add("store", f"{path}: {size:.1f} MB; latest runs: {told}; {counted(published, 'published idea')}")
 
 
 def _tool_files(found: _Findings, configuration: Configuration) -> None:

@@ -211,11 +211,11 @@ def fork_run(
     at: Annotated[int, typer.Option("--at", metavar="N", help="After which event, as `runs show` numbers them.")],
     solution: Annotated[
         str | None,
-        typer.Option("--solution", metavar="FILE", help="Another solution of that step: {calls, output}; - reads it."),
+        typer.Option("--solution", metavar="FILE", help="Another solution of that step; - reads standard input."),
     ] = None,
     input: Annotated[  # noqa: A002 - the vocabulary's word
         list[str] | None,
-        typer.Option("--input", "-i", metavar="FILE|JSON|KEY=VALUE", help="Other input, laid over what it had."),
+        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Other input, laid over what it had."),
     ] = None,
 ) -> int:
     """Go on from a point of a run, in a run of its own: the calls started before are not run again."""

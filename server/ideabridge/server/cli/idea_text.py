@@ -42,11 +42,11 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
         ("tools", ", ".join(meta.tools)),
     ):
         if text:
-            lines.append((f"  {name + ':':<10}{text}", None))
+            lines.append((f"  {name + ':':<11}{text}", None))
     if publication is not None:
         state = "" if publication.live else " (not the one the name stands for now)"
         told = f"{publication.name}, version {publication.version}, answers by {publication.answer}{state}"
-        lines.append((f"  {'published:':<10}{told}", "green"))
+        lines.append((f"  {'published:':<11}{told}", "green"))
         lines += _indented(publication.description, 2)
     lines.append(("context", "bold"))
     for message in stored.idea.context:

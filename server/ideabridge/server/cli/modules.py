@@ -104,6 +104,7 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.server.cli.console import print_json, print_table, print_value, say
     from ideabridge.server.cli.exits import ExitCode, UsageError
+    from ideabridge.tools.schema import Validator
 
     if tool is None and arguments is not None:
         raise UsageError("--input goes with a TOOL")
@@ -122,6 +123,9 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
         await modules.ready(name, SETTLE_SECONDS)
         status = modules.status(name)
         if tool is not None:
+            for one in modules.tools():
+                if tool == (one.remote_name or one.name):
+                    Validator(one.parameters, what=f"parameters of {tool}").check(arguments or {})
             result = await modules.call(name, tool, arguments or {})
             if options.json:
                 print_json({"module": _told(status), "tool": tool, "result": result})
@@ -133,9 +137,7 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
             listed: list[JSON] = [one.to_json() for one in found]
             print_json({"module": _told(status), "tools": listed})
             return ExitCode.DONE
-        print_table(
-            ("tool", "parameters"), [(one.remote_name or one.name, _parameters(one.parameters)) for one in found]
-        )
+        print_table(("tool", "parameters"), [(one.remote_name or one.name, signature(one.parameters)) for one in found])
         server = " ".join(part for part in (status.server_name, status.server_version) if part)
         say(
             f"{name}: {status.state}, {server or 'unnamed server'}, MCP {status.protocol_version}, {len(found)} tools",
@@ -144,7 +146,8 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
         return ExitCode.DONE
 
 
-def _parameters(schema: JSONObject) -> str:
+def signature(schema: JSONObject) -> str:
+    """The names of parameters; those that may be left out in brackets."""
     properties, required = schema.get("properties"), schema.get("required")
     names = list(properties) if isinstance(properties, dict) else []
     needed = required if isinstance(required, list) else []

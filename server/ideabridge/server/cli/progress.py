@@ -208,9 +208,9 @@ class LiveDisplay:
             self._live = self._started()
 
     def close(self) -> None:
-        """Draw the last state and leave it."""
+        """Draw the last state and leave it; of a run without calls there is nothing to leave."""
         self._closed = True
-        self._live.transient = False
+        self._live.transient = not any(True for _ in self._board.run.calls())
         self._live.stop()
 
     def _table(self) -> Table:
@@ -220,7 +220,7 @@ class LiveDisplay:
 
         # Drawn by a thread of rich's: the list is copied before it is looked at.
         calls = list(self._board.run.calls())
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, title_justify="left")
         settled = sum(1 for progress in calls if progress.settled)
         table.title = f"{settled} of {len(calls)} calls, {time.monotonic() - self._began:.1f} s"
         # A table taller than the terminal could not be taken away again.

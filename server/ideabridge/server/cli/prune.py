@@ -36,6 +36,7 @@ def prune_ideas(
 
     Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
     """
+    from ideabridge.bridge.ideas.filters import read_time
     from ideabridge.server.cli.console import print_json, say
     from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 
@@ -43,7 +44,9 @@ def prune_ideas(
         raise UsageError("expected --older-than, --under, or both (then only what is older goes)")
     size = None if under is None else read_size(under)
     if not (dry_run or yes or standing_in_terminal()):
-        raise UsageError("nobody is here to be asked: say --yes, or look first with --dry-run")
+        raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
+    if older_than is not None:
+        read_time(older_than, "--older-than")
     with opened(options) as store:
         found = store.prunable(before=older_than, under=size)
         if options.json and (dry_run or not found.families):

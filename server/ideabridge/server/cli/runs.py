@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.ideas.records import RunRecord
     from ideabridge.bridge.ideas.store import Store
 
-app = typer.Typer(help="The runs: how each stands.", no_args_is_help=True)
+app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True)
 
 _PAGE: Final = 200
 
@@ -146,11 +146,11 @@ def resume(
     options: Options,
     run: RunArgument,
 ) -> int:
-    """Take up a run whose process died, and stay with it as `run` does.
+    """Go on with a run that waits or whose process died, and follow it as `run` does.
 
-    Finished calls do not run again; those in flight do where their tool says that it may run twice, else you are asked
-    what came of them (of a mind's calls it is told). It needs the configuration the run was started under, --tools and
-    --allow-all included.
+    Finished calls do not run again. A call that was in flight runs again where its tool says that it may run twice;
+    else you are asked what came of it, or, in a `solve`, the mind is told. It needs the configuration the run was
+    started under, --tools and --allow-all included.
     """
     import anyio
 

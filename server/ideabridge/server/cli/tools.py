@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Annotated
 
 import typer
@@ -20,7 +21,10 @@ def list_tools(
     ] = None,
     schemas: Annotated[bool, typer.Option("--schemas", help="Print parameter schemas too.")] = False,
 ) -> int:
-    """List the tools that plans can call: those of the modules, then the Python tools."""
+    """List the tools that plans can call: the Python tools, then those of the modules.
+
+    Exit code 1 if none has the words.
+    """
     import anyio
 
     return anyio.run(_list, options, words or [], schemas)
@@ -29,7 +33,7 @@ def list_tools(
 async def _list(options: Options, words: list[str], schemas: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import print_json, print_table, print_value, report, show
+    from ideabridge.server.cli.console import print_json, print_table, print_value, report, say, show
     from ideabridge.server.cli.exits import ExitCode
     from ideabridge.tools.encoding import JSON
 
@@ -39,14 +43,17 @@ async def _list(options: Options, words: list[str], schemas: bool) -> int:
             for tool in bridge.tools()
             if all(word.lower() in f"{tool.module} {tool.name} {tool.description}".lower() for word in words)
         ]
+        nothing = words and not found
         down = [status for status in bridge.modules.statuses() if status.state not in ("up", "disabled")]
-        code = ExitCode.FAILED if down else ExitCode.DONE
+        code = ExitCode.FAILED if down or nothing else ExitCode.DONE
         if options.json:
             listed: list[JSON] = [tool.to_json() for tool in found]
             errors: list[JSON] = [{"module": status.name, "error": status.error} for status in down]
             print_json({"tools": listed, "errors": errors})
             return code
-        if schemas:
+        if nothing:
+            say(f"no tool has {'the word' if len(words) == 1 else 'all the words'} {' '.join(words)}")
+        elif schemas:
             for tool in found:
                 show(f"{tool.name}  ({tool.module or 'here'})")
                 print_value(tool.parameters)
@@ -66,5 +73,4 @@ def _effect(read_only: bool | None) -> str:
 
 
 def _first(description: str) -> str:
-    line = description.strip().split("\n")[0]
-    return line if len(line) <= 100 else line[:97] + "..."
+    return textwrap.shorten(description.strip().split("\n")[0], 100, placeholder=" ...")

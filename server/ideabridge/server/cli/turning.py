@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import anyio
@@ -10,7 +11,8 @@ import anyio.to_thread
 
 from ideabridge.bridge.room_view import open_requests
 from ideabridge.server.cli.console import err, report, say
-from ideabridge.tools.encoding import JSON, decode, encode_text
+from ideabridge.server.cli.modules import signature
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
@@ -59,8 +61,33 @@ class Turns:
             say(f"[{message.get('role')}] {message.get('content')}")
         if request.schema != self._schema:
             self._schema = request.schema
-            say(f"schema: {encode_text(request.schema)}", "dim")
+            if sys.stdin.isatty():
+                for line in _offered(request.schema):
+                    say(line, "dim")
+            else:
+                say(f"schema: {encode_text(request.schema)}", "dim")
         say('write {"calls": [...], "output": ...}, and an empty line', "dim")
+
+
+def _offered(schema: JSON) -> Iterator[str]:
+    """What a person is told of the schema of a solution: the tools with their parameters, and what the output is."""
+    schemas = _object(_object(schema).get("properties"))
+    calls = _object(_object(schemas.get("calls")).get("items"))
+    offered = calls.get("anyOf")
+    for one in offered if isinstance(offered, list) else [calls]:
+        taken = _object(_object(one).get("properties"))
+        name = _object(taken.get("_tool")).get("const")
+        if name is not None:
+            description = str(_object(one).get("description") or "").split("\n")[0]
+            own = {key: value for key, value in taken.items() if not key.startswith("_")}
+            yield f"tool: {name}({signature({**_object(one), 'properties': own})})  {description}".rstrip()
+    output = _object(schemas.get("output")).get("anyOf")
+    wanted = [one for one in output if one != {"type": "null"}] if isinstance(output, list) else [schemas.get("output")]
+    yield f"output: {' or '.join(map(encode_text, wanted))}"
+
+
+def _object(value: JSON) -> JSONObject:
+    return value if isinstance(value, dict) else {}
 
 
 async def _read() -> str | None:
