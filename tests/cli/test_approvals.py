@@ -95,6 +95,15 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert f"run {first} waits for no decision (done)" in capsys.readouterr().err
 
 
+def test_a_decision_without_the_tools_of_the_run_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "ideabridge.json").write_text('{"store": "store.sqlite"}', encoding="utf-8")
+    run = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
+    assert main(["approvals", "decide", "approve", run]) == 1
+    why = "its tool 'note' is not here; was a file of tools left out?"
+    assert capsys.readouterr().err == f"ideabridge: run {run} cannot go on here: {why}\n"
+    assert main(["approvals", "decide", "approve", run, "--tools", "tools.py"]) == 0
+
+
 def test_several_are_decided_at_once_and_what_is_left_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "plan.json").write_text(noting("a", "b"), encoding="utf-8")
     runs = [told(capsys, "run", "plan.json", code=4)["run"] for _ in range(2)]

@@ -632,6 +632,9 @@ def test_one_module(with_modules: Callable[..., None], capsys: pytest.CaptureFix
     assert told(capsys)["result"]["time_difference"] == "+0.0h"
     assert main([*words, "-a", 'time="25:99"']) == 1
     assert "Invalid time" in capsys.readouterr().err
+    # What does not fit the tool's schema is named here, in the words of every other command.
+    assert main(words) == 2
+    assert "parameters of convert_time: time: found nothing, expected text (required)" in capsys.readouterr().err
 
 
 def test_no_modules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -639,3 +642,6 @@ def test_no_modules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "modules import HOST" in capsys.readouterr().err
     assert main(["tools", "list", "numbers"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.strip().split("\n")] == ["tool", "add"]
+    assert main(["tools", "list", "no", "such"]) == 1
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "no tool has all the words no such\n")

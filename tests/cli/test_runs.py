@@ -212,15 +212,26 @@ def test_a_list_of_runs_cuts_no_id(here: Path, columns: int, capsys: pytest.Capt
     (here / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 4
+    # The longest that is said of how a run stands, and the longest events.
+    wrong = {"_tool": "pick", "data": "a", "path": "abs(@)"}
+    failing: dict[str, Any] = {"calls": [wrong, {**wrong, "_outputPath": "a", "data": "word " * 40}]}
+    (here / "plan.json").write_text(json.dumps({**failing, "output": "†state.a"}), encoding="utf-8")
+    assert main(["run", "plan.json", "--json"]) == 1
     capsys.readouterr()
-    [run] = listed(capsys)
+    failed, waiting = listed(capsys)
     shown = at_terminal(here, "runs", "list", columns=columns).split("\n")
-    assert any(line.split()[:3] == [run["run"], "needs_approval", "plan"] for line in shown)
+    assert any(line.split()[:3] == [waiting["run"], "needs_approval", "plan"] for line in shown)
+    assert any(line.split()[:5] == [failed["run"], "failed,", "3", "errors", "plan"] for line in shown)
     assert max(map(len, shown)) <= columns
+    story = at_terminal(here, "runs", "show", "last", columns=columns).split("\n")
+    assert any("word word" in line for line in story)
+    assert max(map(len, story)) <= columns
 
 
 def test_a_run_that_waits_or_was_left_is_cancelled(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed(here, SEND)
+    assert main(["doctor"]) == 0
+    assert "latest runs: 1 interrupted" in capsys.readouterr().out
     assert main(["runs", "cancel", "last"]) == 0
     [run] = listed(capsys)
     assert (run["status"], run["reason"]) == ("cancelled", "cancelled at the command line")

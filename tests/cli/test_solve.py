@@ -11,6 +11,7 @@ import pytest
 from ideabridge.server.main import main
 
 from .conftest import Run
+from .terminal import Terminal
 
 ARGUMENTS = [
     "solve",
@@ -34,6 +35,19 @@ def test_by_turns_solutions_are_read_from_standard_input(ideabridge: Run) -> Non
     assert "unknown tool 'cuont'. Did you mean 'count'?" in done.stderr
     assert done.stderr.count("schema: {") == 1
     assert "turn 1" in done.stderr
+
+
+def test_a_person_at_a_terminal_sees_the_tools_by_their_parameters(project: Path) -> None:
+    terminal = Terminal(project, ARGUMENTS)
+    terminal.read_until("> ")
+    assert "tool: count(items, [by])  Count items" in terminal.seen
+    assert 'output: {"type":"integer"}' in terminal.seen
+    assert "schema: {" not in terminal.seen
+    terminal.interrupt()
+    code, _ = terminal.end()
+    assert code == 130
+    # No call was made: there is no table of calls to leave.
+    assert not [line for line in terminal.screen() if "0 of 0 calls" in line]
 
 
 def test_a_run_whose_solutions_end_waits_and_is_resumed(ideabridge: Run) -> None:

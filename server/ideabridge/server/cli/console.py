@@ -63,6 +63,21 @@ def show(text: str, style: str | None = None) -> None:
     out().print(clean(text), style=style)
 
 
+def fitted(text: str, indent: int | None = None) -> str:
+    """A line for standard output: on a terminal wrapped between words, and within a word longer than a line.
+
+    Args:
+        text: the line.
+        indent: spaces before each further line; None: as many as the text begins with.
+    """
+    if not sys.stdout.isatty() or len(text) <= (width := out().width):
+        return text
+    import textwrap
+
+    further = " " * (len(text) - len(text.lstrip()) if indent is None else indent)
+    return textwrap.fill(text, width, subsequent_indent=further, break_on_hyphens=False)
+
+
 def clean(text: str) -> str:
     """Text without what a terminal would obey: results come from anywhere."""
     if text.isprintable():

@@ -106,29 +106,29 @@ def _events(journal: list[tuple[int, JSONObject]], story: Story) -> list[JSON]:
 def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
     from collections import Counter
 
-    from ideabridge.server.cli.console import errors_told, say, show
+    from ideabridge.server.cli.console import errors_told, fitted, say, show
     from ideabridge.server.cli.follow import error_line
 
     machine = story.machine
     status, why = standing_of(record)
     reason = machine.reason or why
     show(f"run {record.id}: {status}{errors_told(len(machine.errors))}{f' ({reason})' if reason else ''}", "bold")
-    show(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}")
+    show(fitted(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}", 4))
     for line in _lineage_lines(lineage):
-        show(f"  {line}")
+        show(fitted(f"  {line}", 4))
     show("events (number, seconds, what)", "bold")
     begun = next((one.at for one in story.moments if one.at is not None), 0.0)
     width = len(str(len(story.moments)))
     for moment in story.moments:
         seconds = "" if moment.at is None else f"{moment.at - begun:8.3f}"
-        show(f"  {moment.number:>{width}} {seconds:>8}  {moment.text}", moment.style)
+        show(fitted(f"  {moment.number:>{width}} {seconds:>8}  {moment.text}", width + 13), moment.style)
     if story.broken:
         show(f"  {story.broken}", "red")
     counted = Counter(one.standing.value for one in machine.history)
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.spending.tokens}; cost: {machine.spending.cost or 0:g}")
     for error in machine.errors:
-        show(f"  error: {error_line(error)}", "red")
+        show(fitted(f"  error: {error_line(error)}", 4), "red")
     # The person reads it here; the last line says what they can do.
     advice = next_step(record.id, status)
     if advice is not None:

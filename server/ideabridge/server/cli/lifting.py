@@ -91,7 +91,7 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.replay.report import report_lines, report_of
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import print_json, show
+    from ideabridge.server.cli.console import fitted, print_json, show
 
     async with connected(Bridge(existing(options))) as bridge:
         decided = bridge.lift(ref, choices=choices)
@@ -108,7 +108,7 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
         print_json(report)
     else:
         for text, style in lines:
-            show(text, style)
+            show(fitted(text, 4), style)
     still = any(not one["accepted"] for one in report["asks"])
     drifted = _object(report.get("live")).get("difference") is not None
     return 1 if still or drifted or not report["consistent"] else 0
@@ -252,7 +252,7 @@ async def _ask(ask: Ask) -> JSON:
     from ideabridge.server.cli.console import say
     from ideabridge.server.cli.typed import line
 
-    say(f"? {ask.text}", "bold yellow")
+    say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
     for number, origin in enumerate(origins, 1):
         say(f"  {number}: {clean(origin.shown)}")

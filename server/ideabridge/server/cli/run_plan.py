@@ -124,7 +124,7 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
 
 async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, draw: str | None) -> None:
     """Show what the plan would do: readable at a terminal, else one JSON value; the drawing alone as it is."""
-    from ideabridge.server.cli.console import print_json, print_value, show
+    from ideabridge.server.cli.console import fitted, print_json, print_value, show
 
     told = await _told(bridge, plan) if dry else {}
     drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
@@ -134,7 +134,7 @@ async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, dra
         print_json(told)
     elif dry and sys.stdout.isatty():
         for text, style in _lines(told, options):
-            show(text, style)
+            show(fitted(text), style)
         if drawing is not None:
             print_value(drawing)
     else:

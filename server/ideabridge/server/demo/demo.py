@@ -196,7 +196,7 @@ class _Demo:
             try:
                 await assistant.call(RECORDED_NAME, other)
             except CheckFailedError as error:
-                refused = str(error)
+                refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
             self._checks.holds("recorded: other input is refused", bool(refused), "it was answered")
         self._story.recorded(answer.seconds, refused)
         return {"seconds": answer.seconds, "refused": refused}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ideabridge.server.cli.console import show
+from ideabridge.server.cli.console import fitted, show
 from ideabridge.server.demo.checks import Checks
 from ideabridge.server.demo.repository import Repository
 from ideabridge.server.demo.timeline import Bar, draw, together
@@ -22,7 +22,7 @@ class Story:
 
     def _line(self, text: str = "", style: str | None = None) -> None:
         if not self._quiet:
-            show(text, style)
+            show(fitted(text), style)
 
     def _head(self, text: str) -> None:
         self._step += 1
@@ -33,8 +33,11 @@ class Story:
         """What this is about."""
         self._line("ideabridge demo", "bold")
         self._line(f"repository {repository.root}, commits looked at: {repository.commits}; it is only read")
-        self._line("behind one `ideabridge serve`: mcp-server-git, mcp-server-time, and the Python tools of", "dim")
-        self._line("examples/git_history.py. No model is asked, and nothing leaves this machine.", "dim")
+        self._line(
+            "behind one `ideabridge serve`: mcp-server-git, mcp-server-time, and the Python tools of "
+            "examples/git_history.py. No model is asked, and nothing leaves this machine.",
+            "dim",
+        )
 
     def connected(self, who: str, how: str) -> None:
         """An assistant has connected."""
@@ -67,11 +70,8 @@ class Story:
     def spared(self, calls: int, results: int, answer: int, tokens: JSON) -> None:
         """What never passed through a model."""
         came = f"The {calls} results had {results:,} bytes. {answer:,} bytes came back to the assistant"
-        if results > answer:
-            self._line(f"{came}; the rest")
-            self._line("never had to pass through a model. One round trip instead of one for each call.")
-        else:
-            self._line(f"{came}. One round trip instead of one for each call.")
+        spared = "; the rest never had to pass through a model" if results > answer else ""
+        self._line(f"{came}{spared}. One round trip instead of one for each call.")
         self._line(f"Tokens used by ideabridge: {tokens}", "bold")
 
     def published(self, name: str, how: str, told: JSONObject) -> None:
@@ -88,14 +88,15 @@ class Story:
 
     def called(self, who: str, told: JSONObject, given: JSONObject) -> None:
         """It calls the new tool."""
-        self._line(f"It speaks MCP {told.get('protocol')}, finds the tool among {told.get('tools')}, and calls it with")
-        self._line(f"other input: count={given.get('count')}, timezone={given.get('timezone')}")
+        found = f"It speaks MCP {told.get('protocol')}, finds the tool among {told.get('tools')}"
+        other = f"count={given.get('count')}, timezone={given.get('timezone')}"
+        self._line(f"{found}, and calls it with other input: {other}")
 
     def recorded(self, seconds: float, refused: str) -> None:
         """A recorded answer."""
         self._line(f"The same input again: the stored answer, to the letter, in {seconds * 1000:.1f} ms; nothing ran.")
         if refused:
-            self._line(f"Other input is refused: {refused[:140]}...", "dim")
+            self._line(f"Other input is refused: {refused}", "dim")
 
     def end(self, seconds: float, checks: Checks) -> None:
         """Whether every answer is right."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSONObject
 
-WIDTH: Final = 48
+WIDTH: Final = 40
 """Characters of the longest bar."""
 
 
