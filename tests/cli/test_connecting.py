@@ -73,3 +73,14 @@ def test_a_terminal_shows_which_modules_are_still_connecting(mute: Path) -> None
     assert [line.split()[:2] for line in out.splitlines()] == [["module", "state"], ["quick", "up"]]
     # The line is gone at the end.
     assert terminal.seen.endswith("\r\x1b[K")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+def test_a_run_that_waits_for_a_module_says_so_at_a_terminal(mute: Path) -> None:
+    (mute / "plan.json").write_text('{"calls": [{"_tool": "unheard_of"}]}', encoding="utf-8")
+    terminal = Terminal(mute, ["run", "plan.json"], {"NO_COLOR": "1"})
+    terminal.read_until("connecting to 1 module: mute (")
+    terminal.interrupt()
+    assert terminal.end() == (130, "")
+    # The line is gone at the end.
+    assert terminal.seen.endswith("\r\x1b[K")

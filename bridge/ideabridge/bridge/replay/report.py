@@ -121,10 +121,8 @@ def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
     counts = report["counts"]
     lines: list[tuple[str, str | None]] = [(f"run {report['run']}, {_requests(report['requests'])}", "bold")]
     if isinstance(counts, dict):
-        told = "{references} references, {proposals} equal to what had been seen, {constants} constants".format(
-            **counts
-        )
-        lines.append((f"  the mind wrote {told}; {counts['taken']} of them are references now", "dim"))
+        told = "written as references: {references}; equal to a value seen before: {proposals}; constants: {constants}"
+        lines.append((f"  {told.format(**counts)}; made references: {counts['taken']}", "dim"))
     for call in _objects(report["calls"]):
         notes = [f"Request {call['step']}"] if "step" in call else ["added"]
         notes += [f"changed by {call['edited_by']}"] if "edited_by" in call else []

@@ -26,6 +26,9 @@ SETTLE_SECONDS: Final = 60.0
 
 _NAMED: Final = 5
 
+_MOMENT: Final = 0.5
+"""Seconds between two looks."""
+
 
 class Connecting:
     """Tells which modules are connecting, from before the SDK is imported until `wait` returns.
@@ -85,9 +88,25 @@ class Connecting:
         self._erase()
         self._console = None
 
+    async def follow(self, modules: Modules) -> None:
+        """At a terminal, show the modules that are still connecting after a moment, until this is cancelled."""
+        self._console = _terminal()
+        drawn = False
+        try:
+            while self._console is not None:
+                await anyio.sleep(_MOMENT)
+                self._left = [status.name for status in modules.statuses() if status.state == "connecting"]
+                if drawn or self._left:
+                    drawn = True
+                    self._erase()
+                    self._draw()
+        finally:
+            if drawn:
+                self._erase()
+
     async def _tick(self) -> None:
         while True:
-            await anyio.sleep(0.5)
+            await anyio.sleep(_MOMENT)
             self._draw()
 
     def _draw(self) -> None:
@@ -118,6 +137,16 @@ async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
         async with bridge:
             await connecting.wait(bridge.modules)
             yield bridge
+
+
+@asynccontextmanager
+async def showing(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
+    """Show which modules are connecting while the body waits for those it needs; with `quiet`, show nothing."""
+    async with anyio.create_task_group() as group:
+        if not quiet:
+            group.start_soon(Connecting(bridge.configuration).follow, bridge.modules)
+        yield
+        group.cancel_scope.cancel()
 
 
 def _terminal() -> Console | None:

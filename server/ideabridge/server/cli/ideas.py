@@ -289,6 +289,7 @@ def call_idea(
 async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.replay.replay import check_arguments
+    from ideabridge.server.cli.connecting import showing
     from ideabridge.server.cli.console import print_json, print_value, say
     from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
     from ideabridge.server.cli.fill_in import ask_input
@@ -307,7 +308,8 @@ async def _call(options: Options, name: str, publication: Publication, arguments
     except ValueMismatchError as error:
         raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
     async with Bridge(existing(options)) as bridge:
-        replay = await bridge.call_idea(name, arguments)
+        async with showing(bridge, quiet=options.json):
+            replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
             return tell(outcome, options, extra={"answer": replay.answer})

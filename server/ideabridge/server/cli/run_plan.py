@@ -62,6 +62,7 @@ async def _run(
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.ideas.publications import check_name
     from ideabridge.bridge.plan import read_plan
+    from ideabridge.server.cli.connecting import showing
     from ideabridge.server.cli.console import report, say
     from ideabridge.server.cli.exits import ExitCode
     from ideabridge.server.cli.follow import follow, tell
@@ -74,9 +75,12 @@ async def _run(
         check_name(save_as)
     async with Bridge(options.configuration()) as bridge:
         if dry or draw is not None:
-            await _rehearse(bridge, plan, options, dry, draw)
+            async with showing(bridge, quiet=options.json):
+                told, drawing = await _rehearse(bridge, plan, dry, draw)
+            _print_rehearsal(told, drawing, options, dry)
             return ExitCode.DONE
-        run = await bridge.run_plan(plan, planning=cast("Planning", planning))
+        async with showing(bridge, quiet=options.json):
+            run = await bridge.run_plan(plan, planning=cast("Planning", planning))
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
         if save_as is None or options.json or outcome.code() != ExitCode.DONE:
@@ -122,12 +126,17 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
     return None
 
 
-async def _rehearse(bridge: Bridge, plan: Plan, options: Options, dry: bool, draw: str | None) -> None:
+async def _rehearse(bridge: Bridge, plan: Plan, dry: bool, draw: str | None) -> tuple[JSONObject, str | None]:
+    """What the plan would do, and the drawing of it."""
+    told = await _told(bridge, plan) if dry else {}
+    drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
+    return told, drawing
+
+
+def _print_rehearsal(told: JSONObject, drawing: str | None, options: Options, dry: bool) -> None:
     """Show what the plan would do: readable at a terminal, else one JSON value; the drawing alone as it is."""
     from ideabridge.server.cli.console import fitted, print_json, print_value, show
 
-    told = await _told(bridge, plan) if dry else {}
-    drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
     if drawing is not None and (options.json or dry):
         told = {**told, "drawing": drawing}
     if options.json:

@@ -110,6 +110,7 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import choose
     from ideabridge.bridge.minds.recorded import recording
+    from ideabridge.server.cli.connecting import showing
     from ideabridge.server.cli.console import report, say
     from ideabridge.server.cli.exits import ExitCode
     from ideabridge.server.cli.follow import follow, tell
@@ -120,15 +121,16 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
     with ExitStack() as stack:
         recorded = None if task.replay is None else stack.enter_context(recording(task.replay.expanduser()))
         async with Bridge(configuration, mind=recorded) as bridge:
-            run = await bridge.solve(
-                task.text,
-                input=task.input,
-                output_schema=task.output_schema,
-                tools=task.tools,
-                limits=task.limits,
-                mind=choose(task.mind, bridge.mind),
-                thought_process=task.thought_process,
-            )
+            async with showing(bridge, quiet=options.json):
+                run = await bridge.solve(
+                    task.text,
+                    input=task.input,
+                    output_schema=task.output_schema,
+                    tools=task.tools,
+                    limits=task.limits,
+                    mind=choose(task.mind, bridge.mind),
+                    thought_process=task.thought_process,
+                )
             if not options.json:
                 say(f"mind: {run.turns.mind} ({run.turns.why})", "dim")
             outcome = await follow(run, quiet=options.json, by_turns=True)
