@@ -134,7 +134,7 @@ def _less(found: re.Match[str]) -> str:
 
 
 def _inside(text: str) -> str | None:
-    """Why a text that is no reference cannot stand: a reference is inside it. None: there is none."""
+    """Why a text that is not a reference is refused: it contains one. None: it is accepted."""
     start = 0
     if is_reference(text):
         # A reference, and more text after it.

@@ -82,7 +82,7 @@ class Intake:
         return self.checked.graph.errors()
 
     def over(self, calls: int) -> list[JSONObject]:
-        """The error where so many more calls are more than the run may list; else none."""
+        """The error if a run may not list that many more calls; empty: it may."""
         if calls <= self.room:
             return []
         text = f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all"

@@ -154,7 +154,7 @@ class Machine:
 
     @property
     def has_state(self) -> bool:
-        """Whether anything stands in the state, of any instance."""
+        """Whether the state of any instance holds anything."""
         return any(self.memory.state(one) for one in self.opening.instances or [""])
 
     def receive(self, event: Event) -> None:

@@ -18,7 +18,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import Validator
 
 _WRAPPED: Final = (
-    '. The schema asked for admits null, and "output": null means that there is none yet: the value is wrapped,'
+    '. The schema asked for admits null, and "output": null means "no output yet", so the value is wrapped,'
     ' "output": {"value": ...}'
 )
 

@@ -87,7 +87,7 @@ class Planning:
         """
         plan = self.plan
         if broken is not None:
-            # Half a plan is none: nothing of it has run, and nothing of it will.
+            # A plan that breaks off is not used: nothing of it has run, and nothing of it will.
             return Verdict(plan, errors=[error_message("structural", f"the answer broke off: {broken}")])
         if not plan.calls:
             return Verdict(plan, plan)

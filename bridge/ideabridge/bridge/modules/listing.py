@@ -180,7 +180,7 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
-    """The schema of the result that a wrapper holds; `declared` itself where it is none.
+    """The schema of the result that a wrapper holds; `declared` itself if it is not a wrapper.
 
     The protocol wants objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape is taken
     for that, unless it has a title of its own: then it is the class that the tool really returns.

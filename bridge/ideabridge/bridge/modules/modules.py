@@ -143,7 +143,7 @@ class Modules:
         """One tool of one module as the module lists it now; waits for a module that is still connecting.
 
         Raises:
-            UnknownModuleError, UnknownModuleToolError: there is none.
+            UnknownModuleError, UnknownModuleToolError: there is no such module or tool.
             ModuleError: the module does not come up.
         """
         return await self._find(module).current(name)

@@ -55,7 +55,7 @@ def result_value(
 
 
 def _name(module: str) -> str:
-    # Whoever is told of the error knows which call it is of.
+    # Whoever reads the error knows which call it belongs to.
     return f"module {module!r}"
 
 

@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
     WAITING = 4
     """A run waits for a person's approval, or for a solution."""
     INTERNAL = 70
-    """A fault of ours."""
+    """A defect of ideabridge."""
     CANCELLED = 130
     """Ctrl-C."""
 

@@ -268,3 +268,4 @@ async def _ask(ask: Ask) -> JSON:
             return origins[int(word) - 1].take
         if word.startswith("†"):
             return typed.strip()
+        say(f"  expected {', '.join(words)}, or a reference that begins with †")
