@@ -186,8 +186,8 @@ def test_a_fork_with_another_solution(here: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["runs", "show", "run_0"], "unknown run 'run_0'"),
-        (["runs", "fork", "run_0", "--at", "1"], "unknown run 'run_0'"),
+        (["runs", "show", "run_none"], "unknown run 'run_none'"),
+        (["runs", "fork", "run_none", "--at", "1"], "unknown run 'run_none'"),
         (["runs", "fork", "RUN", "--at", "77"], "expected 1 to "),
         (["runs", "fork", "RUN", "--at", "2", "--solution", "none.json"], "cannot be read"),
         (["runs", "fork", "RUN", "--at", "2", "--input", "none.json"], "expected a JSON object"),

@@ -161,8 +161,8 @@ def test_a_person_says_what_came_of_it(
 
 def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     killed(here, LOOK)
-    assert main(["resume", "run_0"]) == 2
-    assert "unknown run 'run_0'" in capsys.readouterr().err
+    assert main(["resume", "run_none"]) == 2
+    assert "unknown run 'run_none'" in capsys.readouterr().err
     [run] = listed(capsys)
     other = {"store": "store.sqlite", "tools": ["tools.py"]}
     (here / "ideabridge.json").write_text(json.dumps(other), encoding="utf-8")
