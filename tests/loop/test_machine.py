@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ideabridge.bridge.loop.course import CUT_OFF
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallDecided,
@@ -402,6 +403,18 @@ def test_neither_calls_nor_output_is_said_once_and_then_the_run_is_stalled() -> 
     assert "neither calls nor an output" in str(driven.machine.errors)
     driven.post(SolutionProposed([], None))
     assert driven.machine.status == "stalled"
+
+
+def test_answers_that_crashes_cut_off_do_not_stall_a_run() -> None:
+    driven = Driven()
+    driven.post(started(mode="solve"))
+    for _ in range(3):
+        driven.post(OutputProposed("half"))
+        driven.post(SolutionClosed(CUT_OFF))
+        assert driven.machine.awaits_solution
+        assert CUT_OFF in str(driven.machine.errors)
+    driven.post(SolutionProposed([], "whole"))
+    assert (driven.machine.status, driven.machine.output) == ("done", "whole")
 
 
 def test_an_output_that_is_not_valid_is_an_error_for_the_next_request() -> None:

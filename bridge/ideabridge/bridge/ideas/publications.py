@@ -226,7 +226,8 @@ class Publications:
             (name, None, caller),
         )
         if latest and version is not None:
-            return UnknownPublicationError(f"{name!r} has the versions 1 to {latest}, not {version}")
+            known = "version 1" if latest == 1 else f"the versions 1 to {latest}"
+            return UnknownPublicationError(f"{name!r} has {known}, not {version}")
         if latest:
             return UnknownPublicationError(f"{name!r} is not published any more; its last version was {latest}")
         near = nearest(name, self.names(caller))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ideabridge.bridge.loop.course import CUT_OFF
 from ideabridge.bridge.loop.effect import Cancel, Execute
 from ideabridge.bridge.loop.event import CallFinished, Event, OutcomeAsked, SolutionClosed
 from ideabridge.bridge.loop.inquiry import gone
@@ -42,5 +43,5 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
             events.append(OutcomeAsked(call.index, asked.approval, asked.digest, number, now))
     if machine.streams:
         # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
-        events.append(SolutionClosed("the process ended while the answer streamed in"))
+        events.append(SolutionClosed(CUT_OFF))
     return again, events

@@ -23,6 +23,9 @@ class Outcome:
 
 BROKE_OFF: Final = "the answer broke off: "
 
+CUT_OFF: Final = "the process ended while the answer streamed in"
+"""Why an answer broke off that a crash cut off, which is not the fault of the mind."""
+
 
 def _broken(error: JSONObject) -> str | None:
     """Why an answer broke off, where that is what the error says."""
@@ -53,9 +56,11 @@ class Course:
         if outcome.calls or outcome.output:
             self._idle = 0
             return None
+        broken = next((told for one in errors if (told := _broken(one)) is not None), None)
+        if broken == CUT_OFF:
+            return None
         self._idle += 1
         # An answer that broke off before its first call has been told of already.
-        broken = next((told for one in errors if (told := _broken(one)) is not None), None)
         if not errors:
             errors.append(error_message("output", "the solution holds neither calls nor an output; give either"))
         if self._idle > 1:
