@@ -20,7 +20,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
-"""Of the results of one tool in one owner's runs, at most one is looked at in so many seconds."""
+"""Seconds: within this time, at most one result of a tool is looked at for each owner of runs."""
 
 _KEPT: Final = 4
 """Different shapes that are kept of a tool."""
@@ -97,7 +97,7 @@ def _digest(tool: Tool) -> str:
 def shape_of(value: JSON) -> JSONObject:
     """A JSON Schema of the types in a value: bounded, and without anything of the value itself.
 
-    A text that holds a JSON object or array is told as such (`contentMediaType`, `contentSchema`).
+    For a text that holds a JSON object or array, the shape says so (`contentMediaType`, `contentSchema`).
     """
     inner = _content(value)
     for depth in range(_DEPTH, 0, -1):

@@ -350,7 +350,7 @@ class Run:
         return requests_of(self)
 
     def approvals(self) -> list[JSON]:
-        """Every pending approval as an assistant is told it, those of its rooms among them; see `approvals_of`."""
+        """Every pending approval in the form that assistants receive, including those of rooms; see `approvals_of`."""
         return [*approvals_of(self), *approvals_in_rooms(self)]
 
     @property

@@ -322,9 +322,9 @@ class Tick:
         """Another tool runs in a call's place. What has not begun waits for whatever the order puts before it now."""
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
-        queued = [(one, number) for one, number in self._queue if self.progress[one].standing is Standing.QUEUED]
-        self._queue = deque(entry for entry in self._queue if entry not in set(queued))
-        for index in dict.fromkeys(index for index, _ in queued):
+        queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].standing is Standing.QUEUED)
+        self._queue = deque(entry for entry in self._queue if entry[0] not in queued)
+        for index in queued:
             self._let_go(self.progress[index])
 
     def _dispatch(self) -> None:
