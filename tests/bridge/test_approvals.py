@@ -12,6 +12,7 @@ from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, 
 from ideabridge.bridge import approver as approver_module
 from ideabridge.bridge.configuration import ConfigurationError, fingerprint, parse_configuration
 from ideabridge.bridge.errors import FinishedRunError
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import CallDecided, JournalError
 from ideabridge.bridge.loop.policy import approval_timeout, policy_named
 from ideabridge.bridge.loop.settings import Settings
@@ -183,7 +184,7 @@ async def test_a_decision_about_another_call_is_refused() -> None:
         assert await run.wait(5) == "needs_approval"
         digests = [one.approval[1] for one in run.calls() if one.approval is not None]
         with pytest.raises(JournalError, match="bound to another call"):
-            run.runner.post(CallDecided(0, digests[1], "approve", "somebody"))
+            run.runner.post(CallDecided(0, digests[1], "approve", decider_of("somebody")))
         assert [one["call"]["to"] for one in pending(run)] == ["ada", "eve"]
         # Nothing of it stands in the journal.
         again = await bridge.run(run.id)

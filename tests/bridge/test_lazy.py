@@ -13,6 +13,7 @@ from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunF
 from ideabridge.bridge import approver as approver_module
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SettledTurnError
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import JournalError, PlanAsked, PlanDecided, RequestMade
 from ideabridge.bridge.run import Run
 from ideabridge.tools import Toolbox, tool
@@ -210,7 +211,7 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         with pytest.raises(DecisionError, match="is pending"):
             run.decide(first["approval"], "approve", by="Ann")
         with pytest.raises(JournalError, match="bound to another plan"):
-            run.runner.post(PlanDecided("0" * 64, "approve", "somebody"))
+            run.runner.post(PlanDecided("0" * 64, "approve", decider_of("somebody")))
     async with Bridge(toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run_id)
         run.decide(second["approval"], "approve", by="Ann")

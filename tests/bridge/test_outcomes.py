@@ -12,6 +12,7 @@ from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, 
 from ideabridge.bridge import approver as approver_module
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import JournalError, OutcomeAsked, OutcomeDecided
 from ideabridge.bridge.loop.question import UNKNOWN
 from ideabridge.bridge.run import Run
@@ -171,9 +172,9 @@ async def test_a_decision_bound_to_another_question_is_refused(tmp_path: Path) -
     async with Bridge(ALLOW, toolbox=Payments().toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         with pytest.raises(JournalError, match="bound to another question"):
-            run.runner.post(OutcomeDecided(0, "0" * 64, "retry", "somebody"))
+            run.runner.post(OutcomeDecided(0, "0" * 64, "retry", decider_of("somebody")))
         with pytest.raises(JournalError, match="not running"):
-            run.runner.post(OutcomeDecided(1, "0" * 64, "retry", "somebody"))
+            run.runner.post(OutcomeDecided(1, "0" * 64, "retry", decider_of("somebody")))
         assert only(run)
 
 

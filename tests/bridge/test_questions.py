@@ -116,7 +116,7 @@ async def test_a_callback_answers_and_the_answer_goes_back_to_the_call(era: str,
     assert request.question is not None
     assert (request.question["module"], request.question["message"]) == ("asks", "Seats for ann?")
     assert (put.call, put.module, put.message, put.approval) == (0, "asks", "Seats for ann?", request.approval)
-    assert (answered.action, answered.by, answered.digest) == ("accept", "Ann", put.digest)
+    assert (answered.action, str(answered.by), answered.digest) == ("accept", "Ann", put.digest)
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -267,7 +267,7 @@ async def test_a_question_nobody_answers_in_time_is_cancelled(era: str) -> None:
                 await run.runner.wait_changed()
         assert got(run) == ("ann", [{"action": "cancel", "content": None}])
         answered = (await journal(run))[1]
-        assert (answered.by, answered.reason) == ("the time-out", "nobody decided within 0.05 s")
+        assert (str(answered.by), answered.reason) == ("the time-out", "nobody decided within 0.05 s")
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -374,8 +374,8 @@ async def test_a_module_takes_its_question_back_and_asks_another() -> None:
             await run.wait()
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 1}}]
         _, taken, _, answered = await journal(run)
-        assert (taken.action, taken.by, taken.reason) == ("cancel", "module 'asks'", "it took its question back")
-        assert answered.by == "Ann"
+        assert (taken.action, str(taken.by), taken.reason) == ("cancel", "the module", "it took its question back")
+        assert str(answered.by) == "Ann"
 
 
 async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
@@ -432,7 +432,7 @@ async def test_a_call_that_waited_for_an_answer_when_its_process_ended_runs_agai
             await run.wait()
         assert got(run)[1] == [{"action": "accept", "content": {"name": "Ann", "seats": 3}}]
         lost = (await journal(run))[1]
-        assert (lost.action, lost.by) == ("cancel", "the bridge")
+        assert (lost.action, str(lost.by)) == ("cancel", "the bridge")
         assert "has died" in lost.reason
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.edit import Edit, read_edit
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
@@ -219,16 +220,16 @@ class Fuzzed:
         assert planning is not None
         kind = self.random.random()
         if kind < 0.15:
-            self.post(PlanDecided(digest, "deny", "somebody", "why"))
+            self.post(PlanDecided(digest, "deny", decider_of("somebody"), "why"))
             return
         shown = planning.question.shown
         calls, output = shown["calls"], shown["output"]
         assert isinstance(calls, list)
         left = [call for call in calls if self.random.random() < 0.8]
         if kind < 0.4 and left and not self.machine.intake.check(left, output):
-            self.post(PlanDecided(digest, "edit", "somebody", None, left, output))
+            self.post(PlanDecided(digest, "edit", decider_of("somebody"), None, left, output))
             return
-        self.post(PlanDecided(digest, "approve", "somebody"))
+        self.post(PlanDecided(digest, "approve", decider_of("somebody")))
 
     def decide(self, effect: AskApproval) -> None:
         index = effect.call.index
@@ -238,9 +239,9 @@ class Fuzzed:
             edit = read_edit(self.machine.history[index], edited, self.machine.catalogue, allow_all)
             if isinstance(edit, Edit):
                 tool = edit.tool.to_json() if edit.tool is not None else None
-                self.post(CallDecided(index, effect.digest, "edit", "somebody", None, edit.call, tool))
+                self.post(CallDecided(index, effect.digest, "edit", decider_of("somebody"), None, edit.call, tool))
                 return
-        self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", "somebody", "why"))
+        self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", decider_of("somebody"), "why"))
 
     def end(self, effect: Execute) -> None:
         index, item = effect.call.index, effect.item

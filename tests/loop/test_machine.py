@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ideabridge.bridge.loop.course import CUT_OFF
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallDecided,
@@ -493,7 +494,7 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
     assert approval is not None
     assert approval[2] == {"_tool": "danger", "_outputPath": "done", "x": "rm"}
     assert "says it is destructive" in approval[3]
-    driven.post(CallDecided(1, approval[1], "approve", "Ann"))
+    driven.post(CallDecided(1, approval[1], "approve", decider_of("Ann")))
     driven.finish_all()
     assert driven.machine.memory.state()["done"] == "rm"
 
@@ -501,8 +502,8 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
 def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
     driven = asking()
     with pytest.raises(JournalError, match="bound to another call"):
-        driven.post(CallDecided(1, "another", "deny", "Ann"))
-    driven.post(CallDecided(1, digest(driven), "deny", "Ann", "not today"))
+        driven.post(CallDecided(1, "another", "deny", decider_of("Ann")))
+    driven.post(CallDecided(1, digest(driven), "deny", decider_of("Ann"), "not today"))
     driven.finish_all()
     assert driven.standings() == ["done", "failed", "failed"]
     assert driven.error_of(1) == "denied by Ann: not today"
@@ -518,7 +519,9 @@ def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
 
 def test_an_edit_is_literal() -> None:
     driven = asking()
-    driven.post(CallDecided(1, digest(driven), "edit", "Ann", "safer", {"_tool": "danger", "x": "†state.what"}))
+    driven.post(
+        CallDecided(1, digest(driven), "edit", decider_of("Ann"), "safer", {"_tool": "danger", "x": "†state.what"})
+    )
     driven.finish_all()
     assert driven.machine.memory.state()["done"] == "†state.what", "a person's text is not scanned"
 

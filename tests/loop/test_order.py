@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, Pattern, SolutionProposed
 from ideabridge.bridge.loop.listed_order import ModuleOrder, Ordering
 from ideabridge.bridge.loop.settings import Settings
@@ -228,7 +229,7 @@ def test_a_call_whose_reads_fail_fails_at_once_and_holds_nothing() -> None:
 def approve(driven: Driven, index: int, decision: Any = "approve") -> None:
     approval = driven.machine.history[index].approval
     assert approval is not None
-    driven.post(CallDecided(index, approval[1], decision, "Ann"))
+    driven.post(CallDecided(index, approval[1], decision, decider_of("Ann")))
 
 
 def test_what_is_ordered_is_asked_about_at_once_and_runs_in_its_place() -> None:

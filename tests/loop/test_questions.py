@@ -6,6 +6,7 @@ import pytest
 
 from ideabridge.bridge.inquiry import Inquiry
 from ideabridge.bridge.loop.aftermath import aftermath
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import (
     CallFinished,
     JournalError,
@@ -45,7 +46,7 @@ def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> No
     assert not run.machine.waits_for_people
     run.post(CallFinished(1, value=2))
     assert run.machine.waits_for_people
-    run.post(QuestionAnswered(0, first.digest, "accept", "Ann", content={"name": "Ann"}))
+    run.post(QuestionAnswered(0, first.digest, "accept", decider_of("Ann"), content={"name": "Ann"}))
     assert not run.machine.waits_for_people
     second = question(run)
     assert second.digest != first.digest
@@ -62,14 +63,14 @@ def test_a_parked_call_leaves_its_place_and_ends_whenever_it_is_answered() -> No
 def test_an_answer_is_bound_to_the_question_that_waits() -> None:
     run = driven()
     with pytest.raises(JournalError, match="has asked nothing"):
-        run.post(QuestionAnswered(0, "x", "cancel", "Ann"))
+        run.post(QuestionAnswered(0, "x", "cancel", decider_of("Ann")))
     one = question(run)
     run.post(one)
     with pytest.raises(JournalError, match="cannot ask now"):
         run.post(one)
     with pytest.raises(JournalError, match="bound to another question"):
-        run.post(QuestionAnswered(0, question(run, 1).digest, "cancel", "Ann"))
-    run.post(QuestionAnswered(0, one.digest, "decline", "Ann"))
+        run.post(QuestionAnswered(0, question(run, 1).digest, "cancel", decider_of("Ann")))
+    run.post(QuestionAnswered(0, one.digest, "decline", decider_of("Ann")))
     run.post(CallFinished(0, value=1))
     with pytest.raises(JournalError, match="is not running"):
         run.post(QuestionRefused(0, "asks", "Who?", "too late"))
@@ -84,6 +85,6 @@ def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
     assert [effect.key for effect in again] == [(0, None), (1, None)]
     [gone] = events
     assert isinstance(gone, QuestionAnswered)
-    assert (gone.digest, gone.action, gone.by) == (one.digest, "cancel", "the bridge")
+    assert (gone.digest, gone.action, str(gone.by)) == (one.digest, "cancel", "the bridge")
     run.post(gone)
     run.post(question(run))

@@ -9,10 +9,11 @@ import pytest
 from ideabridge.bridge.answering import questions
 from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallProposed, SolutionClosed, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started
 
@@ -38,7 +39,8 @@ def replace(driven: Driven, index: int, tool: Tool | None = None) -> None:
     assert approval is not None
     name = tool.name if tool is not None else "peek"
     defined = tool.to_json() if tool is not None else None
-    driven.post(CallDecided(index, approval[1], "edit", "Ann", None, {"_tool": name, "x": f"as {name}"}, defined))
+    edited: JSONObject = {"_tool": name, "x": f"as {name}"}
+    driven.post(CallDecided(index, approval[1], "edit", decider_of("Ann"), None, edited, defined))
 
 
 def at_work(driven: Driven) -> list[str]:
@@ -107,7 +109,7 @@ def test_two_that_ask_run_in_their_listed_order_whichever_is_decided_first() -> 
     replace(driven, 0, STORE)
     approval = driven.machine.history[1].approval
     assert approval is not None
-    driven.post(CallDecided(1, approval[1], "approve", "Ann"))
+    driven.post(CallDecided(1, approval[1], "approve", decider_of("Ann")))
     assert at_work(driven) == ["as store"]
     end(driven, "as store")
     assert at_work(driven) == ["later"]

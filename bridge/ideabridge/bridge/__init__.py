@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
     from ideabridge.bridge.ideas.records import Answer, Publication
     from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.loop.decider import Decider
     from ideabridge.bridge.loop.event import (
         ApprovalAsked,
         CallDecided,
@@ -119,6 +120,7 @@ __all__ = [
     "Configuration",
     "ConfigurationError",
     "Decided",
+    "Decider",
     "Decision",
     "DecisionError",
     "DecisionName",
@@ -210,6 +212,7 @@ _HOMES: Final = {
         "Approver",
         "Decision",
         "DecisionName",
+        "Decider",
     ),
     "bridge": ("Bridge",),
     "configuration": (
@@ -263,6 +266,7 @@ _HOMES: Final = {
         "Publication",
     ),
     "ideas.store": ("Store",),
+    "loop.decider": ("Decider",),
     "loop.event": (
         "ApprovalAsked",
         "CallDecided",

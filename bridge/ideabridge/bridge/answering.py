@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.edit import read_edit
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -93,7 +95,7 @@ def answered(
     machine: Machine,
     approval: str,
     decision: str,
-    by: str,
+    by: Decider,
     reason: str | None = None,
     *,
     offered: Catalogue,
@@ -118,7 +120,8 @@ def answered(
     Raises:
         DecisionError: there is no such question, it has no such choice, or what was given with it cannot hold.
     """
-    by = str(normalise(by, what="by"))
+    if by.user is not None:
+        by = replace(by, user=str(normalise(by.user, what="by")))
     reason = None if reason is None else str(normalise(reason, what="the reason"))
     pending = {one.approval: one for one in questions(machine)}
     question = pending.get(approval)
@@ -138,7 +141,9 @@ def answered(
     return CallDecided(question.call, question.digest, "approve" if decision == "approve" else "deny", by, reason)
 
 
-def _plan(machine: Machine, question: Question, decision: str, by: str, reason: str | None, plan: JSON) -> PlanDecided:
+def _plan(
+    machine: Machine, question: Question, decision: str, by: Decider, reason: str | None, plan: JSON
+) -> PlanDecided:
     if decision != "edit":
         return PlanDecided(question.digest, "approve" if decision == "approve" else "deny", by, reason)
     plan = normalise(plan, what="the edited plan")
@@ -161,7 +166,7 @@ def _plan(machine: Machine, question: Question, decision: str, by: str, reason: 
 
 
 def _edited(
-    machine: Machine, question: Question, index: int, by: str, reason: str | None, call: JSON, offered: Catalogue
+    machine: Machine, question: Question, index: int, by: Decider, reason: str | None, call: JSON, offered: Catalogue
 ) -> CallDecided:
     call = normalise(call, what="the edited call")
     if not isinstance(call, dict):
@@ -178,7 +183,7 @@ def _edited(
 
 
 def _outcome(
-    question: Question, index: int, decision: str, by: str, reason: str | None, value: JSON | Missing
+    question: Question, index: int, decision: str, by: Decider, reason: str | None, value: JSON | Missing
 ) -> OutcomeDecided:
     place = (index, question.digest)
     if decision == "retry":
@@ -194,7 +199,9 @@ def _outcome(
     return OutcomeDecided(*place, "value", by, question.item, reason, _checked(question, value))
 
 
-def _reply(asked: QuestionAsked, decision: str, by: str, reason: str | None, value: JSON | Missing) -> QuestionAnswered:
+def _reply(
+    asked: QuestionAsked, decision: str, by: Decider, reason: str | None, value: JSON | Missing
+) -> QuestionAnswered:
     if decision != "value":
         action = "decline" if decision == "deny" else "cancel"
         return QuestionAnswered(asked.call, asked.digest, action, by, asked.item, reason=reason)

@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.answering import Asked, key_of, question_of
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
+from ideabridge.bridge.loop.decider import APPROVER, TIME_OUT, Decider
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
     CallDecided,
@@ -88,7 +89,7 @@ class Decision:
             `value`: `value` goes into its form; `deny`: the module is told no (decline); `skip`: nothing (cancel).
         call: for `edit`, the resolved call as it shall run.
         reason: told to the mind.
-        by: who decided.
+        by: who decided; a text is the name of an approver. A program that has asked a person says so with a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
     """
@@ -96,7 +97,7 @@ class Decision:
     decision: DecisionName
     call: ObjectLike | None = None
     reason: str | None = None
-    by: str = "the approver"
+    by: str | Decider = APPROVER
     value: object = MISSING
     plan: ObjectLike | None = None
 
@@ -252,7 +253,7 @@ class People:
     def _refuse(self, question: Question) -> None:
         seconds = approval_timeout(self._run.machine.settings.approval) or 0.0
         why = f"nobody decided within {seconds:g} s"
-        self._decide(question, Decision(question.refusal, reason=why, by="the time-out"))
+        self._decide(question, Decision(question.refusal, reason=why, by=TIME_OUT))
 
     # -- the approver ------------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
 
 from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.loop.decider import FORK
 from ideabridge.bridge.loop.effect import AskApproval, AskPlan
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -46,9 +46,6 @@ from ideabridge.bridge.turn_log import read_submission
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
-
-BY: Final = "fork"
-"""Who decided what had been decided, and run, in the parent."""
 
 _OF_ANSWER = (CallProposed, OutputProposed, SolutionClosed, UsageNoted)
 
@@ -223,7 +220,7 @@ class Retelling:
         if asked is not None:
             # It ran without a question then.
             self._take(ApprovalAsked(event.call, asked.approval, asked.digest))
-            self._take(CallDecided(event.call, asked.digest, "approve", BY, "it had run before the fork"))
+            self._take(CallDecided(event.call, asked.digest, "approve", FORK, "it had run before the fork"))
         self._take(event)
 
     def _asked(self, call: int) -> AskApproval | None:

@@ -15,6 +15,7 @@ from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.decider import Decider, decider_of
 from ideabridge.bridge.loop.effect import ExecutionKey
 from ideabridge.bridge.loop.event import EndStatus, Event, Pattern, SolutionRejected
 from ideabridge.bridge.loop.machine import Machine
@@ -280,7 +281,7 @@ class Run:
         approval: str,
         decision: DecisionName,
         *,
-        by: str,
+        by: str | Decider,
         call: ObjectLike | JSON = None,
         value: object = MISSING,
         plan: ObjectLike | JSON = None,
@@ -291,7 +292,7 @@ class Run:
         Args:
             approval: its id.
             decision: one of its choices: `approve`, `deny`, `edit`; of an unknown outcome `retry`, `skip`, `value`.
-            by: who decides.
+            by: who decides; a text is the name of an approver, the code of the program that calls this.
             call: for `edit`: the resolved call as it shall run, by its own tool or another.
             value: for `value`: the result of the call, or an object that fits a module's form.
             plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
@@ -308,7 +309,7 @@ class Run:
             room.decide(own, decision, by=by, call=call, value=value, plan=plan, reason=reason)
             return
         given: dict[str, Any] = {"call": call, "value": value, "plan": plan, "offered": self._offered()}
-        self.drive(answered(self.machine, approval, decision, by, reason, **given))
+        self.drive(answered(self.machine, approval, decision, decider_of(by), reason, **given))
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that its machine does not see, with everything done so far."""

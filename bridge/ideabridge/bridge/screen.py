@@ -90,7 +90,11 @@ class Screen:
 
 
 def _written(event: Event) -> JSONObject:
-    return {name: getattr(event, name) for name in _WRITTEN.get(type(event), ())}
+    written: JSONObject = {name: getattr(event, name) for name in _WRITTEN.get(type(event), ())}
+    if "by" in written:
+        # The name of a user or of an approver.
+        written["by"] = str(written["by"])
+    return written
 
 
 def _told(place: str, name: str) -> str:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.room_view import requests_of
@@ -31,7 +32,6 @@ from ideabridge.server.rounds import ROUNDS, Round
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
-BY: Final = "the person at the client"
 _AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
 _TRIES: Final = 3
@@ -45,6 +45,11 @@ def takes_forms(asked: Asked) -> bool:
     return told is not None and (told.form is not None or told.url is None)
 
 
+def in_form(asked: Asked) -> Decider:
+    """Who answers a form that goes out for a request."""
+    return Decider("person", "form", asked.caller)
+
+
 def waiting(run: Run) -> list[ApprovalRequest]:
     """The calls of a run and its rooms that wait for a person, without those a callback is deciding on."""
     return requests_of(run)
@@ -53,16 +58,16 @@ def waiting(run: Run) -> list[ApprovalRequest]:
 # -- what a person said -------------------------------------------------------------------------------------------
 
 
-def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decision | str | None:
+def decision_of(result: types.ElicitResult, request: ApprovalRequest, by: Decider) -> Decision | str | None:
     """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or nothing was decided: None,
     it goes on waiting, and nothing runs. Text: why what they said cannot be taken. What a module asked is answered as
     they did: filled in, declined, or cancelled.
     """
     if request.kind == "question":
-        return _reply(result)
+        return _reply(result, by)
     if result.action == "decline":
         refused: Choice = "skip" if request.kind == "outcome" else "deny"
-        return Decision(refused, reason="the form was declined (some hosts do that without asking anybody)", by=BY)
+        return Decision(refused, reason="the form was declined (some hosts do that without asking anybody)", by=by)
     content = result.content
     if result.action != "accept" or content is None:
         return None
@@ -77,16 +82,16 @@ def decision_of(result: types.ElicitResult, request: ApprovalRequest) -> Decisio
     if decision == "value" and not isinstance(given, str):
         return "value: expected the result of the call, as JSON or text"
     value = _read(given) if isinstance(given, str) and decision == "value" else MISSING
-    return Decision(decision, reason=told, by=BY, value=value)
+    return Decision(decision, reason=told, by=by, value=value)
 
 
-def _reply(result: types.ElicitResult) -> Decision:
+def _reply(result: types.ElicitResult, by: Decider) -> Decision:
     if result.action == "accept":
         content: JSONObject = {}
         for name, value in (result.content or {}).items():
             content[name] = list[JSON](value) if isinstance(value, list) else value
-        return Decision("value", by=BY, value=content)
-    return Decision("deny" if result.action == "decline" else "skip", by=BY)
+        return Decision("value", by=by, value=content)
+    return Decision("deny" if result.action == "decline" else "skip", by=by)
 
 
 def _read(text: str) -> JSON:
@@ -96,7 +101,7 @@ def _read(text: str) -> JSON:
         return text
 
 
-def take(run: Run, request: ApprovalRequest, result: types.ElicitResult) -> str | None:
+def take(run: Run, request: ApprovalRequest, result: types.ElicitResult, by: Decider) -> str | None:
     """Hand in what a person said of a call that waits.
 
     What comes too late (settled elsewhere, timed out, the run over) changes nothing.
@@ -104,7 +109,7 @@ def take(run: Run, request: ApprovalRequest, result: types.ElicitResult) -> str 
     Returns:
         Why it was not taken: the person may answer again; None: it was, or they left it open.
     """
-    decision = decision_of(result, request)
+    decision = decision_of(result, request, by)
     if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in waiting(run)):
         return decision if isinstance(decision, str) else None
     try:
@@ -188,7 +193,7 @@ class Forms:
                 except (MCPError, ValidationError):
                     # The client could not show it, or what it sent is no answer: the call goes on waiting.
                     break
-                fault = take(self._run, request, result)
+                fault = take(self._run, request, result, in_form(self._asked))
                 if fault is None:
                     break
             if fault is not None:
@@ -219,13 +224,16 @@ async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable
 # -- in rounds ---------------------------------------------------------------------------------------------------
 
 
-def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse], tell: Callable[[str], None]) -> Round:
+def answered(
+    run: Run, last: Round, responses: Mapping[str, types.InputResponse], by: Decider, tell: Callable[[str], None]
+) -> Round:
     """Hand in what the person said in a round; returns the round with what was left open, and what is asked again.
 
     Args:
         run: the run.
         last: the round.
         responses: what came back, by approval.
+        by: who answered.
         tell: told of answers that were not taken, and are asked for no more.
     """
     left, faults = list(last.left), dict[str, tuple[int, str]]()
@@ -235,7 +243,7 @@ def answered(run: Run, last: Round, responses: Mapping[str, types.InputResponse]
         if request is None:
             # Settled meanwhile: what was said of it comes too late.
             continue
-        fault = take(run, request, response) if isinstance(response, types.ElicitResult) else None
+        fault = take(run, request, response, by) if isinstance(response, types.ElicitResult) else None
         tries = last.faults.get(approval, (0, ""))[0] + 1
         if fault is not None and tries < _TRIES:
             faults[approval] = (tries, fault)

@@ -12,6 +12,7 @@ from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
 from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.versions import change_of
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
@@ -241,7 +242,7 @@ class OwnHandlers:
                 run.decide(
                     str(decision["approval"]),
                     decision["decision"],
-                    by=asked.caller,
+                    by=Decider("assistant", "tool", asked.caller),
                     call=decision.get("call"),
                     value=decision.get("value", MISSING),
                     plan=decision.get("plan"),

@@ -23,6 +23,7 @@ from ideabridge.server.callers import Asked
 from ideabridge.server.elicitation import (
     answered,
     forms_of,
+    in_form,
     open_forms,
     stay_until_asked,
     stay_with_forms,
@@ -127,7 +128,7 @@ class Running:
         run = await self._bridge.run(last.run, caller=asked.caller)
         tell, mask = asked.told.append, self._bridge.secrets.mask
         asked.resumed = run
-        asked.round = answered(run, last, responses or {}, lambda text: tell(mask(text)))
+        asked.round = answered(run, last, responses or {}, in_form(asked), lambda text: tell(mask(text)))
         await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:

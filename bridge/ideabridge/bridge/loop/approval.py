@@ -44,4 +44,4 @@ def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
     if event.decision == "approve" or (event.decision == "edit" and event.edited is None):
         return None
     ran = event.edited if event.decision == "edit" else None
-    return {"proposed": proposed, "ran": ran, "by": event.by, "reason": event.reason}
+    return {"proposed": proposed, "ran": ran, "by": str(event.by), "reason": event.reason}

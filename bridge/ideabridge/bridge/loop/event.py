@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
+from ideabridge.bridge.loop.decider import Decider, read_decider
 from ideabridge.bridge.loop.inquiry_event import QuestionAnswered as QuestionAnswered
 from ideabridge.bridge.loop.inquiry_event import QuestionAsked as QuestionAsked
 from ideabridge.bridge.loop.inquiry_event import QuestionRefused as QuestionRefused
@@ -152,7 +153,7 @@ class CallDecided(OfCall):
     name: ClassVar[str] = "call_decided"
     digest: str
     decision: Literal["approve", "deny", "edit"]
-    by: str
+    by: Decider
     reason: str | None = None
     edited: JSONObject | None = None
     tool: JSONObject | None = None
@@ -179,7 +180,7 @@ class PlanDecided(Journaled):
     name: ClassVar[str] = "plan_decided"
     digest: str
     decision: Literal["approve", "deny", "edit"]
-    by: str
+    by: Decider
     reason: str | None = None
     calls: list[JSON] | None = None
     output: JSON = None
@@ -232,7 +233,7 @@ class OutcomeDecided(OfCall):
     name: ClassVar[str] = "outcome_decided"
     digest: str
     decision: Literal["retry", "skip", "value"]
-    by: str
+    by: Decider
     item: int | None = None
     reason: str | None = None
     value: JSON = None
@@ -298,6 +299,8 @@ def event_from_json(value: JSONObject) -> Event:
         raise JournalError(
             f"unknown event {value.get('event')!r} in the journal; was it written by a newer ideabridge?"
         )
+    if "by" in members:
+        members["by"] = read_decider(members["by"])
     try:
         return kind(**members)
     except TypeError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ideabridge.bridge.inquiry import Inquiry
+from ideabridge.bridge.loop.decider import BRIDGE
 from ideabridge.bridge.loop.inquiry_event import QuestionAnswered, QuestionAsked, QuestionRefused
 from ideabridge.bridge.loop.journaled import JournalError
 from ideabridge.bridge.loop.progress import Item, Progress, Standing, parked
@@ -75,6 +76,4 @@ def _settle(item: Item, event: QuestionAnswered) -> None:
 
 def gone(history: list[Progress]) -> list[QuestionAnswered]:
     """The questions of a run that was read from its journal: the calls that wait for an answer are no more."""
-    return [
-        QuestionAnswered(one.call, one.digest, "cancel", "the bridge", one.item, reason=GONE) for one in parked(history)
-    ]
+    return [QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=GONE) for one in parked(history)]

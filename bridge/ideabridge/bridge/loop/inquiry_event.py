@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ideabridge.bridge.inquiry import Action
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.journaled import OfCall
 from ideabridge.tools.encoding import JSONObject
 
@@ -33,7 +34,7 @@ class QuestionAnswered(OfCall):
     name: ClassVar[str] = "question_answered"
     digest: str
     action: Action
-    by: str
+    by: Decider
     item: int | None = None
     content: JSONObject | None = None
     reason: str | None = None

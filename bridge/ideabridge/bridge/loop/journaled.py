@@ -16,7 +16,7 @@ class JournalError(IdeabridgeError):
 
 @dataclass(frozen=True, slots=True)
 class Journaled:
-    """Base of every event."""
+    """Base of every event. Its member `by` is a `Decider`; all others are JSON."""
 
     name: ClassVar[str]
 
@@ -25,6 +25,9 @@ class Journaled:
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
             value: JSON = getattr(self, name)
+            if name == "by":
+                # A `Decider`, the one member that is no JSON by itself.
+                value = getattr(self, name).to_json()
             # A call that is null must be read again as one: only what is null by default goes without saying.
             if value is not None or not is_null_by_default:
                 result[name] = value

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from ideabridge.bridge.inquiry import Inquiry, Reply
+from ideabridge.bridge.loop.decider import MODULE
 from ideabridge.bridge.loop.effect import ExecutionKey
 from ideabridge.bridge.loop.event import (
     CallFinished,
@@ -86,10 +87,8 @@ class Parking:
         place = self._places.get(key)
         if place is not None:
             one = place.question
-            by = f"module {one.module!r}"
-            self._tell(
-                QuestionAnswered(one.call, one.digest, "cancel", by, one.item, reason="it took its question back")
-            )
+            why = "it took its question back"
+            self._tell(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
 
     def _tell(self, *events: Event) -> bool:
         """Journal what happened; whether that could be done."""

@@ -128,10 +128,10 @@ class Planning:
         plan, by, reason = self.plan, event.by, event.reason
         if event.decision == "deny":
             why = f"the plan was denied by {by}: {reason or 'no reason given'}"
-            return Verdict(plan, corrections=[plan.correction(None, by, reason)], reason=why)
+            return Verdict(plan, corrections=[plan.correction(None, str(by), reason)], reason=why)
         if event.decision == "approve":
             return Verdict(plan, plan)
         proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
         edited = self._intake.take(proposed).expect_well_formed()
         edited.extra = plan.extra
-        return Verdict(plan, edited, corrections=[plan.correction(edited, by, reason)])
+        return Verdict(plan, edited, corrections=[plan.correction(edited, str(by), reason)])

@@ -97,7 +97,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
         raw = _with_errors(one.call.raw, run.machine.history)
         if edit is not None and edit.edited is not None:
             raw = _as_edited(one, edit.edited, run.proposed.get(one.call.index, {}))
-        kept.append(Executed(one, step, chosen, raw, None if edit is None else edit.by))
+        kept.append(Executed(one, step, chosen, raw, None if edit is None else str(edit.by)))
     return kept, [_left_out(one, retried=one.call.index in again, run=run) for one in failed]
 
 

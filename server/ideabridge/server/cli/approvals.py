@@ -245,7 +245,7 @@ def decide(
 
     from ideabridge.bridge.approver import Decision
     from ideabridge.bridge.context.document import MISSING
-    from ideabridge.server.cli.ask import BY
+    from ideabridge.bridge.loop.decider import AT_TERMINAL, BY_COMMAND
     from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 
     if decision is None:
@@ -268,7 +268,7 @@ def decide(
         decision,
         call=None if call is None else _object(call, "--call"),
         reason=reason,
-        by=BY if standing_in_terminal() else "the command line",
+        by=AT_TERMINAL if standing_in_terminal() else BY_COMMAND,
         value=MISSING if value is None else _read(value, "--value"),
         plan=None if plan is None else _object(plan, "--plan"),
     )

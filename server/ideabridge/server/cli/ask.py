@@ -7,7 +7,7 @@ import os
 import shlex
 import tempfile
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.approver import Decision
     from ideabridge.bridge.loop.event import Event
     from ideabridge.bridge.run import Run
-
-
-BY: Final = "the person at the terminal"
 
 
 async def ask_all(run: Run) -> None:
@@ -43,17 +40,20 @@ def decline_all(run: Run) -> bool:
     Returns:
         Whether something was asked.
     """
+    from ideabridge.bridge.loop.decider import NOBODY_THERE
+
     asked = [one for one in run.approvals() if isinstance(one, dict) and "question" in one]
     for entry in asked:
         question = entry.get("question")
         module = question.get("module") if isinstance(question, dict) else None
         report(f"module {module!r} asks something, and is declined: nobody is at a terminal to answer")
-        run.decide(str(entry["approval"]), "deny", by="the command line", reason="nobody is at a terminal to answer")
+        run.decide(str(entry["approval"]), "deny", by=NOBODY_THERE, reason="nobody is at a terminal to answer")
     return bool(asked)
 
 
 async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
     from ideabridge.bridge.errors import DecisionError
+    from ideabridge.bridge.loop.decider import AT_TERMINAL
 
     while _is_pending(run, approval):
         decision = await _while_pending(run, approval, entry)
@@ -61,7 +61,7 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
             report("this call is settled already; nobody needs to decide on it any more")
             return
         try:
-            replace(decision, by=BY).hand_in(run, approval)
+            replace(decision, by=AT_TERMINAL).hand_in(run, approval)
         except DecisionError as error:
             report(str(error))
 
