@@ -15,6 +15,7 @@ from typing import Any, cast
 import anyio
 from mcp import Client, StdioServerParameters, types
 
+from ideabridge.server.deciding import AT_ONCE_S
 from tests import preloaded
 
 HERE = Path(__file__).parent
@@ -118,6 +119,11 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> str:
     result = await client.call_tool(name, arguments)
     assert result.is_error, text(result)
     return text(result)
+
+
+async def read_by_a_person() -> None:
+    """Wait for longer than a client takes that declines a form without showing it."""
+    await anyio.sleep(AT_ONCE_S + 0.05)
 
 
 class Gate:

@@ -17,7 +17,7 @@ from ideabridge.bridge.approver import ApprovalRequest
 from ideabridge.server.forms import message
 from ideabridge.tools.tool import Tool
 
-from .serving import ERAS, call, configured, http_process, over_stdio, refused, structured
+from .serving import ERAS, call, configured, http_process, over_stdio, read_by_a_person, refused, structured
 
 pytestmark = pytest.mark.anyio
 
@@ -118,10 +118,14 @@ async def test_two_forms_answered_in_the_other_order_never_mix_up_their_calls(
 
 
 async def test_a_declined_form_denies(url: str, era: str, tmp_path: Path) -> None:
-    async with over_http(url, era, **always(types.ElicitResult(action="decline"))) as client:
+    async def answer(text: str) -> types.ElicitResult:
+        await read_by_a_person()
+        return types.ElicitResult(action="decline")
+
+    async with over_http(url, era, **person(answer)) as client:
         done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
     assert done["status"] == "done"
-    assert "the form was declined (some hosts do that without asking anybody)" in str(done["errors"])
+    assert "denied by the person at the client: the person declined the form" in str(done["errors"])
     assert not (tmp_path / "one").exists()
 
 
@@ -197,13 +201,14 @@ async def test_without_forms_the_call_waits_for_decide_approval(url: str, era: s
         assert told["status"] == "needs_approval"
 
 
-async def test_decide_approval_asks_about_what_it_leaves_undecided(url: str, era: str, tmp_path: Path) -> None:
+async def test_a_form_asks_about_what_decide_approval_has_left(url: str, era: str, tmp_path: Path) -> None:
     async with over_http(url, era) as client:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")])
-        first = told["approvals"][0]
+        decisions = [{"approval": told["approvals"][0]["approval"], "decision": "deny"}]
+        left = await call(client, "decide_approval", run=told["run"], decisions=decisions)
+        assert [one["call"]["path"] for one in left["approvals"]] == [str(tmp_path / "two")]
     async with over_http(url, era, **always(said("approve"))) as client:
-        decisions = [{"approval": first["approval"], "decision": "deny"}]
-        done = await call(client, "decide_approval", run=told["run"], decisions=decisions)
+        done = await call(client, "check_run", run=told["run"])
     assert done["status"] == "done"
     assert not (tmp_path / "one").exists()
     assert (tmp_path / "two").exists()
@@ -274,15 +279,13 @@ async def test_a_decision_made_elsewhere_withdraws_the_form(url: str, tmp_path: 
     with anyio.fail_after(10):
         async with (
             over_http(url, "legacy", **person(answer)) as client,
-            over_http(url, "legacy") as other,
+            over_http(url, "legacy", **always(said("approve"))) as other,
             anyio.create_task_group() as group,
         ):
             group.start_soon(waiting, client)
             await shown.wait()
             latest = (await call(other, "check_run"))["runs"][0]["run"]
-            pending = (await call(other, "check_run", run=latest))["approvals"]
-            decisions = [{"approval": pending[0]["approval"], "decision": "approve"}]
-            await call(other, "decide_approval", run=latest, decisions=decisions)
+            await call(other, "check_run", run=latest)
     assert told["status"] == "done"
     assert (tmp_path / "one").read_text() == "hello"
 

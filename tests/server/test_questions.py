@@ -12,7 +12,7 @@ from mcp import Client, types
 
 from tests import preloaded
 
-from .serving import ERAS, call, configured, http_process, over_stdio, refused, text
+from .serving import ERAS, call, configured, http_process, over_stdio, read_by_a_person, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,10 @@ class Person:
     async def __call__(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert isinstance(params, types.ElicitRequestFormParams)
         self.forms.append((params.message, params.requested_schema))
-        return self._answers[min(len(self.forms), len(self._answers)) - 1]
+        answer = self._answers[min(len(self.forms), len(self._answers)) - 1]
+        if answer.action == "decline":
+            await read_by_a_person()
+        return answer
 
 
 def filled(**content: Any) -> types.ElicitResult:

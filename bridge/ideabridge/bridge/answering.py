@@ -22,7 +22,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.policy import policy_named
+from ideabridge.bridge.loop.policy import only_persons, policy_named
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.question import (
     UNKNOWN,
@@ -123,6 +123,8 @@ def answered(
     if by.user is not None:
         by = replace(by, user=str(normalise(by.user, what="by")))
     reason = None if reason is None else str(normalise(reason, what="the reason"))
+    if by.kind == "assistant" and only_persons(machine.settings.approval):
+        raise DecisionError("only a person decides here (approval.by in the configuration), not the assistant")
     pending = {one.approval: one for one in questions(machine)}
     question = pending.get(approval)
     if question is None:

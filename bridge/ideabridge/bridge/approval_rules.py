@@ -33,6 +33,11 @@ class ApprovalRules(BaseModel):
         default="read_only", description="Where no rule holds; read_only: read-only calls run, all others ask."
     )
     rules: tuple[ApprovalRule, ...] = Field(default=(), max_length=1000, description="In this order.")
+    by: Literal["person"] | None = Field(
+        default=None,
+        description="person: the assistant decides nothing, not even where its client shows no forms; a person does, in"
+        " a form or at a terminal.",
+    )
     timeout_seconds: float | None = Field(
         default=None, gt=0, le=365 * 86_400, description="A call nobody decided on in this time is denied."
     )

@@ -74,6 +74,7 @@ class Announcements:
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
         self._poked = anyio.Event()
+        self._other_tools = False
 
     # -- who listens -------------------------------------------------------------------------------------------
 
@@ -133,6 +134,11 @@ class Announcements:
         """Something may have changed: look now rather than at the next turn."""
         self._poked.set()
 
+    def tools_changed(self) -> None:
+        """A session is offered other tools than before."""
+        self._other_tools = True
+        self.poke()
+
     async def run(self) -> None:
         """Look and tell, until cancelled."""
         while True:
@@ -157,8 +163,9 @@ class Announcements:
         self._seen = version
         self._catalogue.refresh()
         exposed = self._catalogue.exposed_definitions()
-        if published or exposed != self._exposed:
+        if published or self._other_tools or exposed != self._exposed:
             self._exposed = exposed
+            self._other_tools = False
             await self._tell(ToolsListChanged(), "tools")
         if published:
             await self._tell(ResourcesListChanged(), "resources")

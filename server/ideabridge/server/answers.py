@@ -128,7 +128,7 @@ def run_text(told: JSONObject) -> str:
             lines.append(f"{key}: {_short(told[key])}")
     approvals = told.get("approvals")
     if isinstance(approvals, list) and approvals:
-        lines.append("waiting for a person's decision or answer (hand it in with decide_approval):")
+        lines.append(f"waiting for a decision or an answer; {told.get('decides')}:")
         lines.extend(f"- {_approval_line(one)}" for one in approvals)
     requests = told.get("requests")
     if isinstance(requests, list):

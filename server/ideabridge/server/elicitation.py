@@ -8,6 +8,7 @@ A form holds for one approval, and an approval for one resolved call: answers ca
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -27,6 +28,7 @@ from ideabridge.bridge.room_view import requests_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
+from ideabridge.server.deciding import Deciding, in_form
 from ideabridge.server.forms import clipped, form_of, message
 from ideabridge.server.rounds import ROUNDS, Round
 from ideabridge.tools.encoding import JSON, JSONObject, decode
@@ -36,18 +38,6 @@ _AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
 _TRIES: Final = 3
 """How often one request shows a form whose answer does not fit, the reason with it."""
-
-
-def takes_forms(asked: Asked) -> bool:
-    """Whether the client declares that it shows forms. One that says no more than `elicitation` shows them too."""
-    capabilities = asked.context.session.client_capabilities
-    told = capabilities.elicitation if capabilities is not None else None
-    return told is not None and (told.form is not None or told.url is None)
-
-
-def in_form(asked: Asked) -> Decider:
-    """Who answers a form that goes out for a request."""
-    return Decider("person", "form", asked.caller)
 
 
 def waiting(run: Run) -> list[ApprovalRequest]:
@@ -67,7 +57,7 @@ def decision_of(result: types.ElicitResult, request: ApprovalRequest, by: Decide
         return _reply(result, by)
     if result.action == "decline":
         refused: Choice = "skip" if request.kind == "outcome" else "deny"
-        return Decision(refused, reason="the form was declined (some hosts do that without asking anybody)", by=by)
+        return Decision(refused, reason="the person declined the form", by=by)
     content = result.content
     if result.action != "accept" or content is None:
         return None
@@ -138,17 +128,21 @@ class Forms:
         asked: the request that waits.
         mask: takes secrets out of texts.
         group: task group of the request.
+        deciding: who decides in its session.
 
     Attributes:
         open: approvals whose form is out.
     """
 
-    def __init__(self, run: Run, asked: Asked, mask: Callable[[str], str], group: TaskGroup) -> None:
+    def __init__(
+        self, run: Run, asked: Asked, mask: Callable[[str], str], group: TaskGroup, deciding: Deciding
+    ) -> None:
         self.open: dict[str, anyio.CancelScope] = {}
         self._run = run
         self._asked = asked
         self._mask = mask
         self._group = group
+        self._deciding = deciding
         self._seen: set[str] = set()
         self._changed = anyio.Event()
 
@@ -162,6 +156,8 @@ class Forms:
         for approval, scope in self.open.items():
             if approval not in pending:
                 scope.cancel()
+        if not self._deciding.shows_forms(self._asked, self._run):
+            pending = {}
         for approval, request in pending.items():
             if approval not in self._seen and len(self.open) < _AT_ONCE:
                 self._seen.add(approval)
@@ -185,13 +181,19 @@ class Forms:
         with scope:
             context = self._asked.context
             fault: str | None = None
+            self._deciding.hold(self._run, self._asked)
             for _ in range(_TRIES):
+                sent = anyio.current_time()
                 try:
                     result = await context.session.elicit_form(
                         self._mask(message(request, fault)), form_of(request), related_request_id=context.request_id
                     )
                 except (MCPError, ValidationError):
                     # The client could not show it, or what it sent is no answer: the call goes on waiting.
+                    break
+                if result.action == "decline" and self._deciding.declined_at_once(
+                    self._asked, self._run, anyio.current_time() - sent
+                ):
                     break
                 fault = take(self._run, request, result, in_form(self._asked))
                 if fault is None:
@@ -202,11 +204,13 @@ class Forms:
         self.look()
 
 
-async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable[[str], str]) -> RunStatus:
+async def stay_with_forms(
+    run: Run, seconds: float, asked: Asked, mask: Callable[[str], str], deciding: Deciding
+) -> RunStatus:
     """Wait for a run while the person is asked about its calls, at most `seconds`; then open forms are withdrawn."""
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
-            forms = Forms(run, asked, mask, group)
+            forms = Forms(run, asked, mask, group, deciding)
             run.runner.watchers.append(forms.watch)
             try:
                 group.start_soon(forms.follow)
@@ -225,7 +229,12 @@ async def stay_with_forms(run: Run, seconds: float, asked: Asked, mask: Callable
 
 
 def answered(
-    run: Run, last: Round, responses: Mapping[str, types.InputResponse], by: Decider, tell: Callable[[str], None]
+    run: Run,
+    last: Round,
+    responses: Mapping[str, types.InputResponse],
+    asked: Asked,
+    deciding: Deciding,
+    mask: Callable[[str], str],
 ) -> Round:
     """Hand in what the person said in a round; returns the round with what was left open, and what is asked again.
 
@@ -233,24 +242,30 @@ def answered(
         run: the run.
         last: the round.
         responses: what came back, by approval.
-        by: who answered.
-        tell: told of answers that were not taken, and are asked for no more.
+        asked: the request; it is told of answers that were not taken, and are asked for no more.
+        deciding: who decides in its session.
+        mask: takes secrets out of texts.
     """
     left, faults = list(last.left), dict[str, tuple[int, str]]()
-    asked = {one.approval: one for one in waiting(run)}
+    pending = {one.approval: one for one in waiting(run)}
+    seconds = time.time() - last.at
     for approval in last.asked:
-        response, request = responses.get(approval), asked.get(approval)
+        response, request = responses.get(approval), pending.get(approval)
         if request is None:
             # Settled meanwhile: what was said of it comes too late.
             continue
-        fault = take(run, request, response, by) if isinstance(response, types.ElicitResult) else None
+        result = response if isinstance(response, types.ElicitResult) else None
+        if result is not None and result.action == "decline" and deciding.declined_at_once(asked, run, seconds):
+            left.append(approval)
+            continue
+        fault = None if result is None else take(run, request, result, in_form(asked))
         tries = last.faults.get(approval, (0, ""))[0] + 1
         if fault is not None and tries < _TRIES:
             faults[approval] = (tries, fault)
         elif fault is not None or any(one.approval == approval for one in waiting(run)):
             left.append(approval)
         if fault is not None and tries >= _TRIES:
-            tell(untaken(approval, fault))
+            asked.told.append(mask(untaken(approval, fault)))
     return Round(last.run, last.number, (), tuple(left), last.samples, faults)
 
 

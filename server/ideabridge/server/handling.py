@@ -12,7 +12,6 @@ from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
 from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.versions import change_of
-from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
@@ -21,6 +20,7 @@ from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.arguments import read_arguments
 from ideabridge.server.callers import Asked
 from ideabridge.server.catalogue import ToolCatalogue
+from ideabridge.server.deciding import by_tool
 from ideabridge.server.finding import Finding
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.running import Running
@@ -230,10 +230,13 @@ class OwnHandlers:
         """Settle approvals; the calls decided on run at once.
 
         Raises:
-            DecisionError: one fits no pending approval; those before it hold.
+            DecisionError: the person decides, or one fits no pending approval; those before it hold.
             UnknownRunError, FinishedRunError: there is nothing to decide.
         """
         run = await self._run(arguments, asked)
+        person = self._running.deciding.by_person(run, asked)
+        if person is not None:
+            raise DecisionError(f"decide_approval: nothing was decided: {person}")
         # When the request comes again with what the person said, its own decisions hold already.
         decisions = cast("list[dict[str, Any]]", arguments["decisions"]) if asked.resumed is None else []
         for number, decision in enumerate(decisions):
@@ -242,7 +245,7 @@ class OwnHandlers:
                 run.decide(
                     str(decision["approval"]),
                     decision["decision"],
-                    by=Decider("assistant", "tool", asked.caller),
+                    by=by_tool(asked),
                     call=decision.get("call"),
                     value=decision.get("value", MISSING),
                     plan=decision.get("plan"),
@@ -251,6 +254,7 @@ class OwnHandlers:
             except DecisionError as error:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None
+        asked.told.append(f"the journal names the assistant as the one who decided on {len(decisions)} of these")
         await self._running.wait(run, _seconds(arguments), asked)
         return self._running.answer_of(run, asked)
 

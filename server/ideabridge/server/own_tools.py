@@ -114,7 +114,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
         ' "†state.a || †state.b" (first that exists). Always there: pick(data, path), filter(items, where),'
         " join(items, separator?), count(items, by?), template(text, values); path, where, by: JMESPath; text: {name}."
         " Large values come as references: see check_run. Read-only calls run; others wait for"
-        " decide_approval.",
+        " approval.",
         _closed(
             {
                 "calls": {"type": "array", "items": _CALL},
@@ -193,7 +193,8 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "decide_approval",
-        "Answer the approvals a run waits for; ask the person first, because the calls approved change things.",
+        "Decide what a run waits for, after asking the person: the calls change things, and the journal names the"
+        " assistant as the one who decided.",
         _closed(
             {
                 "run": _TEXT,

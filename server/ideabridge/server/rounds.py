@@ -57,6 +57,7 @@ class Round:
         left: approvals the person left open: not asked about again within this request.
         samples: Requests that went out to the client's model last.
         faults: approvals asked about again, with how often the answer was not taken, and why the last was not.
+        at: when the forms went out, in seconds since 1970; 0: an earlier version, which did not say.
     """
 
     run: str
@@ -65,6 +66,7 @@ class Round:
     left: tuple[str, ...] = ()
     samples: tuple[Sample, ...] = ()
     faults: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    at: float = 0.0
 
     def to_state(self) -> str:
         """The state as text; the server seals it."""
@@ -72,7 +74,7 @@ class Round:
         faults: JSONObject = {approval: [tries, why] for approval, (tries, why) in self.faults.items()}
         left: list[JSON] = [*self.left]
         held: JSONObject = {"run": self.run, "n": self.number, "asked": [*self.asked], "left": left}
-        return encode_text({**held, "samples": samples, "faults": faults})
+        return encode_text({**held, "samples": samples, "faults": faults, "at": self.at})
 
 
 def read_state(text: str) -> Round:
@@ -81,7 +83,9 @@ def read_state(text: str) -> Round:
     # A state of the version before, which knew no samples and no faults, may come back for days.
     samples = tuple(Sample(*one) for one in held.get("samples", ()))
     faults = {approval: (tries, why) for approval, (tries, why) in held.get("faults", {}).items()}
-    return Round(held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]), samples, faults)
+    return Round(
+        held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]), samples, faults, held.get("at", 0.0)
+    )
 
 
 def sample_key(number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -20,14 +21,13 @@ from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
 from ideabridge.server.callers import Asked
+from ideabridge.server.deciding import BY_ASSISTANT, Deciding
 from ideabridge.server.elicitation import (
     answered,
     forms_of,
-    in_form,
     open_forms,
     stay_until_asked,
     stay_with_forms,
-    takes_forms,
 )
 from ideabridge.server.rounds import STATE_SECONDS, InputRequired, Round, has_back_channel, has_rounds, read_state
 from ideabridge.server.sampler import Sampler
@@ -53,6 +53,7 @@ class Running:
         self._group = group
         self.sampler = Sampler(bridge)
         self.stops = Stops()
+        self.deciding = Deciding(bridge)
         self.closing = False
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
@@ -64,7 +65,8 @@ class Running:
         Raises:
             InputRequired: the request is to be answered with questions, and comes again.
         """
-        asks = seconds > 0 and (takes_forms(asked) or self.sampler.can_ask(run, asked))
+        forms = self.deciding.shows_forms(asked, run)
+        asks = seconds > 0 and (forms or self.sampler.can_ask(run, asked))
         if not asks or not (has_back_channel(asked) or has_rounds(asked)):
             await wait(run, asked, lambda: run.wait(seconds))
         elif has_back_channel(asked):
@@ -72,6 +74,8 @@ class Running:
         else:
             await self._stay_until_asked(run, seconds, asked)
         self.sampler.explain(run, asked, seconds)
+        if run.status not in ENDED and self.deciding.shows_forms(asked, run):
+            self.deciding.hold(run, asked)
         return run.status
 
     async def _stay(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
@@ -79,8 +83,8 @@ class Running:
         mask = self._bridge.secrets.mask
         with anyio.move_on_after(seconds):
             while True:
-                if takes_forms(asked):
-                    await stay_with_forms(run, seconds, asked, mask)
+                if self.deciding.shows_forms(asked, run):
+                    await stay_with_forms(run, seconds, asked, mask, self.deciding)
                 else:
                     await run.wait(seconds)
                 if not await self.sampler.ask(run, asked):
@@ -90,23 +94,25 @@ class Running:
     async def _stay_until_asked(self, run: Run, seconds: float, asked: Asked) -> None:
         last = asked.round or Round(run.id)
         await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
-        requests = open_forms(run, last) if takes_forms(asked) else []
+        requests = open_forms(run, last) if self.deciding.shows_forms(asked, run) else []
         questions = forms_of(requests, last, self._bridge.secrets.mask)
         put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
         if questions or put:
             put_forms = tuple(one.approval for one in requests)
-            following = Round(last.run, last.number + 1, put_forms, last.left, kept, last.faults)
+            following = Round(last.run, last.number + 1, put_forms, last.left, kept, last.faults, time.time())
+            if put_forms:
+                self.deciding.hold(run, asked)
             raise InputRequired({**questions, **put}, following)
 
     async def _stay_until_due(self, run: Run, seconds: float, asked: Asked, last: Round) -> RunStatus:
         with anyio.move_on_after(seconds):
             while True:
-                if takes_forms(asked):
+                shows = self.deciding.shows_forms(asked, run)
+                if shows:
                     await stay_until_asked(run, seconds, last)
                 else:
                     await run.wait(seconds)
-                forms = takes_forms(asked) and bool(open_forms(run, last))
-                if forms or not self.sampler.waits_for_others(run, asked):
+                if (shows and open_forms(run, last)) or not self.sampler.waits_for_others(run, asked):
                     break
                 await run.runner.wait_changed()
         return run.status
@@ -126,9 +132,8 @@ class Running:
         """
         last = read_state(state)
         run = await self._bridge.run(last.run, caller=asked.caller)
-        tell, mask = asked.told.append, self._bridge.secrets.mask
         asked.resumed = run
-        asked.round = answered(run, last, responses or {}, in_form(asked), lambda text: tell(mask(text)))
+        asked.round = answered(run, last, responses or {}, asked, self.deciding, self._bridge.secrets.mask)
         await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
@@ -183,6 +188,8 @@ class Running:
         if notes or asked.told:
             unasked = told.get("notes")
             told["notes"] = [*notes, *asked.told, *(unasked if isinstance(unasked, list) else [])]
+        if told.get("approvals"):
+            told["decides"] = self.deciding.by_person(run, asked) or BY_ASSISTANT
         requests = told.get("requests")
         if isinstance(requests, list) and seen is not None:
             told["requests"] = [_changed(request, run.id, *seen) for request in requests]

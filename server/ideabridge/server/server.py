@@ -22,6 +22,7 @@ from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
 from ideabridge.server.callers import Asked, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
+from ideabridge.server.deciding import TOOL as DECIDE
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.prompts import IdeaPrompts
@@ -73,6 +74,7 @@ class Front:
         self.running = Running(bridge, group)
         self.catalogue = ToolCatalogue(bridge, self.running)
         self.announcements = Announcements(bridge, self.catalogue)
+        self.running.deciding.changed = self.announcements.tools_changed
         self._own = OwnHandlers(bridge, self.catalogue, self.running, self.announcements.poke)
         self.server = self._served(version)
 
@@ -151,6 +153,8 @@ class Front:
             await self.catalogue.await_modules()
         try:
             tools, following = self.catalogue.page(params.cursor if params else None, caller_of(context))
+            if not self.running.deciding.offers(Asked(caller_of(context), context)):
+                tools = [tool for tool in tools if tool["name"] != DECIDE]
         except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
         told: dict[str, Any] = {"tools": tools, "resultType": "complete"}

@@ -148,5 +148,10 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
 
+def only_persons(setting: ApprovalSetting) -> bool:
+    """Whether the assistant may decide nothing, in no session."""
+    return isinstance(setting, dict) and setting.get("by") == "person"
+
+
 def _named(tool: Tool) -> str:
     return f"tool {tool.name!r}{f' of module {tool.module!r}' if tool.module else ''}"

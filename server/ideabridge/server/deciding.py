@@ -1,0 +1,162 @@
+"""Deciding: who answers what a run asks: the person, in a form or at a terminal, or the assistant by `decide_approval`.
+
+A client that shows forms has a person before it, so there the model does not decide. Some clients declare forms and
+decline each one by themselves; such a decline says nothing of any person.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from starlette.requests import Request
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.loop.decider import Decider
+from ideabridge.bridge.loop.policy import only_persons
+from ideabridge.bridge.run import Run
+from ideabridge.server.callers import Asked
+from ideabridge.server.rounds import has_back_channel, has_rounds
+
+AT_ONCE_S: Final = 0.3
+"""A form that is declined in less time was shown to nobody."""
+
+TOOL: Final = "decide_approval"
+
+COMMAND: Final = "ideabridge approvals decide"
+
+BY_ASSISTANT: Final = (
+    "you may decide with decide_approval; ask the person first. The journal then names the assistant as the one who"
+    f" decided. A person decides at a terminal: {COMMAND}"
+)
+IN_THE_FORM: Final = f"only the person decides: in the form, which check_run shows again, or at a terminal: {COMMAND}"
+ELSEWHERE: Final = (
+    "only the person decides: this run belongs to a client that shows forms. The form there decides, or a terminal:"
+    f" {COMMAND}"
+)
+AT_A_TERMINAL: Final = f"only the person decides (approval.by in the configuration), at a terminal: {COMMAND}"
+NOBODY_ASKED: Final = (
+    "nobody was asked: the client declined the form at once, without showing it to a person. What it asked about is not"
+    " denied, and goes on waiting"
+)
+
+_REMEMBERED: Final = 10_000
+
+
+class Deciding:
+    """Who decides, for each session.
+
+    Args:
+        bridge: has the runs, and the store that all servers of a user share.
+
+    Attributes:
+        changed: called when a session is offered other tools than before.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self.changed: Callable[[], None] = lambda: None
+        self._store = bridge.store
+        self._only_persons = only_persons(bridge.configuration.approval_setting)
+        self._process = secrets.token_hex(8)
+        # Sessions that have declined at once; of a client without a session, the run it declined for.
+        self._formless: OrderedDict[str, str] = OrderedDict()
+        self._held: OrderedDict[str, str] = OrderedDict()
+
+    # -- forms -------------------------------------------------------------------------------------------------
+
+    def shows_forms(self, asked: Asked, run: Run | None = None) -> bool:
+        """Whether forms reach a person at the client of a request.
+
+        Args:
+            asked: the request.
+            run: what the form is about. A client without a session (2026-07-28 over HTTP) that has declined at once
+                counts as showing no forms for that run alone: nothing else tells it from others of the same user.
+        """
+        if not takes_forms(asked) or not (has_back_channel(asked) or has_rounds(asked)):
+            return False
+        session = self._session(asked)
+        key = session if session is not None else None if run is None else f"run {run.root.id}"
+        return key is None or key not in self._formless
+
+    def declined_at_once(self, asked: Asked, run: Run, seconds: float) -> bool:
+        """Note that a form was declined.
+
+        Args:
+            asked: the request it went out for.
+            run: what it was about.
+            seconds: from when it was sent until the answer came.
+
+        Returns:
+            Whether nobody can have seen it.
+        """
+        if not 0 <= seconds < AT_ONCE_S:
+            return False
+        session = self._session(asked)
+        key = f"run {run.root.id}" if session is None else session
+        if key not in self._formless:
+            _note(self._formless, key, "")
+            self.changed()
+        if self._held.pop(run.root.id, None) == key:
+            self._store.set_setting(_setting(run), b"")
+        if NOBODY_ASKED not in asked.told:
+            asked.told.append(NOBODY_ASKED)
+        return True
+
+    # -- who decides -------------------------------------------------------------------------------------------
+
+    def hold(self, run: Run, asked: Asked) -> None:
+        """A client that shows forms has started this run, or goes on with it: from now on the assistant does not decide
+        about it in any session, also not in another process. Kept in the store until a form is declined at once.
+        """
+        key = self._session(asked) or f"run {run.root.id}"
+        if self._held.get(run.root.id) != key:
+            _note(self._held, run.root.id, key)
+            self._store.set_setting(_setting(run), key.encode())
+
+    def offers(self, asked: Asked) -> bool:
+        """Whether the model at a client is offered `decide_approval`."""
+        return not self._only_persons and not self.shows_forms(asked)
+
+    def by_person(self, run: Run, asked: Asked) -> str | None:
+        """How the person decides, where the assistant may not; None: it may."""
+        if self.shows_forms(asked, run):
+            return IN_THE_FORM
+        if self._only_persons or only_persons(run.machine.settings.approval):
+            return AT_A_TERMINAL
+        return ELSEWHERE if self._store.settings(_setting(run)) else None
+
+    def _session(self, asked: Asked) -> str | None:
+        """The session of a request; None: its client has none."""
+        request: object = asked.context.request
+        if not isinstance(request, Request):
+            return f"stdio {self._process}"
+        return None if has_rounds(asked) else request.headers.get("mcp-session-id")
+
+
+def takes_forms(asked: Asked) -> bool:
+    """Whether the client declares that it shows forms. One that says no more than `elicitation` shows them too."""
+    capabilities = asked.context.session.client_capabilities
+    told = capabilities.elicitation if capabilities is not None else None
+    return told is not None and (told.form is not None or told.url is None)
+
+
+def in_form(asked: Asked) -> Decider:
+    """Who answers a form that goes out for a request."""
+    return Decider("person", "form", asked.caller)
+
+
+def by_tool(asked: Asked) -> Decider:
+    """Who decides with `decide_approval`: what calls tools is a model, whatever it was told by a person."""
+    return Decider("assistant", "tool", asked.caller)
+
+
+def _setting(run: Run) -> str:
+    return f"forms.{run.root.id}"
+
+
+def _note(kept: OrderedDict[str, str], key: str, value: str) -> None:
+    kept[key] = value
+    if len(kept) > _REMEMBERED:
+        kept.popitem(last=False)

@@ -1,0 +1,284 @@
+"""The model does not approve for the person: the attacks, over real transports, in both eras."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, types
+
+from ideabridge.bridge.ideas.store import Store
+from tests import preloaded
+from tests.server.serving import (
+    BIN,
+    ERAS,
+    Heard,
+    all_tools,
+    call,
+    configured,
+    http_process,
+    listening,
+    over_stdio,
+    read_by_a_person,
+    refused,
+    text,
+)
+
+pytestmark = pytest.mark.anyio
+
+UNHURRIED = Path(__file__).parent / "launch_unhurried.py"
+Answer = Callable[[str], Awaitable[types.ElicitResult]]
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Generator[str]:
+    with http_process(configured(tmp_path_factory.mktemp("persons"), order="none")) as url:
+        yield url
+
+
+def person(answer: Answer) -> dict[str, Any]:
+    async def callback(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        return await answer(params.message)
+
+    return {"elicitation_callback": callback}
+
+
+async def never(text: str) -> types.ElicitResult:
+    await anyio.sleep_forever()
+    raise AssertionError
+
+
+def note(path: Path, words: str = "hello") -> dict[str, Any]:
+    return {"_tool": "write_note", "path": str(path), "text": words, "_outputPath": path.name}
+
+
+@asynccontextmanager
+async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
+    async with Client(url, mode=mode, read_timeout_seconds=20, **keys) as client:
+        yield client
+
+
+def unhurried(configuration: Path, mode: str, **keys: Any) -> AbstractAsyncContextManager[Client]:
+    def start(path: Path) -> list[str]:
+        return preloaded.python(UNHURRIED, str(path))
+
+    return over_stdio(configuration, mode, start=start, **keys)
+
+
+def decision(told: dict[str, Any], made: str = "approve", **more: Any) -> list[dict[str, Any]]:
+    return [{"approval": told["approvals"][0]["approval"], "decision": made, **more}]
+
+
+def journaled(folder: Path, run: str) -> list[Any]:
+    """Who decided in a run, as the journal says it."""
+    with Store.open(folder / "ideas.sqlite") as store:
+        return [event["by"] for _, event in store.events(run) if "by" in event]
+
+
+# -- while a form is out -------------------------------------------------------------------------------------------
+
+
+async def test_the_model_cannot_decide_while_the_form_is_before_the_person(era: str, tmp_path: Path) -> None:
+    client: Client
+    said: list[str] = []
+
+    async def answer(form: str) -> types.ElicitResult:
+        run, approval = form.rsplit("Run ", 1)[1].removesuffix(".").split(", approval ")
+        for made in ({"decision": "approve"}, {"decision": "edit", "call": note(tmp_path / "other")}):
+            decisions = [{"approval": approval, **made}]
+            said.append(await refused(client, "decide_approval", run=run, decisions=decisions))
+        return types.ElicitResult(action="accept", content={"decision": "deny", "reason": "no"})
+
+    async with over_stdio(configured(tmp_path), era, **person(answer)) as client:
+        assert "decide_approval" not in await all_tools(client)
+        done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+    assert len(said) == 2
+    for one in said:
+        assert "only the person decides: in the form" in one
+        assert "ideabridge approvals decide" in one
+    assert done["status"] == "done"
+    assert "denied by the person at the client: no" in str(done["errors"])
+    assert not (tmp_path / "one").exists()
+    assert not (tmp_path / "other").exists()
+    assert journaled(tmp_path, done["run"]) == [{"kind": "person", "via": "form", "user": "local"}]
+
+
+async def test_the_model_cannot_decide_what_the_person_left_open(url: str, era: str, tmp_path: Path) -> None:
+    async def answer(form: str) -> types.ElicitResult:
+        return types.ElicitResult(action="cancel")
+
+    async with over_http(url, era, **person(answer)) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        assert told["status"] == "needs_approval"
+        assert told["decides"].startswith("only the person decides: in the form")
+        said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
+        assert "nothing was decided: only the person decides" in said
+    assert not (tmp_path / "one").exists()
+
+
+# -- through another session ---------------------------------------------------------------------------------------
+
+
+async def test_another_session_of_the_same_user_cannot_decide_what_a_form_asks(url: str, tmp_path: Path) -> None:
+    shown = anyio.Event()
+
+    async def answer(form: str) -> types.ElicitResult:
+        shown.set()
+        return await never(form)
+
+    async def waiting(client: Client) -> None:
+        await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=20)
+
+    with anyio.fail_after(20):
+        async with (
+            over_http(url, "legacy", **person(answer)) as client,
+            over_http(url, "legacy") as other,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(waiting, client)
+            await shown.wait()
+            latest = (await call(other, "check_run"))["runs"][0]["run"]
+            told = await call(other, "check_run", run=latest)
+            assert "this run belongs to a client that shows forms" in told["decides"]
+            said = await refused(other, "decide_approval", run=latest, decisions=decision(told))
+            assert "this run belongs to a client that shows forms" in said
+            group.cancel_scope.cancel()
+    assert not (tmp_path / "one").exists()
+
+
+async def test_a_session_in_another_process_cannot_decide_about_a_run_begun_where_forms_are_shown(
+    era: str, tmp_path: Path
+) -> None:
+    configuration = configured(tmp_path)
+    async with over_stdio(configuration, era, **person(never)) as client:
+        # It asks for nothing to be shown, so that no form goes out.
+        started = await call(client, "run_plan", calls=[note(tmp_path / "one")], wait_s=0)
+    async with over_stdio(configuration, era) as other:
+        assert "decide_approval" in await all_tools(other)
+        told = await call(other, "check_run", run=started["run"])
+        assert told["status"] == "needs_approval"
+        said = await refused(other, "decide_approval", run=started["run"], decisions=decision(told))
+        assert "this run belongs to a client that shows forms" in said
+    assert not (tmp_path / "one").exists()
+
+
+# -- where no forms are shown --------------------------------------------------------------------------------------
+
+
+async def test_where_no_forms_are_shown_the_assistant_decides_and_is_named(era: str, tmp_path: Path) -> None:
+    async with over_stdio(configured(tmp_path), era) as client:
+        result = await client.call_tool("run_plan", {"calls": [note(tmp_path / "one")]})
+        told: Any = result.structured_content
+        for shown in (told["decides"], text(result)):
+            assert "you may decide with decide_approval; ask the person first" in shown
+        done = await call(client, "decide_approval", run=told["run"], decisions=decision(told, "deny"))
+        assert "denied by the assistant" in str(done["errors"])
+        assert "the journal names the assistant as the one who decided" in done["notes"][0]
+    assert journaled(tmp_path, done["run"]) == [{"kind": "assistant", "via": "tool", "user": "local"}]
+
+
+async def test_approval_by_person_leaves_only_the_terminal(era: str, tmp_path: Path) -> None:
+    configuration = configured(tmp_path, approval={"by": "person"})
+    async with over_stdio(configuration, era) as client:
+        assert "decide_approval" not in await all_tools(client)
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        assert told["status"] == "needs_approval"
+        assert "approval.by in the configuration), at a terminal: ideabridge approvals decide" in told["decides"]
+        said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
+        assert "approval.by in the configuration" in said
+        assert not (tmp_path / "one").exists()
+        command = [BIN / "ideabridge", "approvals", "decide", "approve", told["run"], "--config", configuration]
+        ended = await anyio.run_process([str(one) for one in command], stdin=subprocess.DEVNULL, check=False)
+        assert ended.returncode == 0, ended.stderr.decode()
+        assert (await call(client, "check_run", run=told["run"]))["status"] == "done"
+    assert (tmp_path / "one").read_text() == "hello"
+    # Nobody typed it at a prompt: an assistant with a shell could have.
+    assert journaled(tmp_path, told["run"]) == [{"kind": "person", "via": "command", "user": "local"}]
+
+
+# -- a client that declines by itself ------------------------------------------------------------------------------
+
+
+async def declined(form: str) -> types.ElicitResult:
+    return types.ElicitResult(action="decline")
+
+
+async def test_a_form_declined_at_once_was_shown_to_nobody(era: str, tmp_path: Path) -> None:
+    async with unhurried(configured(tmp_path), era, **person(declined)) as client:
+        assert "decide_approval" not in await all_tools(client)
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one"), note(tmp_path / "two")])
+        assert (told["status"], len(told["approvals"]), told["errors"]) == ("needs_approval", 2, [])
+        assert len(told["notes"]) == 1
+        assert told["notes"][0].startswith("nobody was asked: the client declined the form at once")
+        assert "you may decide with decide_approval" in told["decides"]
+        assert "decide_approval" in await all_tools(client)
+        approve = [{"approval": one["approval"], "decision": "approve"} for one in told["approvals"]]
+        done = await call(client, "decide_approval", run=told["run"], decisions=approve)
+        assert done["status"] == "done"
+        # The session shows no forms from now on.
+        told = await call(client, "run_plan", calls=[note(tmp_path / "three")])
+        assert told["status"] == "needs_approval"
+        assert "notes" not in told
+    assert {one["kind"] for one in journaled(tmp_path, done["run"])} == {"assistant"}
+
+
+async def test_a_client_that_declines_at_once_is_told_of_the_tool(tmp_path: Path) -> None:
+    heard = Heard()
+    forms = person(declined)
+    async with unhurried(configured(tmp_path), "legacy", message_handler=heard, **forms) as client:
+        await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        await heard.until("notifications/tools/list_changed")
+
+
+async def test_approval_by_person_holds_where_forms_are_declined_at_once(era: str, tmp_path: Path) -> None:
+    configuration = configured(tmp_path, approval={"by": "person"})
+    async with unhurried(configuration, era, **person(declined)) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        assert told["status"] == "needs_approval"
+        assert "decide_approval" not in await all_tools(client)
+        said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
+        assert "approval.by in the configuration" in said
+    assert not (tmp_path / "one").exists()
+
+
+async def test_over_http_a_client_without_a_session_takes_nothing_from_others(tmp_path: Path) -> None:
+    """In 2026-07-28 nothing tells two clients of one user apart: one that declines at once must not take the forms, and
+    with them the decision, from a person at another.
+    """
+    forms: list[str] = []
+
+    async def answer(form: str) -> types.ElicitResult:
+        forms.append(form)
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    with listening(preloaded.python(UNHURRIED, str(configured(tmp_path)), "0")) as url:
+        async with over_http(url, "auto", **person(declined)) as client:
+            told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+            assert "you may decide with decide_approval" in told["decides"]
+        async with over_http(url, "auto", **person(answer)) as client:
+            assert "decide_approval" not in await all_tools(client)
+            assert (await call(client, "run_plan", calls=[note(tmp_path / "two")]))["status"] == "done"
+    assert len(forms) == 1
+
+
+async def test_a_person_who_declines_denies(era: str, tmp_path: Path) -> None:
+    async def answer(form: str) -> types.ElicitResult:
+        await read_by_a_person()
+        return types.ElicitResult(action="decline")
+
+    async with over_stdio(configured(tmp_path), era, **person(answer)) as client:
+        done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+        assert "denied by the person at the client: the person declined the form" in json.dumps(done["errors"])
+        assert "decide_approval" not in await all_tools(client)
