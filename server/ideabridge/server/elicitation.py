@@ -29,7 +29,7 @@ from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import Deciding, in_form
-from ideabridge.server.forms import clipped, form_of, message
+from ideabridge.server.forms import choices_of, clipped, form_of, message
 from ideabridge.server.rounds import ROUNDS, Round
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -63,7 +63,7 @@ def decision_of(result: types.ElicitResult, request: ApprovalRequest, by: Decide
         return None
     reason, chosen, given = content.get("reason"), content.get("decision"), content.get("value")
     told = reason if isinstance(reason, str) and reason.strip() else None
-    offered: dict[str, Choice] = {one: one for one in request.choices if one != "edit"}
+    offered: dict[str, Choice] = {one: one for one in request.choices if one in choices_of(request)}
     decision = offered.get(str(chosen))
     if chosen is None:
         return None

@@ -13,11 +13,19 @@ from ideabridge.bridge.inquiry import Inquiry
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import check_schema
+from ideabridge.tools.visible import visible
 
 MESSAGE_CHARACTERS: Final = 4000
 SCHEMA_BYTES: Final = 16_000
 FIELDS: Final = 50
 LINES: Final = 100
+
+_NAME: Final = 100
+_KEPT: Final = "\n\t\u200d\ufe0f"
+"""What emoji are joined and chosen with is left in values, beside line ends and tabs."""
+
+_VALUE: Final = 1000
+"""Characters of a value that is offered, or stands in a field before anybody has filled it in."""
 
 _NOTES: Final = frozenset({"title", "description", "default"})
 _TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
@@ -75,6 +83,8 @@ def _check(schema: JSONObject) -> None:
         raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
     for name, field in fields.items():
         where = f"field {name[:60]!r} of its form"
+        if not name or len(name) > _NAME or visible(name) != name:
+            raise FormError(f"{where}: expected a name of 1 to {_NAME} characters that a person can see")
         if not isinstance(field, dict):
             raise FormError(f"{where} is no schema")
         _check_field(where, field)
@@ -82,6 +92,7 @@ def _check(schema: JSONObject) -> None:
 
 def _check_field(where: str, field: JSONObject) -> None:
     _known(where, field, _NOTES | _BOUNDS | _OF_LISTS | {"type", *_CHOICES})
+    _check_words(where, field)
     kind = field.get("type")
     if kind == "array":
         items = field.get("items")
@@ -104,11 +115,32 @@ def _check_choices(where: str, field: JSONObject) -> None:
             if not isinstance(one, dict):
                 raise FormError(f"{where}: {key} holds what is no schema")
             _known(f"a choice of {where}", one, _NOTES | _BOUNDS | {"type"})
+            _check_words(f"a choice of {where}", one)
             if "const" not in one and "enum" not in one and not _is_plain(one.get("type")):
                 raise FormError(f"a choice of {where} is no plain value")
             values += [*_list(one.get("enum")), *([one["const"]] if "const" in one else [])]
     if any(isinstance(value, dict | list) for value in values):
         raise FormError(f"a choice of {where} is no plain value")
+    if any(isinstance(value, str) and not _is_seen(value) for value in values):
+        raise FormError(f"a choice of {where} is too long, or holds characters that a person cannot see")
+
+
+def _check_words(where: str, field: JSONObject) -> None:
+    """What is shown in a form has the form of words; a value that goes back as it is can be seen as what it is."""
+    names = field.get("enumNames", [])
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise FormError(f"{where}: expected enumNames to be texts")
+    for key in ("title", "description"):
+        if not isinstance(field.get(key, ""), str):
+            raise FormError(f"{where}: expected its {key} to be a text")
+    default = field.get("default")
+    for one in default if isinstance(default, list) else [default]:
+        if isinstance(one, str) and not _is_seen(one):
+            raise FormError(f"the default of {where} is too long, or holds characters that a person cannot see")
+
+
+def _is_seen(value: str) -> bool:
+    return len(value) <= _VALUE and visible(value, keep=_KEPT) == value
 
 
 def _is_plain(kind: JSON) -> bool:

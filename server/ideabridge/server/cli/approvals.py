@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -126,11 +125,14 @@ def span(seconds: float) -> str:
 
 
 def _show(one: Pending, *, with_run: bool) -> None:
+    from ideabridge.bridge.loop.decider import LOCAL_USER
+    from ideabridge.server.cli.ask import whole
     from ideabridge.server.cli.console import show
 
     if with_run:
         at_work = ", at work in another process" if one.at_work else ""
-        show(f"run {one.record.id}: {one.record.title}{at_work}", "bold")
+        caller = "" if one.record.caller == LOCAL_USER else f", of {one.record.caller}"
+        show(f"run {one.record.id}: {one.record.title}{caller}{at_work}", "bold")
     now = time.time()
     since = "" if one.asked is None else f", asked {span(now - one.asked)} ago"
     left = ""
@@ -140,7 +142,10 @@ def _show(one: Pending, *, with_run: bool) -> None:
     show(f"  {one.approval} ({', '.join(one.question.choices)}){since}{left}", "yellow")
     show(f"    {one.question.why}")
     told = one.question.to_json()
-    for text in json.dumps(told.get("question") or one.question.shown, ensure_ascii=False, indent=2).split("\n"):
+    asked = told.get("question")
+    if one.question.asked is not None:
+        show(f"    module {one.question.asked.module} asks; these are its words:")
+    for text in whole(asked or one.question.shown).split("\n"):
         show(f"    {text}")
 
 

@@ -17,6 +17,7 @@ from ideabridge.server.cli.inputs import value_of
 from ideabridge.server.cli.typed import line
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.visible import visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import Decision
@@ -93,10 +94,22 @@ async def _ask(entry: JSONObject) -> Decision:
     say(f"? {entry.get('why')}", "bold yellow")
     plan = entry.get("plan")
     if isinstance(plan, dict):
-        say(str(plan.get("drawing")).rstrip("\n"))
-        return await _ask_whether({key: plan.get(key) for key in ("calls", "output")}, is_plan=True)
-    say(json.dumps(entry.get("call"), ensure_ascii=False, indent=2))
+        shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
+        say(whole(shown))
+        say("in this order (names and values shortened):", "dim")
+        say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
+        return await _ask_whether(shown, is_plan=True)
+    say(whole(entry.get("call")))
     return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), is_plan=False))
+
+
+def whole(value: JSON) -> str:
+    """All of a value, as JSON in lines, so that a person sees every character of it."""
+    lines: list[str] = []
+    for text in json.dumps(value, ensure_ascii=False, indent=2).split("\n"):
+        inner = text.lstrip(" ")
+        lines.append(text[: len(text) - len(inner)] + visible(inner))
+    return "\n".join(lines)
 
 
 async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:

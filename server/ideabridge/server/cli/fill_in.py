@@ -9,6 +9,7 @@ from ideabridge.server.cli.console import say
 from ideabridge.server.cli.inputs import value_of
 from ideabridge.server.cli.typed import line
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.visible import visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import Decision
@@ -37,8 +38,9 @@ async def ask_form(question: JSONObject, call: JSON) -> Decision:
 
     say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
     for text in str(question.get("message")).split("\n"):
-        say(f"  | {text}")
-    say(f"  while it runs {json.dumps(call, ensure_ascii=False)}")
+        say(f"  | {visible(text)}")
+    say("  what you fill in goes to the module; do not write a password or a token into it")
+    say(f"  while it runs {visible(json.dumps(call, ensure_ascii=False))}")
     while True:
         answer = await line("  answer it? y(es), n(o) [reason], s(kip): ")
         if answer is None:
@@ -128,7 +130,7 @@ def _named(name: str, field: JSONObject) -> str:
     if "default" in field:
         told.append(f"(default {json.dumps(field['default'], ensure_ascii=False)})")
     # One line, whatever the module wrote: none of it can pass for a line of ours.
-    return " ".join(" ".join(told).split())
+    return visible(" ".join(" ".join(told).split()))
 
 
 def _choices(field: JSONObject) -> list[str]:
