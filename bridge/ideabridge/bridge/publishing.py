@@ -12,6 +12,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.portable import read_document
 from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.keeping import LOCAL, Keeping
+from ideabridge.bridge.loop.decider import APPROVER, Decider, decider_of
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.replay.adopt import (
@@ -103,9 +104,11 @@ class Publishing(Keeping):
         description: str | None = None,
         answer: Answer = "auto",
         choices: ObjectLike | None = None,
+        by: str | Decider = APPROVER,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
+        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`. `by` made the
+        choices; a text is the name of an approver.
 
         Raises:
             PublicationError: it cannot be published so.
@@ -124,6 +127,7 @@ class Publishing(Keeping):
             description=description,
             answer=answer,
             choices=read_object("choices", choices),
+            by=decider_of(by),
             caller=caller,
             owner=None if caller == LOCAL else caller,
             max_age_s=self.configuration.recorded_max_age_s,

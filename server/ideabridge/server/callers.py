@@ -18,6 +18,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 if TYPE_CHECKING:
+    from mcp_types import ElicitResult
+
     from ideabridge.bridge.run import Run
     from ideabridge.server.rounds import Round
 
@@ -37,6 +39,8 @@ class Asked:
         round: how often questions went out for it, and which were left open.
         sampled: how often the client's model was asked on its back-channel, one question after the other.
         halted: its model is asked no more within this request.
+        said: what a person said to a form that is about no run, and how many seconds after it went out, where the
+            request comes again with it.
         told: notes for the caller: why it is asked for a solution, say.
     """
 
@@ -46,6 +50,7 @@ class Asked:
     round: Round | None = None
     sampled: int = 0
     halted: bool = False
+    said: tuple[ElicitResult, float] | None = None
     told: list[str] = field(default_factory=list[str])
 
     @property

@@ -80,12 +80,12 @@ class Deciding:
         key = session if session is not None else None if run is None else f"run {run.root.id}"
         return key is None or key not in self._formless
 
-    def declined_at_once(self, asked: Asked, run: Run, seconds: float) -> bool:
+    def declined_at_once(self, asked: Asked, run: Run | None, seconds: float) -> bool:
         """Note that a form was declined.
 
         Args:
             asked: the request it went out for.
-            run: what it was about.
+            run: what it was about; None: about no run.
             seconds: from when it was sent until the answer came.
 
         Returns:
@@ -94,11 +94,12 @@ class Deciding:
         if not 0 <= seconds < AT_ONCE_S:
             return False
         session = self._session(asked)
-        key = f"run {run.root.id}" if session is None else session
-        if key not in self._formless:
+        key = session if session is not None else None if run is None else f"run {run.root.id}"
+        if key is not None and key not in self._formless:
             _note(self._formless, key, "")
             self.changed()
-        if self._held.pop(run.root.id, None) == key:
+        if run is not None and self._held.get(run.root.id) == key:
+            del self._held[run.root.id]
             self._store.set_setting(_setting(run), b"")
         if NOBODY_ASKED not in asked.told:
             asked.told.append(NOBODY_ASKED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import mcp_types as types
@@ -30,12 +30,13 @@ from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import Deciding, in_form
 from ideabridge.server.forms import choices_of, clipped, form_of, message
-from ideabridge.server.rounds import ROUNDS, Round
+from ideabridge.server.rounds import ROUNDS, InputRequired, Round, has_rounds
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
 _AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
+_ONCE: Final = "choices"
 _TRIES: Final = 3
 """How often one request shows a form whose answer does not fit, the reason with it."""
 
@@ -225,6 +226,40 @@ async def stay_with_forms(
     return run.status
 
 
+async def ask_once(
+    text: str, form: types.ElicitRequestedSchema, asked: Asked, deciding: Deciding
+) -> types.ElicitResult | None:
+    """Put a form that is about no run before the person at the client, in the way of the era.
+
+    Returns:
+        What the person said; None: nobody was asked, the client declined it at once.
+
+    Raises:
+        InputRequired: the request is to be answered with the form, and comes again.
+    """
+    if asked.said is not None:
+        result, seconds = asked.said
+    elif has_rounds(asked):
+        raise InputRequired({_ONCE: _put(text, form)}, Round("", at=time.time()))
+    else:
+        sent, context = anyio.current_time(), asked.context
+        try:
+            result = await context.session.elicit_form(text, form, related_request_id=context.request_id)
+        except (MCPError, ValidationError):
+            # The client could not show it, or what it sent is no answer.
+            return types.ElicitResult(action="cancel")
+        seconds = anyio.current_time() - sent
+    at_once = result.action == "decline" and deciding.declined_at_once(asked, None, seconds)
+    return None if at_once else result
+
+
+def said_once(last: Round, responses: Mapping[str, types.InputResponse]) -> tuple[types.ElicitResult, float]:
+    """What a person said to the form of `ask_once`, and how many seconds after it went out."""
+    response = responses.get(_ONCE)
+    result = response if isinstance(response, types.ElicitResult) else types.ElicitResult(action="cancel")
+    return result, time.time() - last.at
+
+
 # -- in rounds ---------------------------------------------------------------------------------------------------
 
 
@@ -291,13 +326,13 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
 def forms_of(requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str]) -> JSONObject:
     """The forms as a round holds them, by approval; `last` says which answers were not taken."""
     return {
-        one.approval: {
-            "method": "elicitation/create",
-            "params": {
-                "mode": "form",
-                "message": mask(message(one, last.faults.get(one.approval, (0, None))[1])),
-                "requestedSchema": form_of(one),
-            },
-        }
+        one.approval: _put(mask(message(one, last.faults.get(one.approval, (0, None))[1])), form_of(one))
         for one in requests
+    }
+
+
+def _put(text: str, form: types.ElicitRequestedSchema) -> JSONObject:
+    return {
+        "method": "elicitation/create",
+        "params": {"mode": "form", "message": text, "requestedSchema": dict[str, Any](form)},
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -33,6 +33,7 @@ _DRAWING: Final = 3000
 _NAMED: Final = 12
 """Values that are named where not all are shown whole."""
 
+PUBLISH: Final = "ideabridge ideas publish"
 _FAULT: Final = 500
 _WHY: Final = 1000
 _TITLE: Final = 100
@@ -129,6 +130,34 @@ def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
+def publication_form(
+    ref: str, name: str, choices: JSONObject, accepted: list[str]
+) -> tuple[str, types.ElicitRequestedSchema]:
+    """What a person is asked before an idea is published with choices that an assistant hands in: the message, and the
+    form.
+
+    Args:
+        ref: the run or idea.
+        name: of the tool it becomes.
+        choices: as `publish_idea` takes them.
+        accepted: what stays as it was in the run, in words.
+    """
+    stays: list[tuple[str, JSON]] = [("stays", one) for one in accepted]
+    lines, whole = _lines([*choices.items(), *stays])
+    text = [f"Publish {_clipped(ref, _TITLE)} as the tool {name}, with these choices?", "", *lines, ""]
+    text.append("The assistant made the choices. Each call of the tool repeats what stays.")
+    meanings = {"approve": "it is published so", "deny": "it is not"}
+    if not whole:
+        del meanings["approve"]
+        text += [
+            "This is not all of them, so only a refusal is taken here. A terminal shows all of them and decides:",
+            f"  {PUBLISH} {_clipped(ref, _TITLE)} {name}",
+        ]
+    told = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
+    decision = {"type": "string", "title": "Publish it so?", "description": told, "enum": [*meanings]}
+    return "\n".join(text), {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
+
+
 # -- what is shown -----------------------------------------------------------------------------------------------
 
 
@@ -184,7 +213,10 @@ def _headline(request: ApprovalRequest) -> str:
 
 def _shown(request: ApprovalRequest) -> tuple[list[str], bool]:
     """The call or plan in lines, and whether that is all of it."""
-    values = list(_values(request))
+    return _lines(_values(request))
+
+
+def _lines(values: Iterable[tuple[str, JSON]]) -> tuple[list[str], bool]:
     texts = [(name, json.dumps(value, ensure_ascii=False)) for name, value in values]
     if sum(len(name) + len(text) for name, text in texts) <= _CHARACTERS:
         lines = [line for name, text in texts for line in _wrapped(name, text)]

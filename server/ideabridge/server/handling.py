@@ -8,20 +8,24 @@ from typing import Any, Final, TypeAlias, cast
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
-from ideabridge.bridge.errors import DecisionError, PlanError, UnknownPathError
+from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
 from ideabridge.bridge.ideas.publications import check_name
 from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.versions import change_of
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.replay.asking import asks_of
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.arguments import read_arguments
 from ideabridge.server.callers import Asked
 from ideabridge.server.catalogue import ToolCatalogue
-from ideabridge.server.deciding import by_tool
+from ideabridge.server.deciding import NOBODY_ASKED, by_tool, in_form
+from ideabridge.server.elicitation import ask_once
 from ideabridge.server.finding import Finding
+from ideabridge.server.forms import PUBLISH, publication_form
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.running import Running
 from ideabridge.server.sampling import samples
@@ -273,12 +277,17 @@ class OwnHandlers:
         how = cast("Answer", arguments.get("answer", "auto"))
         self._finding.expect_visible(ref, asked.caller)
         description = arguments.get("description")
+        choices = _object(arguments, "choices")
+        by = by_tool(asked)
+        if choices and how in ("auto", "plan"):
+            by = await self._chosen_by(ref, name, choices, asked)
         publication = self._bridge.publish(
             ref,
             name,
             description=description if isinstance(description, str) else None,
             answer=how,
-            choices=_object(arguments, "choices"),
+            choices=choices,
+            by=by,
             caller=asked.caller,
         )
         self._published()
@@ -301,6 +310,42 @@ class OwnHandlers:
             told["live"] = False
             text += "\nThe name is pinned to another version and stays with it."
         return answer(told, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
+
+    async def _chosen_by(self, ref: str, name: str, choices: JSONObject, asked: Asked) -> Decider:
+        """Who makes the choices that an assistant hands in: where its client shows forms, the person accepts them.
+
+        Raises:
+            PublicationError: nobody has accepted them; the message says how a person does.
+        """
+        deciding = self._running.deciding
+        if deciding.offers(asked):
+            return by_tool(asked)
+        at_terminal = f"at a terminal: {PUBLISH} {ref} {name}"
+        if not deciding.shows_forms(asked):
+            raise PublicationError(
+                f"choices: only the person makes them (approval.by in the configuration), {at_terminal}"
+            )
+        try:
+            decided = self._bridge.lift(ref, choices=choices, caller=asked.caller)
+            accepted = [one.text for one in asks_of(decided) if decided.choices.accepts(one.path)]
+        except PublicationError:
+            # It is no plan whatever is chosen; publishing says why, or does without.
+            return by_tool(asked)
+        mask = self._bridge.secrets.mask
+        text, form = publication_form(ref, name, choices, accepted)
+        said = await ask_once(mask(text), form, asked, deciding)
+        if said is None:
+            raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {at_terminal}")
+        if (
+            said.action != "accept"
+            or (said.content or {}).get("decision") not in form["properties"]["decision"]["enum"]
+        ):
+            raise PublicationError(
+                f"choices: the person has not accepted them, and nothing was published; {at_terminal}"
+            )
+        if (said.content or {}).get("decision") != "approve":
+            raise PublicationError("choices: the person refused them; nothing was published")
+        return in_form(asked)
 
     def _check_free(self, name: str) -> None:
         check_name(name)

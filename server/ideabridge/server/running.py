@@ -26,6 +26,7 @@ from ideabridge.server.elicitation import (
     answered,
     forms_of,
     open_forms,
+    said_once,
     stay_until_asked,
     stay_with_forms,
 )
@@ -131,6 +132,9 @@ class Running:
             SettledTurnError, FinishedRunError, InterruptedRunError: it comes too late, or came before.
         """
         last = read_state(state)
+        if not last.run:
+            asked.said = said_once(last, responses or {})
+            return
         run = await self._bridge.run(last.run, caller=asked.caller)
         asked.resumed = run
         asked.round = answered(run, last, responses or {}, asked, self.deciding, self._bridge.secrets.mask)

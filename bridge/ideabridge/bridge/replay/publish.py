@@ -11,6 +11,7 @@ from ideabridge.bridge.ideas.answers import EVERYONE
 from ideabridge.bridge.ideas.records import ANSWERS, Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.decider import APPROVER, Decider
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.asking import asks_of, demand
 from ideabridge.bridge.replay.called import asking_calls, cycle_through, next_version
@@ -42,6 +43,7 @@ def publish(
     description: str | None = None,
     answer: str = "auto",
     choices: JSONObject | None = None,
+    by: Decider = APPROVER,
     caller: str,
     owner: str | None = None,
     max_age_s: float = 0.0,
@@ -60,6 +62,7 @@ def publish(
             it still holds, else the plan where there is one, else `solve`; `recorded`, where it can neither be a plan
             nor be solved anew.
         choices: what a person decides about a plan; see `read_choices`, and `docs/lifting.md`.
+        by: who made the choices; kept with the version.
         caller: who publishes; the idea must come from a run of theirs.
         owner: the caller it is published to; None: everyone.
         max_age_s: for `auto`: how old a stored answer may be, in seconds.
@@ -82,7 +85,7 @@ def publish(
         if isinstance(found, Decided):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
             demand(found)
-            made = _as_plan(found, answer, store, tools)
+            made = _as_plan(found, answer, store, tools, by)
         elif answer == "plan":
             raise PublicationError(f"it cannot be replayed as a plan: {found}")
     if answer == "solve" or (answer == "auto" and made.plan is None):
@@ -128,7 +131,7 @@ class _Made:
     guide: JSONObject | None = None
 
 
-def _as_plan(decided: Decided, answer: str, store: Store, tools: Callable[[Plan], Catalogue]) -> _Made:
+def _as_plan(decided: Decided, answer: str, store: Store, tools: Callable[[Plan], Catalogue], by: Decider) -> _Made:
     confirmed = _confirmations(decided)
     catalogue = tools(decided.with_input(decided.lifted.function.input or {}))
     asking = asking_calls(store, catalogue, decided.calls)
@@ -139,7 +142,7 @@ def _as_plan(decided: Decided, answer: str, store: Store, tools: Callable[[Plan]
         "auto" if answer == "auto" else "plan",
         _sentences(decided, confirmed, asking),
         hints_of(called),
-        plan=_with_decisions(decided, confirmed),
+        plan=_with_decisions(decided, confirmed, by),
     )
 
 
@@ -237,7 +240,7 @@ def _tool(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else ""
 
 
-def _with_decisions(decided: Decided, confirmed: list[str]) -> JSONObject:
+def _with_decisions(decided: Decided, confirmed: list[str], by: Decider) -> JSONObject:
     """The plan as it is kept: with what was decided, by whom or what, and how far it was checked."""
     accepted: list[JSON] = [one.text for one in asks_of(decided)]
     lifting: JSONObject = {
@@ -249,4 +252,6 @@ def _with_decisions(decided: Decided, confirmed: list[str]) -> JSONObject:
         "taken": dict[str, JSON](decided.replaced),
         "counts": counts_of(decided),
     }
+    if lifting["choices"]:
+        lifting["decided_by"] = by.to_json()
     return {**decided.plan(), "lifting": lifting}

@@ -181,6 +181,7 @@ async def publish(
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
     from ideabridge.bridge.errors import PublicationError, UndecidedError
+    from ideabridge.bridge.loop.decider import AT_TERMINAL, BY_COMMAND
     from ideabridge.server.cli.exits import standing_in_terminal
 
     decided = choices or {}
@@ -194,7 +195,9 @@ async def publish(
             return None
         decided = found
     try:
-        return bridge.publish(ref, name, description=description, answer=cast("Answer", answer), choices=decided)
+        way = cast("Answer", answer)
+        by = AT_TERMINAL if standing_in_terminal() else BY_COMMAND
+        return bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by)
     except UndecidedError as error:
         raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
 
