@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.decider import Decider
+from ideabridge.bridge.loop.event import ApprovalAsked, Event, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.policy import only_persons
+from ideabridge.bridge.room_view import requests_of
 from ideabridge.bridge.run import Run
 from ideabridge.server.callers import Asked
 from ideabridge.server.rounds import has_back_channel, has_rounds
@@ -41,6 +45,9 @@ NOBODY_ASKED: Final = (
     "nobody was asked: the client declined the form at once, without showing it to a person. What it asked about is not"
     " denied, and goes on waiting"
 )
+
+ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})
+"""How a run stands that asks nothing any more."""
 
 _REMEMBERED: Final = 10_000
 
@@ -107,10 +114,38 @@ class Deciding:
 
     # -- who decides -------------------------------------------------------------------------------------------
 
-    def hold(self, run: Run, asked: Asked) -> None:
-        """A client that shows forms has started this run, or goes on with it: from now on the assistant does not decide
-        about it in any session, also not in another process. Kept in the store until a form is declined at once.
+    @contextmanager
+    def holding(self, run: Run, asked: Asked) -> Generator[None]:
+        """While a request waits for a run: where its client shows forms, the assistant does not decide about the run in
+        any session, also not in another process, from the moment at which the run asks something, or the request ends
+        before the run does. That is kept in the store, until a form is declined at once.
         """
+
+        def watch(event: Event) -> None:
+            watch_room(run, event)
+
+        def watch_room(_room: Run, event: Event) -> None:
+            # Before anybody else can take the run: it is journaled, and still driven here.
+            if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
+                # Nothing may be raised into the run; at the end of the wait it is written, or the request fails.
+                with suppress(StoreError):
+                    self._hold(run, asked)
+
+        if requests_of(run):
+            self._hold(run, asked)
+        run.runner.watchers.append(watch)
+        run.room_watchers.append(watch_room)
+        try:
+            yield
+        finally:
+            run.runner.watchers.remove(watch)
+            run.room_watchers.remove(watch_room)
+            if run.status not in ENDED:
+                self._hold(run, asked)
+
+    def _hold(self, run: Run, asked: Asked) -> None:
+        if not self.shows_forms(asked, run):
+            return
         key = self._session(asked) or f"run {run.root.id}"
         if self._held.get(run.root.id) != key:
             _note(self._held, run.root.id, key)

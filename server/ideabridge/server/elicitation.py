@@ -182,7 +182,6 @@ class Forms:
         with scope:
             context = self._asked.context
             fault: str | None = None
-            self._deciding.hold(self._run, self._asked)
             for _ in range(_TRIES):
                 sent = anyio.current_time()
                 try:

@@ -258,7 +258,8 @@ class OwnHandlers:
             except DecisionError as error:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None
-        asked.told.append(f"the journal names the assistant as the one who decided on {len(decisions)} of these")
+        if decisions:
+            asked.told.append(f"the journal names the assistant as the one who decided on {len(decisions)} of these")
         await self._running.wait(run, _seconds(arguments), asked)
         return self._running.answer_of(run, asked)
 

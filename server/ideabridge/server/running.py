@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Final
 
 import anyio
@@ -21,7 +21,7 @@ from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
 from ideabridge.server.callers import Asked
-from ideabridge.server.deciding import BY_ASSISTANT, Deciding
+from ideabridge.server.deciding import BY_ASSISTANT, ENDED, Deciding
 from ideabridge.server.elicitation import (
     answered,
     forms_of,
@@ -37,7 +37,6 @@ from ideabridge.server.waiting import wait
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
 
-ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})
 _SCHEMA_BYTES: Final = 250_000
 
 
@@ -68,15 +67,14 @@ class Running:
         """
         forms = self.deciding.shows_forms(asked, run)
         asks = seconds > 0 and (forms or self.sampler.can_ask(run, asked))
-        if not asks or not (has_back_channel(asked) or has_rounds(asked)):
-            await wait(run, asked, lambda: run.wait(seconds))
-        elif has_back_channel(asked):
-            await wait(run, asked, lambda: self._stay(run, seconds, asked))
-        else:
-            await self._stay_until_asked(run, seconds, asked)
+        with self.deciding.holding(run, asked) if forms else nullcontext():
+            if not asks or not (has_back_channel(asked) or has_rounds(asked)):
+                await wait(run, asked, lambda: run.wait(seconds))
+            elif has_back_channel(asked):
+                await wait(run, asked, lambda: self._stay(run, seconds, asked))
+            else:
+                await self._stay_until_asked(run, seconds, asked)
         self.sampler.explain(run, asked, seconds)
-        if run.status not in ENDED and self.deciding.shows_forms(asked, run):
-            self.deciding.hold(run, asked)
         return run.status
 
     async def _stay(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
@@ -101,8 +99,6 @@ class Running:
         if questions or put:
             put_forms = tuple(one.approval for one in requests)
             following = Round(last.run, last.number + 1, put_forms, last.left, kept, last.faults, time.time())
-            if put_forms:
-                self.deciding.hold(run, asked)
             raise InputRequired({**questions, **put}, following)
 
     async def _stay_until_due(self, run: Run, seconds: float, asked: Asked, last: Round) -> RunStatus:
