@@ -282,3 +282,45 @@ async def test_a_person_who_declines_denies(era: str, tmp_path: Path) -> None:
         done = await call(client, "run_plan", calls=[note(tmp_path / "one")])
         assert "denied by the person at the client: the person declined the form" in json.dumps(done["errors"])
         assert "decide_approval" not in await all_tools(client)
+
+
+# -- at the terminal -----------------------------------------------------------------------------------------------
+
+
+async def waiting_run(configuration: Path, call_: dict[str, Any]) -> dict[str, Any]:
+    async with over_stdio(configuration, "auto") as client:
+        return await call(client, "run_plan", calls=[call_])
+
+
+async def ideabridge(*words: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [str(BIN / "ideabridge"), *map(str, words)]
+    return await anyio.run_process(command, input=given, check=False)
+
+
+async def test_answers_from_a_pipe_are_no_answers_of_a_person(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    told = await waiting_run(configuration, note(tmp_path / "one"))
+    ended = await ideabridge("approvals", "decide", "--config", configuration, given=b"y\n" * 100)
+    assert ended.returncode == 2
+    assert b"Nobody is at a terminal to be asked" in ended.stderr
+    for words in (["resume", told["run"]], ["run", "-"]):
+        given = json.dumps({"calls": [note(tmp_path / "two")]}).encode() if words[0] == "run" else b"y\n" * 100
+        ended = await ideabridge(*words, "--config", configuration, given=given)
+        assert ended.returncode == 4, ended.stderr.decode()
+    assert not (tmp_path / "one").exists()
+    assert not (tmp_path / "two").exists()
+
+
+async def test_the_terminal_shows_all_of_a_call_and_obeys_nothing_in_it(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    hidden = "\x1b[2J\x1b[8m\r\u202e\U000e0041\u3164\u200b"
+    words = "# harmless" + "." * 20_000 + hidden + " " * 300 + "rm -rf ~"
+    told = await waiting_run(configuration, note(tmp_path / "one", words))
+    ended = await ideabridge("approvals", "list", told["run"], "--config", configuration)
+    shown = ended.stdout.decode()
+    assert ended.returncode == 0
+    assert not {one for one in hidden if not one.isprintable() or one == "\u3164"} & set(shown)
+    assert " " * 100 not in shown
+    assert "." * 20_000 in shown.replace("\n", "").replace("    ", "")
+    assert "\\u202e\\udb40\\udc41\\u3164\\u200b" in shown
+    assert 'rm -rf ~"' in shown
