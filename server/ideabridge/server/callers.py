@@ -63,11 +63,13 @@ class Asked:
 def caller_of(context: ServerRequestContext[Any, Any]) -> str:
     """The caller of a request."""
     request = context.request
-    if isinstance(request, Request):
-        user: Any = request.scope.get("user")
-        if isinstance(user, AuthenticatedUser):
-            return user.access_token.client_id
-    return LOCAL
+    return caller_in(request.scope) if isinstance(request, Request) else LOCAL
+
+
+def caller_in(scope: Scope) -> str:
+    """The caller of a request over HTTP, by its ASGI scope."""
+    user: Any = scope.get("user")
+    return user.access_token.client_id if isinstance(user, AuthenticatedUser) else LOCAL
 
 
 def token_caller(token: str) -> str:

@@ -4,29 +4,55 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
+import sys
+from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, cast
 
 import orjson
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ideabridge.server.bounds import MAX_MESSAGE, depth_problem, refused, size_problem, too_deep
-from ideabridge.server.callers import TOKEN_VARIABLE, BearerGate
+from ideabridge.server.bounds import MAX_MESSAGE, problem, refused, size_problem
+from ideabridge.server.callers import TOKEN_VARIABLE, BearerGate, caller_in
+from ideabridge.server.connections import (
+    ACCEPTED_AT_ONCE,
+    IDLE_SECONDS,
+    MOST_CONNECTIONS,
+    Connections,
+    GuardedProtocol,
+    connection_of,
+)
+from ideabridge.server.quotas import QuotaError, Quotas
 from ideabridge.tools.errors import IdeabridgeError
 
 PATH: Final = "/mcp"
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
 _GRACE_SECONDS: Final = 1
-# A host's model thinks between calls; connections that must be made anew cost more than ones that are kept.
-_IDLE_SECONDS: Final = 120
 _MOST_DRAINED: Final = 16 * MAX_MESSAGE
+_BACKLOG: Final = 1024
+_DESCRIPTORS: Final = 4096
+"""How many files this process wants to have open at most: the limit that a shell sets (256 to 1,024) is for programs
+that serve nobody."""
+
+_MOST_STREAMS: Final = 200
+"""Streams of notifications (GET) that one caller may have open: one for each of its clients of the handshake era."""
+
+_MOST_SESSIONS: Final = 200
+"""Sessions of the handshake era that one caller may have."""
+
+_MOST_REMEMBERED: Final = 1000
+_KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
+_GONE, _TOO_LARGE = 404, 413
 
 
 class ServeError(IdeabridgeError):
@@ -64,7 +90,7 @@ def bind(host: str, port: int, *, token: str | None) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, port))
-        listening.listen(1024)
+        listening.listen(_BACKLOG)
         listening.setblocking(False)
     except OSError as error:
         listening.close()
@@ -104,6 +130,7 @@ def application(
     allowed: tuple[str, ...] = (),
     token: str | None = None,
     ended: Callable[[str], None] = lambda _session: None,
+    quotas: Quotas | None = None,
 ) -> ASGIApp:
     """The ASGI application.
 
@@ -113,6 +140,7 @@ def application(
         allowed: more host names clients may call it by.
         token: the bearer token every request must have; None: none.
         ended: told the id of a session that its client ended.
+        quotas: counts what each caller holds; None: its own.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -120,47 +148,67 @@ def application(
         transport_security=security(host, allowed),
         max_request_body_size=MAX_MESSAGE,
     )
-    app = _MessageGate(app, ended)
+    app = _MessageGate(app, ended, quotas or Quotas())
     return BearerGate(app, token) if token is not None else app
 
 
 class _MessageGate:
-    """ASGI middleware: refuses bodies over the bounds with an error that says so, and notes sessions that end."""
+    """ASGI middleware behind the token's: refuses bodies over the bounds with an error that says so, bounds what one
+    caller holds open, and notes sessions that end.
+    """
 
-    def __init__(self, app: ASGIApp, ended: Callable[[str], None]) -> None:
+    def __init__(self, app: ASGIApp, ended: Callable[[str], None], quotas: Quotas) -> None:
         self._app = app
         self._ended = ended
+        self._quotas = quotas
+        # Of each caller, the requests in progress by session; the session that is longest unused is first.
+        self._sessions: dict[str, OrderedDict[str, int]] = {}
+        self._crowded_out: OrderedDict[str, None] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif scope["method"] == "POST":
-            await self._post(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
-            if scope["method"] == "DELETE":
-                self._ended(_header(scope, b"mcp-session-id"))
+            return
+        connection = connection_of(scope)
+        if connection is not None:
+            connection.admitted()
+        if scope["method"] == "POST":
+            await self._post(scope, receive, send, connection)
+            return
+        if connection is not None:
+            connection.whole()
+        try:
+            with self._quotas.holding(caller_in(scope), "streams", _MOST_STREAMS):
+                await self._within_session(scope, receive, send)
+        except QuotaError as error:
+            await _refuse(send, 429, b"", b"", str(error))
 
-    async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _post(self, scope: Scope, receive: Receive, send: Send, connection: GuardedProtocol | None) -> None:
         body, size, last = bytearray(), 0, await receive()
         while last["type"] == "http.request":
             piece: bytes = last.get("body", b"")
             size += len(piece)
             if size <= MAX_MESSAGE:
                 body += piece
+                if connection is not None:
+                    connection.hold(len(piece))
             if size > _MOST_DRAINED or not last.get("more_body", False):
                 break
             last = await receive()
         else:
             # The client went away before its request was whole.
             return
+        if connection is not None:
+            connection.whole()
         if size > MAX_MESSAGE:
             # Only now: a client that is still sending would not see the answer.
             await _refuse(send, 413, bytes(body), b"", size_problem(size))
             return
         whole = bytes(body)
-        if too_deep(whole):
-            await _refuse(send, 400, whole, whole, depth_problem())
+        body.clear()
+        why = problem(whole)
+        if why is not None:
+            await _refuse(send, 400, whole, whole, why)
             return
         given = False
 
@@ -171,11 +219,91 @@ class _MessageGate:
             given = True
             return {"type": "http.request", "body": whole, "more_body": False}
 
-        await self._app(scope, replay, send)
+        try:
+            await self._within_session(scope, replay, send)
+        except QuotaError as error:
+            await _refuse(send, 429, whole, whole, str(error))
+
+    # -- sessions of the handshake era -------------------------------------------------------------------------
+
+    async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request on, and count it to its session; a request that opens one may end the one longest unused.
+
+        Raises:
+            QuotaError: the caller has as many sessions as it may, and all are in use.
+        """
+        session, caller = _header(scope, b"mcp-session-id"), caller_in(scope)
+        if session in self._crowded_out:
+            why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
+            await _refuse(send, 404, b"", b"", f"{why}; begin a new one")
+            return
+        if not session and _header(scope, b"mcp-protocol-version") in ("", *HANDSHAKE_PROTOCOL_VERSIONS):
+            await self._make_room(scope, caller)
+        statuses: list[int] = []
+
+        async def noted(message: Message) -> None:
+            nonlocal session
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+                if not session:
+                    session = _header(message, b"mcp-session-id")
+                    if session:
+                        self._sessions[caller] = self._of(caller)
+                        self._sessions[caller][session] = 1
+            await send(message)
+
+        sessions = self._of(caller)
+        if session in sessions:
+            sessions[session] += 1
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            sessions = self._of(caller)
+            if session in sessions:
+                sessions[session] -= 1
+                sessions.move_to_end(session)
+                if _GONE in statuses or scope["method"] == "DELETE":
+                    self._forget(caller, session)
+            if scope["method"] == "DELETE":
+                self._ended(session)
+
+    async def _make_room(self, scope: Scope, caller: str) -> None:
+        sessions = self._of(caller)
+        if len(sessions) < _MOST_SESSIONS:
+            return
+        oldest = next((one for one, busy in sessions.items() if not busy), None)
+        if oldest is None:
+            raise QuotaError(
+                f"you have {len(sessions)} sessions in use; one caller may have {_MOST_SESSIONS} at a time"
+            )
+        self._forget(caller, oldest)
+        self._crowded_out[oldest] = None
+        if len(self._crowded_out) > _MOST_REMEMBERED:
+            self._crowded_out.popitem(last=False)
+        headers = [pair for pair in cast("list[tuple[bytes, bytes]]", scope["headers"]) if pair[0] in _KEPT_HEADERS]
+        ending = {**scope, "method": "DELETE", "headers": [*headers, (b"mcp-session-id", oldest.encode("latin-1"))]}
+
+        async def nothing() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def unheard(_message: Message) -> None:
+            pass
+
+        await self._app(ending, nothing, unheard)
+        self._ended(oldest)
+
+    def _of(self, caller: str) -> OrderedDict[str, int]:
+        return self._sessions.get(caller) or OrderedDict()
+
+    def _forget(self, caller: str, session: str) -> None:
+        sessions = self._of(caller)
+        sessions.pop(session, None)
+        if not sessions:
+            self._sessions.pop(caller, None)
 
 
-def _header(scope: Scope, name: bytes) -> str:
-    headers = cast("list[tuple[bytes, bytes]]", scope["headers"])
+def _header(scope: Scope | Message, name: bytes) -> str:
+    headers = cast("list[tuple[bytes, bytes]]", scope.get("headers", ()))
     return next((value.decode("latin-1") for key, value in headers if key == name), "")
 
 
@@ -188,7 +316,7 @@ async def _refuse(send: Send, status: int, head: bytes, tail: bytes, why: str) -
         told = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": why}}
     body = orjson.dumps(told)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 413:
+    if status == _TOO_LARGE:
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -202,18 +330,42 @@ class HTTPServer(uvicorn.Server):
         """Signals are not uvicorn's here."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        # asyncio takes one number for both how many it accepts at once and how many may wait to be accepted.
+        for one in sockets or ():
+            one.listen(_BACKLOG)
+
 
 def http_server(app: ASGIApp) -> HTTPServer:
     """A server for an application; `serve(sockets=[...])` serves until `should_exit` is set."""
+    connections = Connections(min(MOST_CONNECTIONS, _descriptors() // 2))
     return HTTPServer(
         uvicorn.Config(
             app,
+            http=cast("type[asyncio.Protocol]", partial(GuardedProtocol, connections=connections)),
+            backlog=ACCEPTED_AT_ONCE,
             log_config=None,
             access_log=False,
             lifespan="on",
             timeout_graceful_shutdown=_GRACE_SECONDS,
-            timeout_keep_alive=_IDLE_SECONDS,
+            timeout_keep_alive=IDLE_SECONDS,
             ws="none",
             server_header=False,
         )
     )
+
+
+def _descriptors() -> int:
+    """How many files this process may have open; raised to what serving needs, as far as it is allowed to."""
+    if sys.platform == "win32":
+        return _DESCRIPTORS
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return _DESCRIPTORS if soft == resource.RLIM_INFINITY else soft

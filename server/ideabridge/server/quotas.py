@@ -48,26 +48,28 @@ class Quotas:
         return self._held.get((caller, kind), 0)
 
     @contextmanager
-    def holding(self, caller: str, kind: str, most: int) -> Generator[None]:
-        """A scope in which a caller holds one more of a kind.
+    def holding(self, caller: str, kind: str, most: int, amount: int = 1) -> Generator[None]:
+        """A scope in which a caller holds more of a kind.
 
         Args:
             caller: who; see `caller_of`.
             kind: what, in plural, as the message says it: "requests in progress".
             most: how many of them one caller may hold.
+            amount: how many more they are.
 
         Raises:
-            QuotaError: it holds that many.
+            QuotaError: that would be too many.
         """
         key = caller, kind
         count = self._held.get(key, 0)
-        if count >= most:
-            raise QuotaError(f"you have {count:,} {kind}; one caller may have {most:,} at a time")
-        self._held[key] = count + 1
+        if count + amount > most:
+            more = "" if amount == 1 else f" and ask for {amount:,} more"
+            raise QuotaError(f"you have {count:,} {kind}{more}; one caller may have {most:,} at a time")
+        self._held[key] = count + amount
         try:
             yield
         finally:
-            self._held[key] -= 1
+            self._held[key] -= amount
             if not self._held[key]:
                 del self._held[key]
 

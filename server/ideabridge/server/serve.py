@@ -22,6 +22,7 @@ from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.server.callers import TOKEN_VARIABLE
+from ideabridge.server.log import bounded_log
 from ideabridge.server.server import Front
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
@@ -48,21 +49,22 @@ async def _front(
         for front in fronts:
             front.announcements.poke()
 
-    async with (
-        Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
-        anyio.create_task_group() as group,
-    ):
-        front = Front(bridge, group, version("ideabridge"))
-        fronts.append(front)
-        group.start_soon(front.announcements.run)
-        group.start_soon(_recover, bridge, front)
-        if told is not None:
-            group.start_soon(bridge.modules.settled, None, None, told)
-        try:
-            yield front
-        finally:
-            front.running.closing = True
-            group.cancel_scope.cancel()
+    with bounded_log():
+        async with (
+            Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
+            anyio.create_task_group() as group,
+        ):
+            front = Front(bridge, group, version("ideabridge"))
+            fronts.append(front)
+            group.start_soon(front.announcements.run)
+            group.start_soon(_recover, bridge, front)
+            if told is not None:
+                group.start_soon(bridge.modules.settled, None, None, told)
+            try:
+                yield front
+            finally:
+                front.running.closing = True
+                group.cancel_scope.cancel()
 
 
 async def _recover(bridge: Bridge, front: Front) -> None:
@@ -153,7 +155,12 @@ async def serve_http(
     with listening:
         async with _front(configuration, toolbox, store, told) as front:
             app = application(
-                front.server, host=host, allowed=hosts, token=token, ended=front.announcements.disconnected
+                front.server,
+                host=host,
+                allowed=hosts,
+                token=token,
+                ended=front.announcements.disconnected,
+                quotas=front.quotas,
             )
             server = http_server(app)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import traceback
 from collections.abc import Mapping
 from typing import Any, Final
@@ -26,12 +26,15 @@ from ideabridge.server.deciding import TOOL as DECIDE
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.prompts import IdeaPrompts
+from ideabridge.server.quotas import QuotaError, Quotas
 from ideabridge.server.resources import IdeaResources
 from ideabridge.server.rounds import InputRequired
 from ideabridge.server.running import Running
 from ideabridge.server.stopping import METHOD as CANCELLED
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+
+logger: Final = logging.getLogger(__name__)
 
 NAME: Final = "ideabridge"
 INSTRUCTIONS: Final = (
@@ -40,6 +43,12 @@ INSTRUCTIONS: Final = (
     " appear as tools of their own."
 )
 _FRESH_MS: Final = 1000
+
+MOST_REQUESTS: Final = 1000
+"""Requests of one caller in progress, listeners among them."""
+
+MOST_ARGUMENTS: Final = 32 * MAX_BYTES
+"""Bytes of arguments of one caller's calls in progress."""
 
 Context = ServerRequestContext[Any, Any]
 
@@ -71,6 +80,7 @@ class Front:
 
     def __init__(self, bridge: Bridge, group: TaskGroup, version: str) -> None:
         self._bridge = bridge
+        self.quotas = Quotas()
         self.running = Running(bridge, group)
         self.catalogue = ToolCatalogue(bridge, self.running)
         self.announcements = Announcements(bridge, self.catalogue)
@@ -127,9 +137,17 @@ class Front:
             if arguments is not None and not isinstance(arguments, dict):
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
         try:
-            return await call_next(ctx)
+            # What a client does not wait for any more (it hung up) may still be in progress: it is counted here.
+            if ctx.request_id is None:
+                return await call_next(ctx)
+            with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
+                return await call_next(ctx)
         except (MCPError, ValidationError):
             raise
+        except QuotaError as error:
+            if ctx.method == "tools/call":
+                return refusal(str(error))
+            raise MCPError(types.INTERNAL_ERROR, str(error)) from None
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
         except Exception as error:  # noqa: BLE001 - our own mistake must not be told outside
@@ -138,7 +156,7 @@ class Front:
 
     def _log(self, what: str, error: Exception) -> None:
         told = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
-        sys.stderr.write(f"ideabridge: error in {what[:64]}: {told}\n")
+        logger.error("ideabridge: error in %s: %s", what[:64], told)
 
     # -- tools -------------------------------------------------------------------------------------------------
 
@@ -184,6 +202,7 @@ class Front:
         asked = Asked(caller_of(context), context)
         if params.request_state is not None:
             await self.running.take_up(asked, params.request_state, params.input_responses)
-        if name in OWN_NAMES:
-            return await self._own.call(name, arguments, asked)
-        return await (await self.catalogue.found(name, asked.caller)).call(arguments, asked)
+        with self.quotas.holding(asked.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
+            if name in OWN_NAMES:
+                return await self._own.call(name, arguments, asked)
+            return await (await self.catalogue.found(name, asked.caller)).call(arguments, asked)

@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from ideabridge.bridge.modules.lines import Lines, LongLine
-from ideabridge.server.bounds import MAX_MESSAGE, depth_problem, refused, size_problem, too_deep
+from ideabridge.server.bounds import MAX_MESSAGE, problem, refused, size_problem
 
 _CHUNK: Final = 64 * 1024
 # A write of so much to a pipe that is ready never blocks (POSIX).
@@ -110,8 +110,9 @@ class StdioReader:
             return None
         if not line.strip():
             return None
-        if too_deep(line):
-            await self._refuse(line, line, depth_problem())
+        why = problem(line)
+        if why is not None:
+            await self._refuse(line, line, why)
             return None
         try:
             return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))

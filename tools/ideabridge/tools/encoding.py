@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
@@ -35,9 +36,17 @@ MAX_DEPTH: Final = 100
 MAX_BYTES: Final = 8 * 1024 * 1024
 """How many bytes of JSON text one value from outside may have."""
 
+BYTES_PER_VALUE: Final = 8
+"""A text may hold one value (number, text, list, ...) for so many of the bytes it may have: values cost far more."""
+
+MAX_VALUES: Final = MAX_BYTES // BYTES_PER_VALUE
+"""How many values one value from outside may hold."""
+
 # An integer of n digits takes O(n^2) to parse; CPython itself stops at 4300 digits.
 _INT64_MIN: Final = -(2**63)
 _UINT64_MAX: Final = 2**64 - 1
+
+_WINDOW: Final = 256 * 1024
 
 _AS_DIGITS: Final = bytes(b"0"[0] if chr(byte) in "0123456789" else b" "[0] for byte in range(256))
 """Translates every digit to 0 and every other byte to a space."""
@@ -102,30 +111,51 @@ def _unique_object(pairs: list[tuple[str, JSON]]) -> JSONObject:
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique_object, parse_constant=_refuse_constant)
 
 
-def _too_deep(text: str, limit: int) -> bool:
-    """Whether brackets outside strings nest deeper than `limit`: checked before a recursive parser runs."""
-    if text.count("[") + text.count("{") <= limit:
+# Text is one token, so that brackets in it do not count; text that is cut off runs to the end.
+_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+
+
+def nests_deeper(text: bytes, limit: int) -> bool:
+    """Whether JSON text nests deeper than `limit`: asked before a recursive parser runs."""
+    if text.count(b"[") + text.count(b"{") <= limit:
         return False
     depth = 0
-    inside = False
-    escaped = False
-    for char in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif char == "\\":
-                escaped = True
-            elif char == '"':
-                inside = False
-        elif char == '"':
-            inside = True
-        elif char in "[{":
+    for token in _TOKENS.finditer(text):
+        first = text[token.start()]
+        if first in b"[{":
             depth += 1
             if depth > limit:
                 return True
-        elif char in "]}":
+        elif first in b"]}":
             depth -= 1
     return False
+
+
+def count_values(text: bytes, limit: int) -> int:
+    """About how many values JSON text holds, seen without reading it: commas and opening brackets outside of texts.
+
+    Text that is no JSON has some count as well, as soon. Counting ends soon after `limit`, whatever follows.
+    """
+    most = _marks(text)
+    if most <= limit:
+        return most
+    # A backslash only stands in texts. Without `\\` and then without `\"`, every quote begins or ends one.
+    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    if plain.count(b'"') > 4 * (limit + 1):
+        # Each value has two quotes, and two more where it has a key.
+        return limit + 1
+    count = inside = 0
+    for start in range(0, len(plain), _WINDOW):
+        pieces = plain[start : start + _WINDOW].split(b'"')
+        count += _marks(b" ".join(pieces[inside::2]))
+        inside ^= len(pieces) % 2 == 0
+        if count > limit:
+            break
+    return count
+
+
+def _marks(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES, max_depth: int = MAX_DEPTH) -> JSON:
@@ -139,7 +169,7 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
 
     Raises:
         InvalidJSONError: not JSON, a key stands twice in one object, NaN, a lone surrogate.
-        LimitExceededError: larger or deeper than the bounds.
+        LimitExceededError: larger or deeper than the bounds, or it holds more than a million values.
     """
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
@@ -148,7 +178,11 @@ def decode(data: str | bytes, *, what: str = "text", max_bytes: int = MAX_BYTES,
     size = len(data) if isinstance(data, bytes) else len(text)
     if size > max_bytes:
         raise LimitExceededError(f"{what} has {size:,} bytes; at most {max_bytes:,} are taken")
-    if _too_deep(text, max_depth):
+    plain = data if isinstance(data, bytes) else text.encode("utf-8", "replace")
+    max_values = max(MAX_VALUES, max_bytes // BYTES_PER_VALUE)
+    if count_values(plain, max_values) > max_values:
+        raise LimitExceededError(f"{what} holds more than {max_values:,} values (numbers, texts, lists, ...)")
+    if nests_deeper(plain, max_depth):
         raise LimitExceededError(f"{what} nests deeper than {max_depth} levels")
     try:
         value = cast("JSON", _DECODER.decode(text))

@@ -1,0 +1,284 @@
+"""Connections: who may keep a socket of the HTTP server, and for how long.
+
+A process has a few thousand descriptors, and a client that sends a byte a second keeps one for as long as it likes. So
+every step of a request has a deadline, and the number of connections has a bound. Where it is reached, the connections
+that have shown least give way first: those that have not sent an admitted request, then those that are idle, then
+those whose request is still arriving. A request that has arrived whole is never cut off for another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import IntEnum
+from typing import Any, Final, cast
+
+import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+MOST_CONNECTIONS: Final = 2000
+"""How many connections are kept at one time, where the process may have twice as many descriptors."""
+
+MOST_RECEIVED: Final = 256 * 1024 * 1024
+"""Bytes of all bodies that are still arriving; over it, the largest of them is dropped."""
+
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections accepted before those that are there are read from again."""
+
+HEADER_SECONDS: Final = 10.0
+"""Seconds from the first byte of a request (for a new connection: from its start) to the end of its headers."""
+
+BODY_SECONDS: Final = 10.0
+"""Seconds the body of a request may take beyond what its size takes at `BODY_RATE`."""
+
+BODY_RATE: Final = 16 * 1024
+"""Bytes of a body that a client must send in a second, on average."""
+
+READING_SECONDS: Final = 60.0
+"""Seconds a client may leave its answer where it is, without reading any of it."""
+
+IDLE_SECONDS: Final = 120
+"""Seconds a connection is kept between two requests: a host's model thinks meanwhile."""
+
+_LATE: Final = 0.5
+"""Seconds a deadline may come late before it counts as the server's own delay."""
+
+_KEY: Final = "ideabridge.connection"
+
+
+class Rank(IntEnum):
+    """What a connection has shown; who gives way first has the lowest."""
+
+    STRANGER = 0
+    IDLE = 1
+    SENDING = 2
+    WORKING = 3
+
+
+class Connections:
+    """The connections of one server, by rank, the oldest first.
+
+    Args:
+        most: how many there may be. Half of them may be sending.
+    """
+
+    def __init__(self, most: int = MOST_CONNECTIONS) -> None:
+        # Not fewer than two times those that come in at once, or each would push out one before it, unread.
+        self._most = max(2 * ACCEPTED_AT_ONCE, most)
+        self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
+        self._received = 0
+
+    def __len__(self) -> int:
+        return sum(len(ranked) for ranked in self._ranks.values())
+
+    def add(self, connection: GuardedProtocol) -> None:
+        """A connection was accepted."""
+        self._enter(connection)
+        if len(self) <= self._most:
+            return
+        for rank in (Rank.STRANGER, Rank.IDLE, Rank.SENDING):
+            oldest = next(iter(self._ranks[rank]), connection)
+            if oldest is not connection:
+                oldest.drop()
+                return
+        connection.drop()
+
+    def move(self, connection: GuardedProtocol, rank: Rank) -> None:
+        """A connection has shown more, or is idle again."""
+        # One that was dropped is in no rank.
+        if self.remove(connection):
+            connection.rank = rank
+            self._enter(connection)
+
+    def remove(self, connection: GuardedProtocol) -> bool:
+        """A connection is closed; tells whether it was known."""
+        ranked = self._ranks[connection.rank]
+        known = connection in ranked
+        if known:
+            del ranked[connection]
+        return known
+
+    def receive(self, size: int) -> None:
+        """So many bytes of bodies are held more, or fewer where it is negative."""
+        self._received += size
+        if self._received > MOST_RECEIVED and (sending := self._ranks[Rank.SENDING]):
+            max(sending, key=lambda one: one.received).drop()
+
+    def _enter(self, connection: GuardedProtocol) -> None:
+        ranked = self._ranks[connection.rank]
+        ranked[connection] = None
+        if connection.rank is Rank.SENDING and len(ranked) > self._most // 2:
+            next(iter(ranked)).drop()
+
+
+class GuardedProtocol(H11Protocol):
+    """A connection with deadlines. uvicorn makes one for each socket (`http=` of its `Config`).
+
+    Attributes:
+        rank: what it has shown.
+        received: bytes of the body that is arriving, and is held.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        connections: Connections,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._all = connections
+        self._inner = cast("ASGIApp", self.app)
+        self.app = cast("Any", self._served)
+        self.rank = Rank.STRANGER
+        self.received = 0
+        # Of the header or the body that is arriving: since when, how many bytes, and the next look at it.
+        self._since = 0.0
+        self._arrived = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    # -- what the application tells ----------------------------------------------------------------------------
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[_KEY] = self
+        await self._inner(scope, receive, send)
+
+    def admitted(self) -> None:
+        """The headers of a request were found good; its body may follow."""
+        self._all.move(self, Rank.SENDING)
+
+    def hold(self, size: int) -> None:
+        """The application holds so many bytes more of the body."""
+        self.received += size
+        self._all.receive(size)
+
+    def whole(self) -> None:
+        """The request has arrived whole."""
+        self._release()
+        self._all.move(self, Rank.WORKING)
+
+    def drop(self) -> None:
+        """Close it at once, for another connection or because a deadline has passed."""
+        self._all.remove(self)
+        self._release()
+        self._stop()
+        self.transport.abort()
+
+    def _release(self) -> None:
+        held, self.received = self.received, 0
+        self._all.receive(-held)
+
+    # -- what asyncio and uvicorn tell -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """The socket was accepted."""
+        super().connection_made(transport)
+        self._start()
+        self._all.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        self._all.remove(self)
+        self._release()
+        self._stop()
+        if self._unread is not None:
+            self._unread.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of a request."""
+        before = self.conn.their_state
+        super().data_received(data)
+        after = self.conn.their_state
+        if after is h11.IDLE or after is h11.SEND_BODY:
+            # A header or a body has begun, or goes on.
+            if self._timer is None or after is not before:
+                self._start()
+            self._arrived += len(data)
+        else:
+            self._stop()
+
+    def on_response_complete(self) -> None:
+        """An answer is out; what is left of the request has a last deadline, and idling has begun."""
+        self._release()
+        stranger = self.rank is Rank.STRANGER
+        if not stranger:
+            self._all.move(self, Rank.IDLE)
+        self.timeout_keep_alive = HEADER_SECONDS if stranger else IDLE_SECONDS
+        if self.conn.their_state is h11.SEND_BODY:
+            self._start()
+        super().on_response_complete()
+        # What came while the answer was made may be a part of the next request.
+        if self._timer is None and self.conn.their_state is h11.IDLE and (begun := len(self.conn.trailing_data[0])):
+            self._start()
+            self._arrived = begun
+
+    def pause_writing(self) -> None:
+        """The client reads its answer more slowly than it is made."""
+        super().pause_writing()
+        self._watch_reading(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _watch_reading(self, before: int) -> None:
+        def look() -> None:
+            left = self.transport.get_write_buffer_size()
+            if left < before:
+                self._watch_reading(left)
+            else:
+                self.drop()
+
+        self._unread = self.loop.call_later(READING_SECONDS, look)
+
+    # -- deadlines of what is arriving -------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._stop()
+        self._since, self._arrived = self.loop.time(), 0
+        self._timer = self.loop.call_at(self._due(), self._look)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> float:
+        if self.conn.their_state is not h11.SEND_BODY:
+            return self._since + HEADER_SECONDS
+        answered = self.cycle.response_complete
+        return self._since + BODY_SECONDS + (0.0 if answered else self._arrived / BODY_RATE)
+
+    def _look(self) -> None:
+        assert self._timer is not None
+        late = self.loop.time() - self._timer.when()
+        if late > _LATE:
+            # This process did not read meanwhile: that time is not the client's.
+            self._since += late
+        due = self._due()
+        if due > self.loop.time():
+            self._timer = self.loop.call_at(due, self._look)
+            return
+        body = self.conn.their_state is h11.SEND_BODY
+        # Where nothing was asked, or an answer has begun, the end of the connection is all there is to say.
+        if not self.cycle.response_started if body else self._arrived:
+            said = f"the {'body' if body else 'headers'} of the request did not arrive in time".encode()
+            self.transport.write(
+                b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+                b"content-length: %d\r\n\r\n%b" % (len(said), said)
+            )
+        self.drop()
+
+
+def connection_of(scope: Scope) -> GuardedProtocol | None:
+    """The connection a request came on; None in another server than ours."""
+    return cast("GuardedProtocol | None", scope.get(_KEY))

@@ -1,0 +1,296 @@
+"""Sockets that keep a server from its clients: a thousand slow ones, malformed requests, and the log of both."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from ideabridge.server import connections
+from ideabridge.server.http import HTTPServer, bind, http_server
+from ideabridge.server.log import MOST_ALIKE
+from tests import preloaded
+from tests.server.serving import configured
+
+pytestmark = pytest.mark.anyio
+
+SOCKETS = 1000
+DESCRIPTORS = 600
+TOKEN = "a token of the tests, long enough"
+NEW = "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": NEW,
+    "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+POST = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+BODY = "Content-Length: 100000\r\n\r\n{"
+KINDS = (
+    "",
+    "P",
+    POST,
+    f"{POST}{BODY}",
+    f"{POST}Authorization: Bearer of somebody else\r\n{BODY}",
+    f"{POST}Authorization: Bearer {TOKEN}\r\n{BODY}",
+)
+"""How far the slow sockets get by themselves: nothing, a byte, some headers, no body without and with the token."""
+
+
+class Served:
+    """A server over HTTP with one token, which may have fewer descriptors than the attacker has sockets."""
+
+    def __init__(self, folder: Path) -> None:
+        launch = Path(__file__).with_name("limited.py")
+        self.process = subprocess.Popen(
+            preloaded.python(launch, str(DESCRIPTORS), str(configured(folder)), "0"),
+            stderr=subprocess.PIPE,
+            env={**os.environ, "IDEABRIDGE_TOKEN": TOKEN},
+        )
+        assert self.process.stderr is not None
+        self.pid = int(self.process.stderr.readline().split()[1])
+        url = self.process.stderr.readline().decode().split()[-1]
+        self.address = "127.0.0.1", int(url.rpartition(":")[2].partition("/")[0])
+        self.log = bytearray()
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        while chunk := os.read(self.process.stderr.fileno(), 65536):
+            self.log += chunk
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, timeout=10)
+
+    def descriptors(self) -> int:
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def call(self, connection: http.client.HTTPConnection | None = None) -> float:
+        """Call a tool as a client with the token: the seconds until its answer is there."""
+        began = time.monotonic()
+        talk = connection or http.client.HTTPConnection(*self.address, timeout=30)
+        message = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "check_run", "arguments": {}, "_meta": META},
+        }
+        headers = {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "authorization": f"Bearer {TOKEN}",
+            "mcp-protocol-version": NEW,
+            "mcp-method": "tools/call",
+            "mcp-name": "check_run",
+        }
+        talk.request("POST", "/mcp", json.dumps(message).encode(), headers)
+        answer = talk.getresponse()
+        body = answer.read()
+        assert answer.status == 200, body
+        assert b"your latest runs" in body
+        if connection is None:
+            talk.close()
+        return time.monotonic() - began
+
+    def end(self) -> bytes:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(10)
+        self._reading.join(10)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+        return bytes(self.log)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Generator[Served]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = SOCKETS + 500
+    assert hard == resource.RLIM_INFINITY or hard >= wanted, f"this test opens {SOCKETS} sockets"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    served = Served(tmp_path)
+    try:
+        yield served
+    finally:
+        served.end()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Attack:
+    """Slow sockets of all kinds. Each sends another byte in every round, and those that were closed come again."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._sockets = [self._open(number) for number in range(SOCKETS)]
+        self._stop = threading.Event()
+        self.rounds = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._drip)
+        self._thread.start()
+
+    def _open(self, number: int) -> socket.socket:
+        opened = self._served.connect()
+        with suppress(OSError):
+            opened.send(KINDS[number % len(KINDS)].encode())
+        opened.setblocking(False)
+        return opened
+
+    def _drip(self) -> None:
+        while not self._stop.is_set():
+            for number, one in enumerate(self._sockets):
+                if self._stop.is_set():
+                    return
+                try:
+                    one.send(b"A" if KINDS[number % len(KINDS)] else b"")
+                    if one.recv(1000) == b"":
+                        raise ConnectionResetError
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    one.close()
+                    self._sockets[number] = self._open(number)
+            self.rounds.release()
+            # Slow is what they are: a byte in half a second.
+            self._stop.wait(0.5)
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join(30)
+        for one in self._sockets:
+            one.close()
+
+
+def test_a_thousand_slow_sockets_keep_nobody_with_the_token_waiting(served: Served) -> None:
+    """The promise: an authorised client is answered within a second throughout, over a new connection and over one
+    that it has kept.
+    """
+    kept = http.client.HTTPConnection(*served.address, timeout=30)
+    served.call(kept)
+    attack = Attack(served)
+    try:
+        seconds: list[float] = []
+        for _ in range(4):
+            assert attack.rounds.acquire(timeout=20)
+            seconds += [served.call(kept if number % 2 else None) for number in range(5)]
+        held = served.descriptors()
+    finally:
+        attack.end()
+    assert max(seconds) < 1, seconds
+    assert held < DESCRIPTORS - 100
+    served.call(kept)
+    kept.close()
+    log = served.end()
+    assert len(log) < 20_000, log[:2000]
+
+
+def test_malformed_requests_do_not_flood_the_log(served: Served) -> None:
+    for _ in range(300):
+        with served.connect() as one:
+            one.sendall(b"\x00 this is not HTTP\r\n\r\n")
+            assert b"400" in one.recv(1000)
+    log = served.end()
+    assert log.count(b"Invalid HTTP request") <= 2 * MOST_ALIKE
+    assert b"more lines like these were left out" in log
+
+
+def test_a_request_without_the_token_is_refused_before_its_body_is_read(served: Served) -> None:
+    with served.connect() as one:
+        one.sendall(f"{POST}Content-Length: 1000000\r\n\r\n".encode())
+        assert one.recv(1000).startswith(b"HTTP/1.1 401")
+
+
+# -- deadlines, with shorter ones ----------------------------------------------------------------------------------
+
+
+async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers a request when its body is there."""
+    if scope["type"] != "http":
+        assert (await receive())["type"] == "lifespan.startup"
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    connection = connections.connection_of(scope)
+    assert connection is not None
+    connection.admitted()
+    while (message := await receive()).get("more_body"):
+        pass
+    if message["type"] == "http.request":
+        connection.whole()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+@asynccontextmanager
+async def _serving(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.2) -> AsyncGenerator[int]:
+    """A server in this process whose deadlines are over soon; gives its port."""
+    for name, least in (("HEADER_SECONDS", seconds), ("BODY_SECONDS", seconds), ("IDLE_SECONDS", 2 * seconds)):
+        monkeypatch.setattr(connections, name, least)
+    with bind("127.0.0.1", 0, token=None) as listening:
+        port = listening.getsockname()[1]
+        server: HTTPServer = http_server(_echo)
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(server.serve, sockets=[listening]))
+            with anyio.fail_after(20):
+                yield port
+            server.should_exit = True
+
+
+async def _all(stream: anyio.abc.ByteReceiveStream) -> bytes:
+    """What comes until the other side ends the connection."""
+    told = b""
+    with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+        while True:
+            told += await stream.receive()
+    return told
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"POST / HT", b"the headers of the request did not arrive in time"),
+        (HEAD, b"the body of the request did not arrive in time"),
+        (HEAD + b"12345", b"the body of the request did not arrive in time"),
+        (HEAD + b"1234567890", b"200 OK"),
+        (HEAD + b"1234567890" + HEAD[:20], b"the headers of the request did not arrive in time"),
+        (HEAD + b"1234567890\r\n", b"200 OK"),
+    ],
+)
+async def test_every_step_of_a_request_has_a_deadline(
+    sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with _serving(monkeypatch) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+        if sent:
+            await stream.send(sent)
+        told = await _all(stream)
+        assert answer in told
+        assert bool(told) == bool(answer)
+
+
+async def test_a_client_that_keeps_sending_has_the_time_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deadline of a body moves with what has arrived of it."""
+    monkeypatch.setattr(connections, "BODY_RATE", 100)
+    async with _serving(monkeypatch) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(HEAD.replace(b"10", b"1000") + b"x" * 999)
+        async with await anyio.connect_tcp("127.0.0.1", port) as other:
+            # The deadline of another one that sends nothing more passes meanwhile.
+            await other.send(HEAD)
+            assert b"408" in await _all(other)
+        await stream.send(b"x")
+        assert b"200 OK" in await stream.receive()
