@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,8 @@ NEW = "2026-07-28"
 
 def message(value: str, **extra: Any) -> bytes:
     """A call of `run_plan` with JSON text as a part of its input."""
-    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "run_plan", **extra}}
-    call["params"]["arguments"] = {"calls": [], "input": {"x": "HERE"}}
+    params = {"name": "run_plan", "arguments": {"calls": [], "input": {"x": "HERE"}}, **extra}
+    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
     return json.dumps(call).replace('"HERE"', value).encode()
 
 

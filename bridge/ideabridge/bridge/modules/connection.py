@@ -26,7 +26,7 @@ from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError
 from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.http import HTTPTransport
-from ideabridge.bridge.modules.listing import Listing, make_listing, read_pages, without_secrets
+from ideabridge.bridge.modules.listing import MAX_LISTING_BYTES, Listing, make_listing, read_pages, without_secrets
 from ideabridge.bridge.modules.results import shown
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -93,6 +93,7 @@ class Connection:
             self._stdio
             or HTTPTransport(launch, configuration.kind, connect_timeout=connect_timeout, max_bytes=max_bytes),
             self.backchannel,
+            lambda: self._changed.set(),
         )
         self.client = Client(
             self._tap,
@@ -120,7 +121,7 @@ class Connection:
     @property
     def protocol_fault(self) -> bool:
         """Whether it was ended because of what the module sent."""
-        return self._stdio is not None and self._stdio.protocol_fault
+        return self._tap.fault is not None or (self._stdio is not None and self._stdio.protocol_fault)
 
     @property
     def garbage(self) -> tuple[int, list[str]]:
@@ -128,6 +129,11 @@ class Connection:
         if self._stdio is None:
             return 0, []
         return self._stdio.garbage, [self._secrets.mask(line) for line in self._stdio.garbage_lines]
+
+    @property
+    def left_out(self) -> int:
+        """How many notifications of the module were too many."""
+        return self._tap.left_out
 
     def stop(self) -> None:
         """End it: `hold` returns soon."""
@@ -138,6 +144,8 @@ class Connection:
 
     def end(self, during: str = "") -> str:
         """How it ended: "ended with exit code 3 while ...; its last words: ...", "was closed"."""
+        if self._tap.fault is not None:
+            return self._tap.fault + during
         if self._stdio is None or self._stdio.reason is None:
             return self._cause + during
         return self._stdio.reason + during + self._words()
@@ -204,9 +212,16 @@ class Connection:
     async def _list(self) -> Listing:
         async def read(cursor: str | None) -> types.ListToolsResult:
             params = types.PaginatedRequestParams(cursor=cursor) if cursor is not None else None
-            return await self.client.session.list_tools(params=params)
+            page = await self.client.session.list_tools(params=params)
+            if self._tap.listed > MAX_LISTING_BYTES:
+                raise ModuleProtocolError(
+                    self._module,
+                    f"module {self._module!r} lists its tools in more than {MAX_LISTING_BYTES:,} bytes",
+                )
+            return page
 
         self._tap.notes.clear()
+        self._tap.listed = 0
         try:
             found = await read_pages(self._module, read)
         except MCPError as error:
@@ -227,10 +242,11 @@ class Connection:
             self._changed.set()
 
     async def _refresh(self) -> None:
-        """List again whenever the module says its tools changed; however often it says so, four times a second."""
+        """List again when the module says that its tools changed, at most four times a second."""
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
+            began = anyio.current_time()
             try:
                 listing = await self._list()
             except (MCPError, ModuleError, ValidationError) as error:
@@ -239,7 +255,8 @@ class Connection:
             if listing != self.listing:
                 self.listing = listing
                 self._on_listing()
-            await anyio.sleep(_REFRESH_SECONDS)
+            # A long list that changes all the time takes a tenth of our time, not all of it.
+            await anyio.sleep(max(_REFRESH_SECONDS, 9 * (anyio.current_time() - began)))
 
     async def _listen(self) -> None:
         """2026: subscribe to changes; again, ever more seldom, when the stream is lost."""

@@ -8,11 +8,13 @@ limit. Redirects are followed by the SDK, within the origin only.
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, Final
 
 import httpx2
+import orjson
 from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -20,7 +22,8 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE
 
 from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.settings import ModuleKind
-from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED
+from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED, most_values
+from ideabridge.tools.encoding import count_values
 
 UNREACHABLE: Final = "ideabridge: no HTTP answer"
 """`data` of the error that stands for an answer that never came over the network."""
@@ -30,6 +33,8 @@ _SHOWN: Final = 200
 _BAD: Final = 400
 _NOT_FOUND: Final = 404
 _NOTIFICATION: Final = re.compile(rb'"method"\s*:\s*"notifications/')
+_ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
+_ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _NOTIFICATION_SECONDS: Final = 10.0
 
 
@@ -44,7 +49,7 @@ class ModuleHTTPClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; of a POST, every failure comes back as an answer that holds a JSON-RPC error."""
         if request.method != "POST":
-            return await super().send(request, **options)
+            return self._guarded(request, await super().send(request, **options))
         if _NOTIFICATION.search(request.content[:_SHOWN]):
             # The SDK sends notifications one after another: a server that does not answer one must not hold up calls.
             request.extensions = {
@@ -58,9 +63,18 @@ class ModuleHTTPClient(httpx2.AsyncClient):
                 return await self._refusal(request, response, kind)
             if kind.startswith("application/json") and options.get("stream"):
                 return await self._whole(request, response)
+            return self._guarded(request, response)
         except httpx2.TransportError as error:
             why = str(error) or type(error).__name__
             return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {why}", UNREACHABLE)
+
+    def _guarded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """A stream of events that is bounded event by event."""
+        stream = response.stream
+        if response.headers.get("content-type", "").lower().startswith("text/event-stream") and isinstance(
+            stream, httpx2.AsyncByteStream
+        ):
+            response.stream = _Events(stream, request, self._max_bytes)
         return response
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
@@ -69,6 +83,9 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         if body is None:
             what = f"its answer has more than {self._max_bytes:,} bytes"
             return _error(request, 502, PARSE_ERROR, what, OVERSIZED)
+        most = most_values(self._max_bytes)
+        if count_values(body, most) > most:
+            return _error(request, 502, PARSE_ERROR, _too_many(most), OVERSIZED)
         kept = [(k, v) for k, v in response.headers.multi_items() if k.lower() in ("content-type", "mcp-session-id")]
         return httpx2.Response(response.status_code, headers=kept, content=body, request=request)
 
@@ -84,6 +101,50 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
         said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
         return _error(request, status, code, said, None)
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A stream of server-sent events, handed on event by event. One over the bounds becomes the error that answers the
+    request, and ends the stream.
+    """
+
+    def __init__(self, stream: httpx2.AsyncByteStream, request: httpx2.Request, max_bytes: int) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+        self._values = most_values(max_bytes)
+        found = _ID.search(request.content[:_SHOWN]) if request.method == "POST" else None
+        self._id = None if found is None else int(found[1])
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        held = bytearray()
+        async for chunk in self._stream:
+            looked = max(0, len(held) - 3)
+            held += chunk
+            ends = [at + len(end) for end in _ENDS if (at := held.rfind(end, looked)) >= 0]
+            whole = bytes(held[: max(ends, default=0)])
+            why = None
+            if len(held) - len(whole) > self._max_bytes:
+                why = f"its answer has more than {self._max_bytes:,} bytes"
+            elif count_values(whole, self._values) > self._values:
+                why = _too_many(self._values)
+            if why is not None:
+                if self._id is not None:
+                    error = {"code": PARSE_ERROR, "message": why, "data": OVERSIZED}
+                    told = orjson.dumps({"jsonrpc": "2.0", "id": self._id, "error": error})
+                    yield b"event: message\ndata: " + told + b"\n\n"
+                return
+            if whole:
+                del held[: len(whole)]
+                yield whole
+        if held:
+            yield bytes(held)
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _too_many(values: int) -> str:
+    return f"its answer holds more than {values:,} JSON values"
 
 
 async def _read(response: httpx2.Response, limit: int) -> bytes | None:

@@ -26,7 +26,10 @@ from ideabridge.tools.tool import Annotations, Tool
 MAX_TOOLS: Final = 10_000
 MAX_PAGES: Final = 1000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
-MAX_DESCRIPTION: Final = 32 * 1024
+MAX_LISTING_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of all pages of one list. 10,000 tools with a page of text each have less."""
+MAX_DESCRIPTION: Final = 2048
+"""Bytes of a tool's description. Every host and every model that sees the tool pays for it."""
 MAX_NOTES: Final = 50
 _NAME_LENGTH: Final = 256
 
@@ -162,7 +165,7 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
     hints = tool.annotations or types.ToolAnnotations()
     made = Tool(
         name=tool.name,
-        description=(tool.description or "")[:MAX_DESCRIPTION].encode("utf-8", "replace").decode(),
+        description=_described(tool.description or ""),
         parameters=parameters,
         output=output,
         annotations=Annotations(
@@ -177,6 +180,14 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
         wrapper=None if output is wrapper else wrapper,
     )
     return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
+
+
+def _described(text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    if len(data) <= MAX_DESCRIPTION:
+        return data.decode()
+    note = f"… (cut: the description has {len(data):,} bytes)"
+    return data[: MAX_DESCRIPTION - len(note.encode())].decode("utf-8", "ignore") + note
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:

@@ -144,6 +144,8 @@ class Module:
         count, lines = connection.garbage if connection is not None else (0, [])
         if count:
             notes.append(f"wrote {count} lines to its output that are no messages, such as {lines[-1]!r}")
+        if connection is not None and connection.left_out:
+            notes.append(f"sent {connection.left_out:,} notifications more than are taken")
         return ModuleStatus(
             name=self.name,
             state=self._state,

@@ -22,19 +22,28 @@ from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adap
 from ideabridge.bridge.modules import process as processes
 from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.lines import Lines, LongLine
+from ideabridge.tools.encoding import count_values
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default bound on one message of a child."""
+BYTES_FOR_VALUE: Final = 16
+"""A message may hold one JSON value for so many of the bytes it may have: what is made of a value takes far more."""
 STDERR_LINES: Final = 20
 GARBAGE_LINES: Final = 5
 OVERSIZED: Final = "ideabridge: message over the limit"
 """`data` of the error that stands for an answer over the limit."""
 
 _SHOWN: Final = 300
+_LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
 """A line without end is read and thrown away up to so many times the limit."""
 _DRAIN_SECONDS: Final = 0.3
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
+
+
+def most_values(max_bytes: int) -> int:
+    """How many JSON values a message of a module may hold."""
+    return max_bytes // BYTES_FOR_VALUE
 
 
 class StdioTransport:
@@ -51,6 +60,7 @@ class StdioTransport:
         self._module = module
         self._launch = launch
         self._limit = max_line_bytes
+        self._values = most_values(max_line_bytes)
         self._process: anyio.abc.Process | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._incoming: MemoryObjectSendStream[SessionMessage | Exception] | None = None
@@ -163,6 +173,11 @@ class StdioTransport:
                 return self._fault(f"sent a line of {line.size:,} bytes; at most {self._limit:,} are taken")
         elif not line.strip():
             return None
+        elif count_values(line, self._values) > self._values:
+            what = f"its answer holds more than {self._values:,} JSON values"
+            message = _answer_instead(line[:512], line[-512:], what, OVERSIZED)
+            if message is None:
+                return self._fault(f"sent a message of more than {self._values:,} JSON values")
         else:
             message = _parse(line)
             if message is None:
@@ -207,7 +222,8 @@ class StdioTransport:
                 chunk = await process.stderr.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                 chunk = b""
-            for line in lines.feed(chunk or b"\n"):
+            # Only the last lines are kept: of a flood the rest need not be looked at.
+            for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):
                 text = line.head if isinstance(line, LongLine) else line
                 if text.strip():
                     self._stderr.append(text.strip().decode("utf-8", "replace")[:_SHOWN])

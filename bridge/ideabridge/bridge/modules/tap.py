@@ -1,24 +1,59 @@
 """Tap: what the SDK does not tell about a connection, read off its streams (SDK-NOTES).
 
-It notices the end of any transport, which the SDK tells only to calls in flight, and takes malformed tools out of a
-page of `tools/list`, of which the SDK would refuse the whole.
+It notices the end of any transport, which the SDK tells only to calls in flight, takes malformed tools out of a page
+of `tools/list`, of which the SDK would refuse the whole, and bounds what a module sends without being asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import anyio
+import orjson
 from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.listing import repair_page
 
-_UNSETTLED = "2025-11-25"
+MOST_NOTIFICATIONS: Final = 1000
+"""Notifications of a module that are passed on at once. What comes faster than `NOTIFICATIONS_RATE` is left out: each
+costs as much as a small call, and none is an answer."""
+
+NOTIFICATIONS_RATE: Final = 200.0
+"""Notifications of a module that are passed on in a second, in the long run."""
+
+MOST_QUESTIONS: Final = 100
+"""Requests of a module that may be unanswered at a time. Each is a task of ours."""
+
+QUESTIONS_RATE: Final = 50.0
+"""Requests of a module that are taken in a second, in the long run; it is read from no faster."""
+
+_CHANGED: Final = "notifications/tools/list_changed"
+_UNSETTLED: Final = "2025-11-25"
+
+
+class _Allowance:
+    """So many at once, and so many a second in the long run."""
+
+    def __init__(self, most: float, rate: float) -> None:
+        self._most = self._left = most
+        self._rate = rate
+        self._then = 0.0
+
+    def missing(self) -> float:
+        """Take one; where there is none, the seconds until there is."""
+        now = anyio.current_time()
+        self._left = min(self._most, self._left + (now - self._then) * self._rate)
+        self._then = now
+        if self._left < 1:
+            return (1 - self._left) / self._rate
+        self._left -= 1
+        return 0.0
 
 
 class Tap:
@@ -27,16 +62,32 @@ class Tap:
     Args:
         transport: the other one.
         backchannel: told of each request that goes out, and of each that was answered.
+        on_changed: told that its tools have changed, where the notification itself is left out.
 
     Attributes:
         ended: set once the other side has ended the connection.
         version: the protocol version, to be set once it is negotiated.
         notes: tools that were taken out of the pages read so far.
+        listed: bytes of these pages.
+        left_out: how many notifications were too many.
+        fault: why it was ended by us; None: it was not.
     """
 
-    def __init__(self, transport: AbstractAsyncContextManager[TransportStreams], backchannel: Backchannel) -> None:
+    def __init__(
+        self,
+        transport: AbstractAsyncContextManager[TransportStreams],
+        backchannel: Backchannel,
+        on_changed: Callable[[], None],
+    ) -> None:
         self._transport = transport
         self._backchannel = backchannel
+        self._on_changed = on_changed
+        self._notifications = _Allowance(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
+        self._questions = _Allowance(2 * MOST_QUESTIONS, QUESTIONS_RATE)
+        self._unanswered = 0
+        self.listed = 0
+        self.left_out = 0
+        self.fault: str | None = None
         self._listings: set[str | int] = set()
         self.ended = anyio.Event()
         self.version = _UNSETTLED
@@ -55,11 +106,37 @@ class Tap:
     def outgoing(self, item: SessionMessage) -> None:
         """Remember which requests are out, and which of them ask for a page of tools."""
         message = item.message
+        if isinstance(message, JSONRPCResponse | JSONRPCError):
+            self._unanswered -= 1
         if not isinstance(message, JSONRPCRequest):
             return
         self._backchannel.sent(message)
         if message.method == "tools/list":
             self._listings.add(message.id)
+
+    async def admits(self, item: SessionMessage | Exception) -> bool:
+        """Whether a message is taken; waits where the module asks faster than it may.
+
+        Raises:
+            anyio.EndOfStream: it asks too much at a time, which ends the connection.
+        """
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, JSONRPCNotification):
+            if not self._notifications.missing():
+                return True
+            self.left_out += 1
+            if message.method == _CHANGED:
+                self._on_changed()
+            return False
+        if isinstance(message, JSONRPCRequest):
+            if self._unanswered >= MOST_QUESTIONS:
+                self.fault = f"had {self._unanswered} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
+                raise anyio.EndOfStream
+            self._unanswered += 1
+            if seconds := self._questions.missing():
+                await anyio.sleep(seconds)
+                self._questions.missing()  # takes the one that is there now
+        return True
 
     def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Note what was answered, and repair a page of tools."""
@@ -75,11 +152,19 @@ class Tap:
         if message.id not in self._listings:
             return item
         self._listings.discard(message.id)
+        self.listed += _size(message.result)
         result, notes = repair_page(message.result, self.version)
         self.notes += notes
         if result is message.result:
             return item
         return SessionMessage(message.model_copy(update={"result": result}), item.metadata)
+
+
+def _size(result: dict[str, Any]) -> int:
+    try:
+        return len(orjson.dumps(result))
+    except orjson.JSONEncodeError:
+        return len(repr(result))  # a number past 64 bits, say, which is no fault of a list
 
 
 class _Reading:
@@ -94,7 +179,9 @@ class _Reading:
 
     async def receive(self) -> SessionMessage | Exception:
         try:
-            return self._tap.incoming(await self._stream.receive())
+            while not await self._tap.admits(item := await self._stream.receive()):
+                pass
+            return self._tap.incoming(item)
         except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             self._tap.ended.set()
             raise
