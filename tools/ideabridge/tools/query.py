@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sized
+from collections.abc import Iterable, Iterator, Sized
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -23,6 +23,12 @@ MAX_QUERY: Final = 2_000
 MAX_STEPS: Final = 4_000_000
 """Nodes visited, and values made, by one query."""
 
+MAX_RESULT: Final = 64 * 1024 * 1024
+"""Bytes of JSON that one query or template may give; what a run keeps is bounded further."""
+
+_VISIT: Final = 20
+"""What visiting a node takes of a `Budget`; a value that comes out of it takes its length."""
+
 _TOO_MUCH: Final = "asks for more than the limit of {:,} steps"
 
 _Interpreter: Any = cast("Any", jmespath.visitor).TreeInterpreter
@@ -38,18 +44,50 @@ class _TooMuchError(Exception):
     pass
 
 
+class OverBudgetError(Exception):
+    """The budget of a call is spent: what it computes belongs into a worker."""
+
+
+class Budget:
+    """What the queries of one call may take together, in the event loop.
+
+    Args:
+        left: how much; a visited node takes 20, and a value of length n takes n; a microsecond is about 10. None:
+            without bound, in a worker.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int | None = None) -> None:
+        self.left = left
+
+    def spend(self, much: int) -> None:
+        """Take something of it.
+
+        Raises:
+            OverBudgetError: there is not as much left.
+        """
+        if self.left is not None:
+            self.left -= much
+            if self.left < 0:
+                raise OverBudgetError
+
+
 class _Bounded(_Interpreter):
     """Visits nodes as jmespath does and counts what comes out: `[@,@][]` doubles a list each time it stands there."""
 
-    def __init__(self) -> None:
-        _Interpreter.__init__(self, jmespath.Options(custom_functions=_BoundedFunctions()))
+    def __init__(self, budget: Budget) -> None:
+        _Interpreter.__init__(self, _OPTIONS)
         self._left = MAX_STEPS
+        self._budget = budget
 
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
-        self._left -= 1 + _size(result)
+        size = _size(result)
+        self._left -= 1 + size
         if self._left < 0:
             raise _TooMuchError
+        self._budget.spend(_VISIT + size)
         return result
 
 
@@ -61,23 +99,34 @@ class _BoundedFunctions(_Functions):
     def call_function(self, function_name: str, resolved_args: list[Any]) -> Any:
         if function_name == "to_string":
             for value in resolved_args:
-                check_nodes(value)
+                _check_nodes(value)
         return _Functions.call_function(self, function_name, resolved_args)
 
 
-def check_nodes(value: Any) -> None:
+_OPTIONS: Final = jmespath.Options(custom_functions=_BoundedFunctions())
+
+
+def _check_nodes(value: Any, budget: Budget | None = None) -> None:
     """Refuse a value that, its shared parts written out, is beyond the limit (`[@,@]|[@,@]|...`)."""
     left = MAX_STEPS // 4
+    size = MAX_RESULT
     stack: list[Any] = [value]
     while stack:
         item = stack.pop()
         left -= 1
         if left < 0:
             raise _TooMuchError
-        if isinstance(item, dict):
+        if isinstance(item, str):
+            # A long text that stands there many times is short until it is written out.
+            size -= len(item)
+            if size < 0:
+                raise _TooMuchError
+        elif isinstance(item, dict):
             stack.extend(cast("dict[str, Any]", item).values())
         elif isinstance(item, list):
             stack.extend(cast("list[Any]", item))
+        if budget is not None:
+            budget.spend(_VISIT // 4)
 
 
 @lru_cache(maxsize=256)
@@ -125,34 +174,49 @@ def _check_function(name: str, given: int, text: str, what: str) -> None:
         raise ActivityError(f"{what}: {show(text)}: {name} takes {many} argument(s), found {given}")
 
 
-def search(text: str, data: JSON, *, what: str) -> JSON:
+def search(text: str, data: JSON, *, what: str, budget: Budget | None = None) -> JSON:
     """What the JMESPath expression `text` selects in `data`; null where it selects nothing.
 
     Args:
         text: the expression.
         data: what it is read from.
         what: the name of the parameter that holds the expression, for messages.
+        budget: what it may take; None: only the limit of steps holds.
 
     Raises:
         ActivityError: it is no JMESPath expression, fails on this data, or asks for too much.
+        OverBudgetError: it asks for more than the budget.
     """
+    return next(searches(text, (data,), what=what, budget=budget))
+
+
+def searches(
+    text: str, values: Iterable[JSON], *, what: str, budget: Budget | None = None, only_truth: bool = False
+) -> Iterator[JSON]:
+    """What `search` selects in each of `values`; with `only_truth`, whether it counts as true (see `holds`)."""
     if len(text) > MAX_QUERY:
         raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
-    try:
-        found = _Bounded().visit(_parse(text), data)
-        check_nodes(found)
-        return normalise(found, what=what)
-    except _TooMuchError:
-        raise ActivityError(f"{what}: {show(text)} {_TOO_MUCH.format(MAX_STEPS)}") from None
-    except RecursionError:
-        raise ActivityError(f"{what}: {show(text)} nests too deep") from None
-    except jmespath.exceptions.JMESPathError as error:
-        raise ActivityError(f"{what}: {show(text)} is no JMESPath expression for this: {_first(error)}") from None
-    except IdeabridgeError as error:
-        raise ActivityError(str(error)) from None
-    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-        # jmespath lets a few faults of its functions through as Python's own errors.
-        raise ActivityError(f"{what}: {show(text)} fails on this data: {_first(error)}") from None
+    budget = budget or Budget()
+    for data in values:
+        try:
+            found = _Bounded(budget).visit(_parse(text), data)
+            if only_truth and (found is None or isinstance(found, bool | str | list | dict)):
+                yield holds(cast("JSON", found))
+                continue
+            _check_nodes(found, budget)
+            told = normalise(found, what=what)
+        except _TooMuchError:
+            raise ActivityError(f"{what}: {show(text)} {_TOO_MUCH.format(MAX_STEPS)}") from None
+        except RecursionError:
+            raise ActivityError(f"{what}: {show(text)} nests too deep") from None
+        except jmespath.exceptions.JMESPathError as error:
+            raise ActivityError(f"{what}: {show(text)} is no JMESPath expression for this: {_first(error)}") from None
+        except IdeabridgeError as error:
+            raise ActivityError(str(error)) from None
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+            # jmespath lets a few faults of its functions through as Python's own errors.
+            raise ActivityError(f"{what}: {show(text)} fails on this data: {_first(error)}") from None
+        yield holds(told) if only_truth else told
 
 
 def _first(error: Exception) -> str:

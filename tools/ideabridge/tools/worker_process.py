@@ -1,0 +1,90 @@
+"""A worker process: computes one job after another (see `worker`).
+
+Runs as `python -I -S worker_process.py PARENT MEMORY FOLDER...`. Standard input carries jobs: 8 bytes with the size, 4
+with the seconds it may take, then `[job, argument]` as JSON. Standard output carries the answers: 8 bytes with the
+size, then `{"value": ...}` or `{"error": class, "message": text}`.
+"""
+
+import os
+import signal
+import sys
+
+IDLE_SECONDS = 60
+
+
+def _confine(parent: int, memory: int) -> None:
+    """End with the parent, stay below a bound of memory, and let others go first."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if sys.platform == "linux":
+        import ctypes
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(0)
+
+
+def _wait() -> bool:
+    """Whether a job comes before the worker has been idle for too long."""
+    if sys.platform == "win32":
+        return True
+    import select
+
+    return bool(select.select([0], [], [], IDLE_SECONDS)[0])
+
+
+def _read(size: int) -> bytes:
+    data = sys.stdin.buffer.read(size)
+    if len(data) != size:
+        sys.exit(0)
+    return data
+
+
+def main(arguments: list[str]) -> None:
+    """Answer jobs until the input ends, or none comes for a while."""
+    parent, memory, *folders = arguments
+    _confine(int(parent), int(memory))
+    sys.path += folders
+
+    from ideabridge.tools.encoding import decode_trusted, encode
+    from ideabridge.tools.errors import IdeabridgeError
+
+    while _wait():
+        size, seconds = int.from_bytes(_read(8), "big"), int.from_bytes(_read(4), "big")
+        if sys.platform != "win32":
+            # The system ends the process then, also where nobody is left to do it, and whatever code it is in.
+            signal.alarm(seconds)
+        try:
+            job, argument = decode_trusted(_read(size))
+            answer = encode({"value": _compute(job, argument)})
+        except IdeabridgeError as error:
+            answer = encode({"error": type(error).__name__, "message": str(error)})
+        except MemoryError:
+            answer = b'{"error":"MemoryError","message":""}'
+        except Exception as error:  # noqa: BLE001 - whatever a job raises is its answer
+            answer = encode({"error": type(error).__name__, "message": ascii(str(error)[:300])})
+        if sys.platform != "win32":
+            signal.alarm(0)
+        sys.stdout.buffer.write(len(answer).to_bytes(8, "big"))
+        sys.stdout.buffer.write(answer)
+        sys.stdout.buffer.flush()
+
+
+def _compute(job, argument):  # noqa: ANN001, ANN202 - JSON in, JSON out; types are imported with the jobs
+    if job == "shape":
+        from ideabridge.tools.shaping import shape
+
+        return shape(*argument)
+    from ideabridge.tools.schema import check_here
+
+    return check_here(*argument)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
