@@ -69,7 +69,7 @@ class LocalTool:
             ValueMismatchError: the arguments, or the result, do not satisfy their schema.
             InvalidJSONError: the result is not JSON.
         """
-        self._parameters.check(arguments)
+        await self._parameters.check_apart(arguments)
         try:
             result = await self._run(arguments, DirectContext(self.tool.name, arguments, asked))
         except IdeabridgeError:
@@ -78,7 +78,7 @@ class LocalTool:
             raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
         value = normalise(result, what=f"the result of {self.tool.name}")
         if self._output is not None:
-            self._output.check(value)
+            await self._output.check_apart(value)
         return value_answer(value, wrapped=self._wrapped)
 
 
@@ -107,7 +107,7 @@ class ModuleTool:
         return await ModuleTool(self._name, now, self._bridge)._call(arguments, asked)
 
     async def _call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        self._parameters.check(arguments)
+        await self._parameters.check_apart(arguments)
         tool = self.tool
         progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
         if asked.wants_progress:

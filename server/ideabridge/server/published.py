@@ -58,8 +58,8 @@ class PublishedTool:
             return await self._run(asked.resumed, asked)
         publication = self.publication
         if publication.answer == "recorded":
-            self._input.check(arguments)
-            return self._value(recorded_answer(publication, arguments))
+            await self._input.check_apart(arguments)
+            return await self._value(recorded_answer(publication, arguments))
         replay = await self._bridge.call_idea(
             publication.name,
             arguments,
@@ -67,10 +67,10 @@ class PublishedTool:
             version=publication.version,
             samples=samples(asked),
         )
-        return self._seen(replay) if replay.run is None else await self._run(replay.run, asked)
+        return await (self._seen(replay) if replay.run is None else self._run(replay.run, asked))
 
-    def _seen(self, replay: Replay) -> ToolAnswer:
-        result = self._value(replay.output)
+    async def _seen(self, replay: Replay) -> ToolAnswer:
+        result = await self._value(replay.output)
         if replay.seen is not None:
             age = max(0, round(time.time() - replay.seen.at))
             told = f"the stored answer to the same input, of run {replay.seen.run}, {age} s ago"
@@ -88,7 +88,7 @@ class PublishedTool:
             status = await self._running.wait(run, _WAIT_S, asked)
         machine = run.machine
         if status == "done":
-            result = self._value(run.given())
+            result = await self._value(run.given())
             if run.errors() and not result.get("isError"):
                 told = "\n".join(f"- {error_line(error)}" for error in run.errors()[:20])
                 result["content"].append({"type": "text", "text": f"errors:\n{told}"})
@@ -104,9 +104,9 @@ class PublishedTool:
         lines += [f"- {error_line(error)}" for error in run.errors()[:20]]
         return refusal("\n".join(lines), told["structuredContent"])
 
-    def _value(self, value: JSON) -> ToolAnswer:
-        if self._output is not None and not self._output.is_valid(value):
-            self._output.check(value)
+    async def _value(self, value: JSON) -> ToolAnswer:
+        if self._output is not None:
+            await self._output.check_apart(value)
         return value_answer(value, wrapped=self._wrapped)
 
 

@@ -81,6 +81,11 @@ class _Bounded(_Interpreter):
         self._left = MAX_STEPS
         self._budget = budget
 
+    def search(self, query: Any, data: JSON) -> Any:
+        """What a parsed query selects in `data`; each time within the limit of steps."""
+        self._left = MAX_STEPS
+        return self.visit(query, data)
+
     def visit(self, node: Any, *args: Any, **kwargs: Any) -> Any:
         result = _Interpreter.visit(self, node, *args, **kwargs)
         size = _size(result)
@@ -196,10 +201,10 @@ def searches(
     """What `search` selects in each of `values`; with `only_truth`, whether it counts as true (see `holds`)."""
     if len(text) > MAX_QUERY:
         raise ActivityError(f"{what}: found {len(text):,} characters, expected at most {MAX_QUERY:,}")
-    budget = budget or Budget()
+    interpreter = _Bounded(budget or Budget())
     for data in values:
         try:
-            found = _Bounded(budget).visit(_parse(text), data)
+            found = interpreter.search(_parse(text), data)
             if only_truth and (found is None or isinstance(found, bool | str | list | dict)):
                 yield holds(cast("JSON", found))
                 continue

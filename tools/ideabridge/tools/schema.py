@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
+from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final, cast
 
 import jsonschema_rs
 
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
+from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.explain import Problem, explain
 from ideabridge.tools.inline import inline_refs
-from ideabridge.tools.keywords import DEFINITIONS, REFERRING, check_size, children, resolve, show, show_path
+from ideabridge.tools.keywords import (
+    DEFINITIONS,
+    MAX_SCHEMA_DEPTH,
+    REFERRING,
+    check_size,
+    children,
+    resolve,
+    show,
+    show_path,
+)
+from ideabridge.tools.worker import WorkerError, workers
 
 __all__ = ["Problem", "Validator", "check_schema", "inline_refs"]
 
@@ -23,10 +35,30 @@ MAX_EXPANSION: Final = 5_000_000
 MAX_CHAIN: Final = 500
 """How many schemas may lead one to the next by nesting and references: validators walk them on the machine's stack."""
 
+HERE_WORK: Final = 200_000_000
+"""Weight of a schema times bytes of a value that is checked in this process: at worst 0.25 s, usually a tenth. More is
+checked in a worker."""
+
+SECONDS_BLOCKED: Final = 1.0
+"""How long a check in a worker may take where nothing can be awaited."""
+
+_EXPLAINED_HERE: Final = 20_000
+"""Weight of a schema times parts of a value whose problems are explained in this process: an error takes 22 us."""
+
+_EXPLAINED_SECONDS: Final = 2.0
+_EXPLAINED_BLOCKED: Final = 0.3
+_ENDLESS: Final = 10**12
 _EXPLAINED: Final = 5
 _EXPLAINED_NODES: Final = 20_000
 _SAMPLE: Final = 50
 _CACHED: Final = 1024
+
+_TOLD: Final = 100
+_LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
+"""A schema so light that no value within the bounds is costly."""
+
+_GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
+_REPEATED: Final = re.compile(r"\{\d{0,6},?(\d{1,6})\}")
 
 _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
     "json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
@@ -35,7 +67,23 @@ _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
     "json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
 }
 
-_compiled: OrderedDict[str, jsonschema_rs.Validator] = OrderedDict()
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A compiled schema, and what holding a value against it may take.
+
+    Attributes:
+        valid: jsonschema-rs's validator.
+        weight: how many steps each part of a value may take at worst; see `_weigh`.
+        is_recursive: parts of it refer back: explaining may take a number of steps that doubles with each level.
+    """
+
+    valid: jsonschema_rs.Validator
+    weight: int
+    is_recursive: bool
+
+
+_compiled: OrderedDict[str, _Compiled] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -51,12 +99,12 @@ class Validator:
         what: what the values are, for error messages ("parameters of git_log").
     """
 
-    __slots__ = ("_valid", "schema", "what")
+    __slots__ = ("_compiled", "schema", "what")
 
     def __init__(self, schema: JSONObject, *, what: str) -> None:
         self.schema = schema
         self.what = what
-        self._valid: jsonschema_rs.Validator | None = None
+        self._compiled: _Compiled | None = None
 
     def compile(self) -> None:
         """Compile the schema now.
@@ -65,71 +113,158 @@ class Validator:
             SchemaError: the schema is invalid or refers to what is not in it; the message names the place.
             LimitExceededError: the schema is too large or too deep.
         """
-        self._valid = _compile(self.schema, self.what)
+        self._compiled = _compile(self.schema, self.what)
 
-    def is_valid(self, value: JSON) -> bool:
-        """Whether the value satisfies the schema; what is not JSON does not.
+    @property
+    def _own(self) -> _Compiled:
+        if self._compiled is None:
+            self.compile()
+            assert self._compiled is not None
+        return self._compiled
+
+    def is_costly(self, value: JSON) -> bool:
+        """Whether holding the value against the schema may take more than `HERE_WORK`.
 
         Raises:
             SchemaError, LimitExceededError: as `compile`.
         """
-        if self._valid is None:
-            self.compile()
-            assert self._valid is not None
+        weight = self._own.weight
+        # The shortest way out for nearly all values: most of them are a few kilobytes.
+        return weight > _LIGHT and weight * _size(value) > HERE_WORK
+
+    def is_valid(self, value: JSON) -> bool:
+        """Whether the value satisfies the schema; what is not JSON does not. A costly check blocks, at most a second.
+
+        Raises:
+            SchemaError, LimitExceededError: as `compile`; also a check that takes longer than that.
+        """
+        if self.is_costly(value):
+            return self._valid_apart(value)
         try:
-            return self._valid.is_valid(value)
+            return self._own.valid.is_valid(value)
         except ValueError:
             return False
 
     def check(self, value: JSON) -> None:
-        """Nothing, where the value satisfies the schema.
+        """Nothing, where the value satisfies the schema. A costly check blocks for a second at most.
 
         Raises:
             ValueMismatchError: it does not; the message lists the first problems as "path: found X, expected Y".
             InvalidJSONError: it is not JSON.
-            SchemaError, LimitExceededError: as `compile`; also a value that nests too deep.
+            SchemaError, LimitExceededError: as `compile`; also a value that nests too deep, and a check that takes
+                longer than that.
         """
-        if self._valid is None:
-            self.compile()
-            assert self._valid is not None
-        try:
-            if self._valid.is_valid(value):
+        if not self.is_valid(value):
+            raise self._mismatch(self._why(normalise(value, what=self.what)))
+
+    async def check_apart(self, value: JSON) -> None:
+        """As `check`, without blocking: a costly check is made in a worker, for as long as one call may compute.
+
+        Raises:
+            ValueMismatchError, InvalidJSONError, SchemaError, LimitExceededError: as `check`.
+            WorkerError: there is no worker to check it.
+        """
+        if not self.is_costly(value):
+            if self.is_valid(value):
                 return
-        except ValueError:
-            pass
-        problems = self.problems(value)
+            value = normalise(value, what=self.what)
+            if self._explains_here(value):
+                raise self._mismatch(_explained(self._own, self.schema, value))
+        elif await workers.run("valid", [self.schema, value], what=self._told(value)):
+            return
+        try:
+            told = await workers.run(
+                "problems", [self.schema, value], what=self._told(value), seconds=_EXPLAINED_SECONDS
+            )
+        except (LimitExceededError, WorkerError):
+            raise self._mismatch([_unexplained(value)]) from None
+        raise self._mismatch(_read(told))
+
+    def _mismatch(self, problems: list[Problem]) -> ValueMismatchError:
         told = "; ".join(problem.message for problem in problems[:_EXPLAINED])
         more = f"; and {len(problems) - _EXPLAINED} more" if len(problems) > _EXPLAINED else ""
-        raise ValueMismatchError(f"{self.what}: {told}{more}")
+        return ValueMismatchError(f"{self.what}: {told}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
-        """Why the value does not satisfy the schema; empty where it does.
+        """Why the value does not satisfy the schema; empty where it does. Blocks as `check`.
 
         Raises:
             InvalidJSONError, SchemaError, LimitExceededError: as `check`.
         """
-        if self._valid is None:
-            self.compile()
-            assert self._valid is not None
         value = normalise(value, what=self.what)
-        if self._valid.is_valid(value):
-            return []
-        if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
-            return explain(self._valid.iter_errors(value), self.schema)
-        return self._sampled_problems(value)
+        return [] if self.is_valid(value) else self._why(value)
 
-    def _sampled_problems(self, value: JSON) -> list[Problem]:
-        """Problems of a value too large to collect all its errors (a million items that each fail take 16 s)."""
-        assert self._valid is not None
-        cut: list[tuple[str | int, ...]] = []
-        sample = _sample(value, (), cut)
-        if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not self._valid.is_valid(sample):
-            # A problem at or above a place that was cut may come from the cut.
-            found = explain(self._valid.iter_errors(sample), self.schema)
-            whole = [p for p in found if not any(place[: len(p.place)] == p.place for place in cut)]
-            if whole:
-                return whole
-        return [Problem("", show(value), "a value that fits the schema (too large to say more)")]
+    def _why(self, value: JSON) -> list[Problem]:
+        if self._explains_here(value):
+            return _explained(self._own, self.schema, value)
+        argument: list[JSON] = [self.schema, value]
+        try:
+            return _read(workers.wait("problems", argument, what=self._told(value), seconds=_EXPLAINED_BLOCKED))
+        except (LimitExceededError, WorkerError):
+            return [_unexplained(value)]
+
+    def _valid_apart(self, value: JSON) -> bool:
+        try:
+            argument = normalise([self.schema, value], max_depth=2 * MAX_SCHEMA_DEPTH)
+        except InvalidJSONError:
+            return False
+        return workers.wait("valid", argument, what=self._told(value), seconds=SECONDS_BLOCKED) is True
+
+    def _explains_here(self, value: JSON) -> bool:
+        most = _EXPLAINED_HERE // self._own.weight
+        return not self._own.is_recursive and _nodes(value, most + 1) <= most
+
+    def _told(self, value: JSON) -> str:
+        return f"{self.what}: checking {_size(value):,} bytes against a schema of {_size(self.schema):,}"
+
+
+def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
+    """Why a value does not satisfy a schema, whatever that takes."""
+    if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
+        return explain(compiled.valid.iter_errors(value), schema)
+    # Of a value too large to collect all its errors (a million items that each fail take 16 s), a sample.
+    cut: list[tuple[str | int, ...]] = []
+    sample = _sample(value, (), cut)
+    if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
+        # A problem at or above a place that was cut may come from the cut.
+        found = explain(compiled.valid.iter_errors(sample), schema)
+        whole = [p for p in found if not any(place[: len(p.place)] == p.place for place in cut)]
+        if whole:
+            return whole
+    return [_unexplained(value)]
+
+
+def valid_here(schema: JSONObject, value: JSON) -> bool:
+    """In a worker: whether a value satisfies a schema, whatever that takes."""
+    return _compile(schema, "the schema").valid.is_valid(value)
+
+
+def problems_here(schema: JSONObject, value: JSON) -> JSON:
+    """In a worker: the first problems of a value that does not satisfy a schema, whatever that takes."""
+    found = _explained(_compile(schema, "the schema"), schema, value)
+    told: list[JSON] = [[one.path, one.found, one.expected, list(one.place), one.hint] for one in found[:_TOLD]]
+    return [*told, *([None] * (len(found) - len(told)))]
+
+
+def _read(told: JSON) -> list[Problem]:
+    """The problems that `problems_here` told; those that it did not are counted."""
+    assert isinstance(told, list)
+    return [
+        Problem("", "", "") if one is None else Problem(one[0], one[1], one[2], tuple(one[3]), one[4])
+        for one in cast("list[Any]", told)
+    ]
+
+
+def _unexplained(value: JSON) -> Problem:
+    return Problem("", show(value), "a value that fits the schema (too large to say more)")
+
+
+def _size(value: JSON) -> int:
+    """Bytes of JSON; of what is not JSON, too many to go on with here."""
+    try:
+        return len(encode(value))
+    except InvalidJSONError:
+        return 1
 
 
 def check_schema(schema: JSONObject, *, what: str) -> None:
@@ -161,7 +296,7 @@ def _sample(value: JSON, place: tuple[str | int, ...], cut: list[tuple[str | int
     return value
 
 
-def _compile(schema: JSONObject, what: str) -> jsonschema_rs.Validator:
+def _compile(schema: JSONObject, what: str) -> _Compiled:
     check_size(schema, what)
     try:
         key = content_hash(schema)
@@ -172,17 +307,18 @@ def _compile(schema: JSONObject, what: str) -> jsonschema_rs.Validator:
         if found is not None:
             _compiled.move_to_end(key)
             return found
-    _check_expansion(schema, what)
+    weight, is_recursive = _weigh(schema, what)
     declared = schema.get("$schema")
     name = declared.split("://", 1)[-1].rstrip("#") if isinstance(declared, str) else ""
     factory = _DRAFTS.get(name, jsonschema_rs.Draft202012Validator)
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
     try:
-        compiled = factory(schema, validate_formats=False, offline=True, pattern_options=options)
+        valid = factory(schema, validate_formats=False, offline=True, pattern_options=options)
     except jsonschema_rs.ValidationError as error:
         raise SchemaError(f"{what}: the schema is invalid: {_told(error, schema)}") from None
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
+    compiled = _Compiled(valid, weight, is_recursive)
     with _lock:
         _compiled[key] = compiled
         while len(_compiled) > _CACHED:
@@ -214,39 +350,90 @@ def _references(schema: JSONObject) -> list[tuple[tuple[str | int, ...], str, st
     return found
 
 
-def _check_expansion(schema: JSONObject, what: str) -> None:
-    """Refuse a schema that, with its local references written out, is beyond all measure.
+def _weigh(schema: JSONObject, what: str) -> tuple[int, bool]:
+    """(weight, whether it is recursive) of a schema; refuses one that, with its local references written out, is beyond
+    all measure.
 
+    The weight bounds the steps that any one part of a value takes: of the schemas of properties one applies to a part,
+    of all others each. jsonschema-rs remembers what it found out at a reference, so recursion multiplies nothing there.
     Python's stack is spared: a chain of references can be longer than it is deep.
     """
     sizes: dict[int, int] = {}
+    weights: dict[int, int] = {}
     depths: dict[int, int] = {}
     open_now: set[int] = set()
-    stack: list[tuple[JSONObject, list[JSONObject] | None]] = [(schema, None)]
+    is_recursive = False
+    stack: list[tuple[JSONObject, list[tuple[str | int, JSONObject]] | None]] = [(schema, None)]
     while stack:
         item, parts = stack.pop()
         mark = id(item)
         if parts is None:
             # Recursion ends with the value: a schema that is being counted counts as one.
+            if mark in open_now:
+                is_recursive = True
             if mark in sizes or mark in open_now:
                 continue
             open_now.add(mark)
             # Definitions count where they are referred to.
-            inside = ((place, child) for place, child in children(item) if place[0] not in DEFINITIONS)
-            parts = [child for _, child in inside if isinstance(child, dict)]
+            inside = ((place[0], child) for place, child in children(item) if place[0] not in DEFINITIONS)
+            parts = [(keyword, child) for keyword, child in inside if isinstance(child, dict)]
             pointer = item.get("$ref")
             target = resolve(schema, pointer) if isinstance(pointer, str) else None
             if isinstance(target, dict):
-                parts.append(target)
+                parts.append(("$ref", target))
             stack.append((item, parts))
-            stack.extend((part, None) for part in parts)
+            stack.extend((part, None) for _, part in parts)
         else:
             open_now.discard(mark)
-            sizes[mark] = 1 + sum(sizes.get(id(part), 1) for part in parts)
-            depths[mark] = 1 + max((depths.get(id(part), 1) for part in parts), default=0)
+            sizes[mark] = 1 + sum(sizes.get(id(part), 1) for _, part in parts)
+            depths[mark] = 1 + max((depths.get(id(part), 1) for _, part in parts), default=0)
+            weights[mark] = _own_weight(item) + _weight_of_parts(parts, weights)
             if depths[mark] > MAX_CHAIN:
                 raise LimitExceededError(f"{what}: the schema refers on and on, through more than {MAX_CHAIN} parts")
             if sizes[mark] > MAX_EXPANSION:
                 raise LimitExceededError(
                     f"{what}: the schema with its references written out has more than {MAX_EXPANSION:,} parts"
                 )
+    if any(not target.startswith("#/") and target != "#" for _, _, target in _references(schema)):
+        # By an anchor, an `$id`, or dynamic: what they multiply is not followed here.
+        return _ENDLESS, True
+    return weights[id(schema)], is_recursive
+
+
+def _weight_of_parts(parts: list[tuple[str | int, JSONObject]], weights: dict[int, int]) -> int:
+    one = {"properties": 0, "prefixItems": 0}
+    every = 0
+    for keyword, part in parts:
+        weight = weights.get(id(part), 1)
+        if keyword in one:
+            one[str(keyword)] = max(one[str(keyword)], weight)
+        else:
+            every += weight
+    return every + sum(one.values())
+
+
+def _own_weight(schema: JSONObject) -> int:
+    """What the keywords of one schema take for one part of a value, without the schemas inside."""
+    weight = 1 + len(schema)
+    for keyword, value in schema.items():
+        if keyword in ("properties", "required", "dependentRequired", "dependencies") and isinstance(
+            value, dict | list
+        ):
+            weight += len(value)
+        elif keyword in ("enum", "const"):
+            weight += _nodes(value, MAX_EXPANSION)
+        elif keyword == "pattern" and isinstance(value, str):
+            weight += _pattern_weight(value)
+        elif keyword == "patternProperties" and isinstance(value, dict):
+            weight += sum(map(_pattern_weight, value))
+    return weight
+
+
+def _pattern_weight(pattern: str) -> int:
+    """Steps for one character: most patterns are matched in linear time, others within a bound on going back."""
+    if _GOES_BACK.search(pattern):
+        return 100_000
+    weight = len(pattern)
+    for times in _REPEATED.findall(pattern):
+        weight *= min(int(times), 1_000)
+    return min(weight, 100_000)

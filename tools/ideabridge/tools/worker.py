@@ -16,12 +16,9 @@ import subprocess
 import sys
 import threading
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Final
-
-import anyio
-import anyio.to_thread
-from anyio.lowlevel import RunVar
+from typing import TYPE_CHECKING, Final
 
 from ideabridge.tools import errors
 from ideabridge.tools.encoding import JSON, decode_trusted, encode
@@ -36,10 +33,13 @@ MOST: Final = max(2, min(4, os.cpu_count() or 2))
 MEMORY: Final = 2 * 1024**3
 """Bytes of address space of a worker, where the system bounds it (not on macOS and Windows)."""
 
+if TYPE_CHECKING:
+    from anyio import CapacityLimiter
+    from anyio.lowlevel import RunVar
+
 _SCRIPT: Final = Path(__file__).with_name("worker_process.py")
 _NEEDED: Final = ("orjson", "jsonschema_rs", "jmespath", "ideabridge.tools.errors")
 _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
-_places: Final[RunVar[anyio.CapacityLimiter]] = RunVar("_places")
 
 
 class WorkerError(IdeabridgeError):
@@ -176,20 +176,24 @@ class Workers:
             WorkerError: a worker cannot be started, or crashed.
             IdeabridgeError: what the job raised.
         """
+        import anyio
+        import anyio.to_thread
+
         seconds = SECONDS if seconds is None else seconds
-        try:
-            places = _places.get()
-        except LookupError:
-            places = anyio.CapacityLimiter(MOST)
-            _places.set(places)
         frame = encode([job, argument])
-        async with places:
+        async with _places():
             while True:
                 # Started by this thread, not by the one that waits: a worker ends with the thread that started it.
                 worker = self._take()
                 try:
                     return await anyio.to_thread.run_sync(
-                        self._ask, worker, frame, what, seconds, abandon_on_cancel=True, limiter=_waiting()
+                        self._ask,
+                        worker,
+                        frame,
+                        what,
+                        seconds,
+                        abandon_on_cancel=True,
+                        limiter=anyio.CapacityLimiter(1),
                     )
                 except _GoneError:
                     # It had just ended because nothing was to be done.
@@ -244,9 +248,23 @@ class Workers:
             worker.end()
 
 
-def _waiting() -> anyio.CapacityLimiter:
-    """A place for the thread that waits for a worker: those of sync tools may all be taken."""
-    return anyio.CapacityLimiter(1)
+@cache
+def _of_loop() -> RunVar[CapacityLimiter]:
+    from anyio.lowlevel import RunVar
+
+    return RunVar("_of_loop")
+
+
+def _places() -> CapacityLimiter:
+    """The places for workers of this event loop."""
+    from anyio import CapacityLimiter
+
+    try:
+        return _of_loop().get()
+    except LookupError:
+        places = CapacityLimiter(MOST)
+        _of_loop().set(places)
+        return places
 
 
 workers: Final = Workers()

@@ -8,6 +8,7 @@ size, then `{"value": ...}` or `{"error": class, "message": text}`.
 import os
 import signal
 import sys
+from typing import Any
 
 IDLE_SECONDS = 60
 
@@ -61,8 +62,7 @@ def main(arguments: list[str]) -> None:
             # The system ends the process then, also where nobody is left to do it, and whatever code it is in.
             signal.alarm(seconds)
         try:
-            job, argument = decode_trusted(_read(size))
-            answer = encode({"value": _compute(job, argument)})
+            answer = encode({"value": _compute(decode_trusted(_read(size)))})
         except IdeabridgeError as error:
             answer = encode({"error": type(error).__name__, "message": str(error)})
         except MemoryError:
@@ -76,14 +76,15 @@ def main(arguments: list[str]) -> None:
         sys.stdout.buffer.flush()
 
 
-def _compute(job, argument):  # noqa: ANN001, ANN202 - JSON in, JSON out; types are imported with the jobs
+def _compute(asked: Any) -> Any:
+    job, argument = asked
     if job == "shape":
         from ideabridge.tools.shaping import shape
 
         return shape(*argument)
-    from ideabridge.tools.schema import check_here
+    from ideabridge.tools.schema import problems_here, valid_here
 
-    return check_here(*argument)
+    return (valid_here if job == "valid" else problems_here)(*argument)
 
 
 if __name__ == "__main__":

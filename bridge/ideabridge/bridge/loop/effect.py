@@ -42,7 +42,7 @@ class Execute:
     """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
 
     `latent` is the result the mind wrote itself, resolved; then there is nothing to run. Where `call.room` says so, a
-    run of its own answers it, which sees `imports`: (path, value) of each.
+    run of its own answers it, which sees `imports`: (path, value) of each. `unchecked`: see `Item`.
     """
 
     call: Call
@@ -52,6 +52,7 @@ class Execute:
     latent: JSON = None
     is_latent: bool = False
     imports: tuple[tuple[Path, JSON], ...] = ()
+    unchecked: bool = False
 
     @property
     def key(self) -> ExecutionKey:
@@ -76,7 +77,7 @@ class Execute:
         if tool is None:
             raise JournalError(f"call {call.index} has no tool")
         one = progress.items[item or 0]
-        return cls(call, tool, item, one.parameters, one.latent, call.has_latent, one.imports)
+        return cls(call, tool, item, one.parameters, one.latent, call.has_latent, one.imports, one.unchecked)
 
 
 @dataclass(frozen=True, slots=True)

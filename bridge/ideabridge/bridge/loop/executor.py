@@ -132,8 +132,13 @@ class Executor:
             what = f"the _output of {tool.name}"
             written = normalise(effect.latent, what=what)
             if tool.output is not None:
-                Validator(tool.output, what=what).check(written)
+                await Validator(tool.output, what=what).check_apart(written)
             return written
+        if effect.unchecked:
+            try:
+                await Validator(tool.parameters, what="parameters").check_apart(effect.parameters)
+            except IdeabridgeError as error:
+                raise ActivityError(f"not run: {error}") from None
         if tool.module is not None:
             if self._modules is None:
                 raise UnknownToolError(f"module {tool.module!r} is not configured here")

@@ -42,6 +42,7 @@ class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
     `imports`: (path, value) of what its room may see.
+    `unchecked`: holding its parameters against their schema may take long, so that is done where it runs.
     `doubt` is the digest of the question what came of it, while a person is asked; `doubts` counts such questions.
     `question` is what its module asks, while it waits for an answer; `questions` counts those answered.
     """
@@ -49,6 +50,7 @@ class Item:
     parameters: JSONObject
     latent: JSON = None
     imports: tuple[tuple[Path, JSON], ...] = ()
+    unchecked: bool = False
     started: bool = False
     finished: bool = False
     value: JSON = None

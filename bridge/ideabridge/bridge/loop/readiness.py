@@ -98,7 +98,11 @@ class Readiness:
             item.latent = fill(call.latent, lambda expression: known[expression.text])
         if not call.constant and call.tool is not None:
             try:
-                self._graph.catalogue.exact(call.tool).check(parameters)
+                exact = self._graph.catalogue.exact(call.tool)
+                if call.room is None and exact.is_costly(parameters):
+                    item.unchecked = True
+                else:
+                    exact.check(parameters)
             except IdeabridgeError as error:
                 # Values put together from several others may also nest too deep.
                 item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}

@@ -91,6 +91,7 @@ async def remote_call(
             progress_callback=tell if on_progress is not None else None,
         )
 
+    answered: types.CallToolResult | None = None
     try:
         with asking.scope, connection.backchannel.calling(asking):
             result = await send(params)
@@ -102,13 +103,11 @@ async def remote_call(
                 result = await send(params.model_copy(update=again))
             if isinstance(result, types.InputRequiredResult):
                 raise ModuleInputRequiredError(module, f"{name} asks again and again: {ROUNDS} times in one call")
-            return result_value(module, tool, result, secrets=secrets, max_bytes=max_bytes, validator=validator)
+            answered = result
     except MCPError as error:
         raise _failure(connection, module, tool.name, error, secrets) from None
     except ValidationError:
         raise ModuleProtocolError(module, f"{name} answered with what is no result of a tool call") from None
-    except ModuleToolError as error:
-        raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # The connection was closed between the look at it and the call.
         if connection.usable:
@@ -116,7 +115,13 @@ async def remote_call(
         raise ModuleDownError(
             module, f"module {module!r} {connection.end(f' before tool {tool.name!r} was called')}"
         ) from None
-    raise _timed_out(module, name, seconds)
+    if answered is None:
+        raise _timed_out(module, name, seconds)
+    try:
+        # Holding it against its schema may take its own time, which is not the module's.
+        return await result_value(module, tool, answered, secrets=secrets, max_bytes=max_bytes, validator=validator)
+    except ModuleToolError as error:
+        raise ModuleToolError(module, "\n".join([str(error), *asking.refused])) from None
 
 
 def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:

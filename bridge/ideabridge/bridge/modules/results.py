@@ -26,7 +26,7 @@ def shown(text: str, secrets: Secrets, limit: int = MAX_ERROR) -> str:
     return masked if len(masked) <= limit else f"{masked[:limit]}… ({len(text):,} characters)"
 
 
-def result_value(
+async def result_value(
     module: str,
     tool: Tool,
     result: types.CallToolResult,
@@ -50,7 +50,7 @@ def result_value(
         raise ModuleToolError(module, text or f"{_name(module)} failed without saying why")
     value = _bounded(module, _value(module, tool, result), max_bytes)
     if validator is not None:
-        _checked(module, value, validator, secrets)
+        await _checked(module, value, validator, secrets)
     return secrets.redact(value)
 
 
@@ -96,9 +96,9 @@ def _bounded(module: str, value: Any, max_bytes: int) -> JSON:
     return ours
 
 
-def _checked(module: str, value: JSON, validator: Validator, secrets: Secrets) -> None:
+async def _checked(module: str, value: JSON, validator: Validator, secrets: Secrets) -> None:
     try:
-        validator.check(value)
+        await validator.check_apart(value)
     except IdeabridgeError as error:
         text = shown(str(error), secrets, _FAULTS)
         raise ModuleOutputError(module, f"{_name(module)} answered against its own schema: {text}") from None
