@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -11,15 +12,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from types import FrameType
 from typing import Final
 
 import anyio
-from anyio.abc import TaskStatus
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.modules.guard import guard
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.server.callers import TOKEN_VARIABLE
 from ideabridge.server.log import bounded_log
@@ -188,22 +190,34 @@ async def _until_signalled(
         ending: called when a signal came.
         cancel: whether to cancel `serve` then; else it ends by what `ending` does.
     """
+    if sys.platform == "win32":
+        # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
+        await serve()
+        return
+    loop, told = asyncio.get_running_loop(), anyio.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        # Called between two steps of whatever Python code is running: the event loop may never come to it.
+        _end_at_last()
+        loop.call_soon_threadsafe(told.set)
+
     async with anyio.create_task_group() as group:
 
-        async def watch(*, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-            if sys.platform == "win32":
-                # No event loop there receives signals; Ctrl-C raises KeyboardInterrupt.
-                task_status.started()
-                return
-            with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                task_status.started()
-                async for _ in signals:
-                    ending()
-                    if cancel:
-                        group.cancel_scope.cancel()
+        async def watch() -> None:
+            await told.wait()
+            ending()
+            if cancel:
+                group.cancel_scope.cancel()
 
-        await group.start(watch)
-        await serve()
+        group.start_soon(watch)
+        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            # Where no Python code runs any more, the guard ends this process.
+            with guard.hearing():
+                await serve()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)
         group.cancel_scope.cancel()
 
 

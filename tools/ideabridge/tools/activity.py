@@ -59,7 +59,9 @@ class Activity:
     Attributes:
         name: the name in the registry of activities; a Tool of the same name finds it.
         run: the async function.
+        copies: it keeps nothing of what it is given and gives a fresh JSON value, so that nobody has to copy either.
     """
 
     name: str
     run: ActivityFunction
+    copies: bool = False

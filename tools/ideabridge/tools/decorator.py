@@ -141,7 +141,7 @@ def _define(
         annotations=annotations,
     )
     check_definition(made)
-    return Definition(made, Activity(name, _runner(function, parameters, result)))
+    return Definition(made, Activity(name, _runner(function, parameters, result), copies=True))
 
 
 def _check_options(name: object, description: object, annotations: Annotations, output_schema: object) -> None:

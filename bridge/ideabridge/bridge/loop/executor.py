@@ -158,12 +158,15 @@ class Executor:
             activity = self._toolbox.activity_for(tool, effect.activity)
             if activity is None:
                 raise UnknownToolError(f"tool {tool.name!r} has no activity here; was its tool file left out?")
-            # The activity gets a copy: what it does to its arguments must not reach the state.
-            parameters = normalise(effect.parameters)
-            value = normalise(
-                await activity.run(parameters if isinstance(parameters, dict) else {}, context),
-                what=f"the result of {tool.name}",
-            )
+            if activity.copies:
+                value = await activity.run(effect.parameters, context)
+            else:
+                # What it does to its arguments must not reach the state.
+                parameters = normalise(effect.parameters)
+                value = normalise(
+                    await activity.run(parameters if isinstance(parameters, dict) else {}, context),
+                    what=f"the result of {tool.name}",
+                )
             value = self._redact(value)
         size = len(encode(value)) if not isinstance(value, str) else len(value)
         if size > self._result_bytes:

@@ -1,10 +1,13 @@
 """Guard: no child outlives us, even where we are killed with SIGKILL (SDK-NOTES: orphans).
 
-One small process per process of ours, started with the first stdio module. It holds the read end of a pipe whose
-write end only we have: when we are gone, however that happened, the pipe ends, and it ends every process group
-that is still registered: SIGTERM, and SIGKILL after half a second. Registered groups survive nothing; the guard
+One small process per process of ours, started with the first stdio module, or by a server. It holds the read end of a
+pipe whose write end only we have: when we are gone, however that happened, the pipe ends, and it ends every process
+group that is still registered: SIGTERM, and SIGKILL after half a second. Registered groups survive nothing; the guard
 itself goes with the pipe. It is in its own session and ignores SIGINT, SIGTERM and SIGHUP, so a signal to our
 group does not take it away first.
+
+It also sees to it that a signal ends us: Python's handler in C writes the number of each signal to the pipe, whatever
+code we are in. Where we are still there three seconds after SIGTERM or SIGINT, it kills us.
 
 Not covered: a child that leaves its process group, a SIGKILL within the microseconds between a child's start and
 its registration, and Windows, where there are no process groups (there children only see their pipes close).
@@ -14,9 +17,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,15 +37,46 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._groups: set[int] = set()
+        self._hears = False
+
+    @contextmanager
+    def hearing(self) -> Generator[None]:
+        """Let the guard see the signals that Python handles here, and end this process where it does not end by itself.
+
+        Only in the main thread, and not on Windows.
+        """
+        with self._lock:
+            self._forget()
+            self._hears = True
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            else:
+                self._hear()
+        try:
+            yield
+        finally:
+            self._hears = False
+            signal.set_wakeup_fd(-1)
+
+    def _hear(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            descriptor = self._process.stdin.fileno()
+            os.set_blocking(descriptor, False)
+            # Only the main thread may say so; without it, the process ends as far as Python can see to it.
+            with suppress(ValueError):
+                signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+
+    def _forget(self) -> None:
+        if self._owner != os.getpid():
+            # After a fork the parent's groups are the parent's business.
+            self._groups, self._process, self._owner, self._hears = set(), None, os.getpid(), False
 
     def watch(self, group: int) -> None:
         """End process group `group` when we are gone."""
         if sys.platform == "win32":
             return
         with self._lock:
-            if self._owner != os.getpid():
-                # After a fork the parent's groups are the parent's business.
-                self._groups, self._process, self._owner = set(), None, os.getpid()
+            self._forget()
             self._groups.add(group)
             if not self._write(b"+%d\n" % group):
                 self._start()
@@ -76,6 +113,8 @@ class Guard:
         )
         for group in sorted(self._groups):
             self._write(b"+%d\n" % group)
+        if self._hears:
+            self._hear()
 
     def close(self) -> None:
         """Let go of the guard: it ends what is still registered, then itself. Done at exit."""

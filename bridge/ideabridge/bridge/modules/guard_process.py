@@ -1,15 +1,19 @@
 """The guard: ends the process groups it was told of when its parent is gone (see `guard`).
 
 Runs by itself, as `python -I -S guard_process.py`, and imports nothing of ideabridge: it has to start fast and
-stay small. Standard input carries lines `+PGID` and `-PGID`; its end means that the parent is gone.
+stay small. Standard input carries lines `+PGID` and `-PGID`, and between them the numbers of signals that the parent
+got, a byte each; its end means that the parent is gone.
 """
 
 import os
+import re
+import select
 import signal
-import sys
 import time
 
 GRACE_SECONDS = 0.5
+LAST_SECONDS = 3.0
+"""How long after SIGTERM or SIGINT the parent may still be there."""
 
 
 def _send(group: int, number: int) -> bool:
@@ -37,17 +41,28 @@ def main() -> None:
     """Read registrations until the pipe ends, then end what is left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    parent = os.getppid()
     groups: set[int] = set()
-    for line in sys.stdin.buffer:
-        try:
-            group = int(line[1:])
-        except ValueError:
+    deadline: float | None = None
+    rest = b""
+    while True:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0)
+        if not select.select([0], [], [], left)[0]:
+            if os.getppid() == parent:
+                os.kill(parent, signal.SIGKILL)
+            deadline = None
             continue
-        # 0 and 1 would mean our own group and everything.
-        if line[:1] == b"+" and group > 1:
-            groups.add(group)
-        elif line[:1] == b"-":
-            groups.discard(group)
+        data = os.read(0, 65536)
+        if not data:
+            break
+        if deadline is None and (signal.SIGTERM in data or signal.SIGINT in data):
+            deadline = time.monotonic() + LAST_SECONDS
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            found = re.search(rb"([+-])(\d+)$", line)
+            # 0 and 1 would mean our own group and everything.
+            if found is not None and int(found[2]) > 1:
+                (groups.add if found[1] == b"+" else groups.discard)(int(found[2]))
     _end(groups)
 
 

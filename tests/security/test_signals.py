@@ -1,0 +1,175 @@
+"""SIGTERM and SIGINT end a server within five seconds, whatever code it is in, and its children with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.server.serving import LAUNCH, configured
+from tests.server.test_ending import HELLO, is_there
+
+TOOLS = """
+import time
+from ideabridge.tools.decorator import tool
+
+def told(path: str) -> None:
+    with open(path, "w") as file:
+        file.write("stuck")
+
+@tool(read_only=True)
+async def rows(n: int) -> list[dict[str, int | str]]:
+    return [{"id": one, "name": f"row {one}"} for one in range(n)]
+
+@tool(read_only=True)
+async def python(path: str) -> None:
+    told(path)
+    while True:
+        pass
+
+@tool(read_only=True)
+async def sleep(path: str) -> None:
+    told(path)
+    time.sleep(60)
+
+@tool(read_only=True)
+async def machine_code(path: str) -> None:
+    told(path)
+    sum(range(10**13))
+"""
+STUBBORN = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open(sys.argv[1], "w").write("up")
+while True: time.sleep(60)
+"""
+COSTLY = " && ".join(["contains(name, 'row')"] * 40)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="descendants are found in /proc")
+
+
+def descendants(pid: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents[int(stat.parent.name)] = int(fields[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+@contextmanager
+def server(folder: Path, *more: str) -> Generator[subprocess.Popen[bytes]]:
+    tools, up = folder / "tools.py", folder / "up"
+    tools.write_text(TOOLS)
+    os.mkfifo(up)
+    module: dict[str, Any] = {"command": sys.executable, "args": ["-c", STUBBORN, str(up)]}
+    configuration = configured(folder, tools=[str(tools)], mcpServers={"stubborn": module})
+    with subprocess.Popen(
+        [sys.executable, str(LAUNCH), str(configuration), *more],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        up.read_text()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def stuck(folder: Path, how: str, send: Callable[[int, str, dict[str, Any]], None]) -> None:
+    """Have a worker at work, and then the event loop stuck; returns when it is."""
+    told = folder / "stuck"
+    os.mkfifo(told)
+    calls: list[dict[str, Any]] = [
+        {"_tool": "rows", "n": 100_000, "_outputPath": "rows"},
+        {"_tool": "filter", "items": "†state.rows", "where": COSTLY, "_id": "slow"},
+        {"_tool": "count", "items": "†state.rows", "_outputPath": "n"},
+        {"_tool": how, "path": str(told), "_imports": ["†state.n"]},
+    ]
+    send(2, "run_plan", {"calls": calls, "wait_s": 0})
+    assert told.read_text() == "stuck"
+
+
+def check_end(process: subprocess.Popen[bytes], number: int) -> None:
+    """Everything is gone five seconds after the signal; nothing is polled that the issue does not promise."""
+    family = descendants(process.pid)
+    # The module, the guard, and the worker that filters.
+    assert len(family) >= 3, family
+    started = time.monotonic()
+    process.send_signal(number)
+    process.wait(timeout=5)
+    while any(is_there(pid) for pid in family):
+        assert time.monotonic() - started < 5, [pid for pid in family if is_there(pid)]
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("how", ["python", "sleep", "machine_code"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_over_stdio(tmp_path: Path, how: str, number: int) -> None:
+    with server(tmp_path) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def send(message: dict[str, Any]) -> None:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+            process.stdin.flush()
+
+        send(HELLO)
+        assert process.stdout.readline()
+        send({"method": "notifications/initialized"})
+        stuck(
+            tmp_path,
+            how,
+            lambda i, name, arguments: send(
+                {"id": i, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+            ),
+        )
+        check_end(process, number)
+
+
+@pytest.mark.parametrize("how", ["python", "machine_code"])
+def test_over_http(tmp_path: Path, how: str) -> None:
+    with server(tmp_path, "0") as process:
+        assert process.stderr is not None
+        url = process.stderr.readline().split()[-1].decode()
+        post = [sys.executable, "-c", POST, url]
+
+        def send(number: int, name: str, arguments: dict[str, Any]) -> None:
+            body = {"jsonrpc": "2.0", "id": number, "method": "tools/call"}
+            params = {"name": name, "arguments": arguments, "_meta": META}
+            with subprocess.Popen([*post, name], stdin=subprocess.PIPE) as sending:
+                sending.communicate(json.dumps({**body, "params": params}).encode())
+
+        stuck(tmp_path, how, send)
+        check_end(process, signal.SIGTERM)
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+POST = """
+import http.client, sys, urllib.parse
+url = urllib.parse.urlsplit(sys.argv[1])
+connection = http.client.HTTPConnection(url.netloc)
+headers = {"content-type": "application/json", "accept": "application/json, text/event-stream",
+           "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": sys.argv[2]}
+connection.request("POST", url.path, sys.stdin.buffer.read(), headers)
+sys.stdout.flush()
+"""
