@@ -87,7 +87,7 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
     (tmp_path / "ideabridge.json").write_text(
         json.dumps({"mcpServers": {"time": {"command": str(BIN / "mcp-server-time")}}}), encoding="utf-8"
     )
-    configuration = load_configuration(None, project=tmp_path)
+    configuration = load_configuration(tmp_path / "ideabridge.json", project=tmp_path)
     async with Bridge(configuration, toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
         run = await plan(
             bridge,

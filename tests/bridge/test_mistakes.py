@@ -267,7 +267,7 @@ async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObje
 def modules(tmp_path: Path) -> Configuration:
     server = {"command": sys.executable, "args": [str(SERVER)]}
     (tmp_path / "ideabridge.json").write_text(json.dumps({"mcpServers": {"sdk": server}}), encoding="utf-8")
-    return load_configuration(None, project=tmp_path)
+    return load_configuration(tmp_path / "ideabridge.json", project=tmp_path)
 
 
 async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwrapped(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ideabridge.server.main import main
 from tests.server.serving import call, over_stdio
+from tests.trusting import write_trusted
 
 from .conftest import Run
 from .terminal import Terminal
@@ -46,7 +47,7 @@ def noting(*texts: str) -> str:
 def here(project: Path) -> Path:
     """A project with tools that need approval."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
     for text in ("one", "two"):
         (project / f"{text}.json").write_text(noting(text), encoding="utf-8")
     return project
@@ -96,7 +97,7 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_decision_without_the_tools_of_the_run_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "ideabridge.json").write_text('{"store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(here, '{"store": "store.sqlite"}')
     run = told(capsys, "run", "one.json", "--tools", "tools.py", code=4)["run"]
     assert main(["approvals", "decide", "approve", run]) == 1
     why = "its tool 'note' is not here; was a file of tools left out?"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.trusting import write_trusted
 
 from .conftest import EXECUTABLE
 from .terminal import Terminal
@@ -25,7 +26,7 @@ def mute(project: Path) -> Path:
         "mute": {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]},
         "quick": QUICK,
     }
-    (project / "ideabridge.json").write_text(json.dumps({"mcpServers": modules}), encoding="utf-8")
+    write_trusted(project, {"mcpServers": modules})
     return project
 
 
@@ -49,7 +50,7 @@ def test_each_module_is_told_as_soon_as_it_is_known(mute: Path, words: list[str]
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
 def test_serve_tells_a_person_what_it_does_and_a_host_nothing(mute: Path) -> None:
-    (mute / "ideabridge.json").write_text(json.dumps({"mcpServers": {"quick": QUICK}, "store": "s"}), encoding="utf-8")
+    write_trusted(mute, {"mcpServers": {"quick": QUICK}, "store": "s"})
     terminal = Terminal(mute, ["serve"])
     terminal.read_until("module quick: up, ")
     assert "waits for an MCP host" in terminal.seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from ideabridge.server.cli.app import app
 from ideabridge.server.cli.examples import EXAMPLES
 from ideabridge.server.main import main
 from tests.ideas.values import publish, said
+from tests.trusting import write_trusted
 
 from .test_start import HEAVY, imported
 
@@ -69,7 +69,7 @@ def offered(
 ) -> Callable[[str], list[str]]:
     """What bash is offered after a command line, in a project with modules, runs and ideas."""
     modules = {"git": {"command": "x"}, "github": {"command": "y"}, "time": {"command": "z"}}
-    (project / "ideabridge.json").write_text(json.dumps({"mcpServers": modules, "store": "s.sqlite"}), encoding="utf-8")
+    write_trusted(project, {"mcpServers": modules, "store": "s.sqlite"})
     with Store.open(project / "s.sqlite") as store:
         for number in (1, 2):
             store.create_run(f"run_{number}0", kind="plan", caller="me", title="Sums\nof two", fingerprint="")

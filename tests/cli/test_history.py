@@ -12,6 +12,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.server.main import main
+from tests.trusting import write_trusted
 
 TOOLS = '''
 from pathlib import Path
@@ -55,7 +56,7 @@ PLAN = {
 def here(project: Path) -> Path:
     """A project in which a plan has run."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
     (project / "plan.json").write_text(json.dumps(PLAN), encoding="utf-8")
     return project
 

@@ -19,6 +19,7 @@ from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
 from ideabridge.server.hosts.host import HOSTS, Places, find_host
 from ideabridge.server.hosts.translate import hide, is_ourselves, translate
 from ideabridge.server.main import main
+from tests.trusting import write_trusted
 
 from .terminal import Terminal
 
@@ -448,7 +449,7 @@ def test_install_writes_and_keeps(
 def test_what_was_installed_starts_from_anywhere(
     home: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (project / "ideabridge.json").write_text('{"tools": ["own.py"], "store": "s.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"tools": ["own.py"], "store": "s.sqlite"}')
     (project / "own.py").write_text(
         'from ideabridge.tools import tool\n\n\n@tool(read_only=True)\ndef own_tool() -> str:\n    """Ours."""\n',
         encoding="utf-8",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ideabridge.server.main import main
+from tests.trusting import write_trusted
 
 from .terminal import Terminal
 
@@ -33,7 +34,7 @@ DECIDED = ["--take", "calls.0.a=†input.n", "--accept", "calls.0.b", "--accept"
 def here(project: Path) -> Path:
     """A project with a tool and a plan whose author copied its input."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
     (project / "plan.json").write_text(json.dumps(PLAN), encoding="utf-8")
     return project
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import preloaded
+from tests.trusting import write_trusted
 
 from .conftest import Run
 from .terminal import Terminal
@@ -21,9 +22,7 @@ PLAN = {"calls": [{"_tool": "book", "who": "ann", "_outputPath": "got"}], "outpu
 def here(project: Path) -> Path:
     """A project with a module that asks."""
     modules = {"asks": preloaded.module(SERVER)}
-    (project / "ideabridge.json").write_text(
-        json.dumps({"mcpServers": modules, "store": "store.sqlite"}), encoding="utf-8"
-    )
+    write_trusted(project, {"mcpServers": modules, "store": "store.sqlite"})
     (project / "plan.json").write_text(json.dumps(PLAN), encoding="utf-8")
     return project
 

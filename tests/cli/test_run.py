@@ -14,6 +14,7 @@ import pytest
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.main import main
 from tests import preloaded
+from tests.trusting import write_trusted
 
 from .conftest import EXECUTABLE, Run
 from .terminal import Terminal, at_terminal
@@ -67,7 +68,7 @@ NOTE = {"calls": [{"_tool": "note", "text": "hello"}]}
 def here(project: Path) -> Path:
     """A project with tools and plans."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
     (project / "sum.json").write_text(json.dumps(SUM), encoding="utf-8")
     (project / "note.json").write_text(json.dumps(NOTE), encoding="utf-8")
     return project
@@ -402,7 +403,7 @@ def test_a_lazy_plan_is_edited_or_denied_at_the_terminal(here: Path) -> None:
 def test_a_question_nobody_answers_in_time_is_taken_back(here: Path) -> None:
     configuration = json.loads((here / "ideabridge.json").read_text(encoding="utf-8"))
     configuration["approval"] = {"timeout_seconds": 0.5}
-    (here / "ideabridge.json").write_text(json.dumps(configuration), encoding="utf-8")
+    write_trusted(here, configuration)
     terminal = Terminal(here, ["run", "note.json", "--json"])
     terminal.read_until("e(dit): ")
     terminal.read_until("settled already")
@@ -591,7 +592,7 @@ def with_modules(here: Path) -> Callable[..., None]:
 
     def write(**modules: object) -> None:
         content = {"tools": ["tools.py"], "mcpServers": modules}
-        (here / "ideabridge.json").write_text(json.dumps(content), encoding="utf-8")
+        write_trusted(here, content)
 
     return write
 

@@ -13,6 +13,7 @@ import pytest
 
 from ideabridge.server.main import main
 from tests.server.serving import call, over_stdio, structured, text
+from tests.trusting import write_own, write_trusted
 
 from .conftest import EXECUTABLE
 from .terminal import Terminal, at_terminal
@@ -53,9 +54,8 @@ SEND = {"calls": [{"_tool": "send", "name": "send", "_outputPath": "a"}]}
 def here(project: Path) -> Path:
     """A project with tools and a pipe they write to."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text(
-        '{"tools": ["tools.py"], "store": "store.sqlite", "approval": "allow_all"}', encoding="utf-8"
-    )
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
+    write_own({"approval": "allow_all"})
     os.mkfifo(project / "pipe")
     return project
 
@@ -165,13 +165,13 @@ def test_what_cannot_be_resumed(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert "unknown run 'run_none'" in capsys.readouterr().err
     [run] = listed(capsys)
     other = {"store": "store.sqlite", "tools": ["tools.py"]}
-    (here / "ideabridge.json").write_text(json.dumps(other), encoding="utf-8")
+    write_trusted(here, {**other, "order": "all"})
     assert main(["resume", run["run"]]) == 1
     assert "the configuration has changed" in capsys.readouterr().err
     [run] = listed(capsys)
     assert run["status"] == "interrupted"
     assert "the configuration has changed" in run["reason"]
-    (here / "ideabridge.json").write_text(json.dumps({**other, "approval": "allow_all"}), encoding="utf-8")
+    write_trusted(here, other)
     (here / "again").unlink()
     with subprocess.Popen(
         [str(EXECUTABLE), "resume", run["run"]], cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -209,7 +209,7 @@ def test_a_list_of_runs_cuts_no_id(here: Path, columns: int, capsys: pytest.Capt
     plan: dict[str, Any] = {
         "calls": [send, {"_tool": "count", "items": []}, {"_tool": "look", "name": "x", "_after": ["sent"]}]
     }
-    (here / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(here, '{"tools": ["tools.py"], "store": "store.sqlite"}')
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 4
     # The longest that is said of how a run stands, and the longest events.

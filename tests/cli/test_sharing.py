@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ideabridge.server.main import main
+from tests.trusting import write_trusted
 
 TOOLS = '''
 from ideabridge.tools import tool
@@ -31,7 +32,7 @@ PLAN = {
 def here(project: Path) -> Path:
     """A project that has published two tools."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
     for number, name in enumerate(("twice", "again"), 1):
         plan = {**PLAN, "input": {"a": number}}
         (project / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
@@ -43,7 +44,7 @@ def other(project: Path, configuration: str = "{}") -> list[str]:
     """Options of a project that has neither the tools nor the ideas."""
     folder = project / "other"
     folder.mkdir(exist_ok=True)
-    (folder / "ideabridge.json").write_text(configuration, encoding="utf-8")
+    write_trusted(folder, configuration)
     return ["--project", str(folder), "--store", str(folder / "store.sqlite")]
 
 
@@ -110,7 +111,7 @@ def test_a_configured_secret_does_not_leave(
     # Configured afterwards: now it is refused at the door.
     servers = {"vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}}
     text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
-    (here / "ideabridge.json").write_text(text, encoding="utf-8")
+    write_trusted(here, text)
     assert main(["run", "plan.json", "--json"]) == 2
     assert "output.note: holds the secret VAULT_PASSWORD" in capsys.readouterr().err
     assert main(["ideas", "export", idea, "--output", "leak.json"]) == 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ideabridge.server.main import main
+from tests.trusting import write_trusted
 
 from .conftest import Run
 from .terminal import Terminal
@@ -110,7 +111,7 @@ def test_the_doctor_tells_what_is_there_and_what_is_wrong(project: Path, capsys:
 
     (project / ".mcp.json").write_text('{"mcpServers": {"ideabridge": {"command": "x"}}}')
     configuration = {"mcpServers": {"gone": {"command": "no-such-program"}}, "tools": ["missing.py"]}
-    (project / "ideabridge.json").write_text(json.dumps(configuration))
+    write_trusted(project, configuration)
     assert main(["doctor"]) == 1
     shown = capsys.readouterr()
     assert "no-such-program" in shown.out
@@ -130,7 +131,7 @@ def test_the_doctor_tells_which_model_answers_and_what_it_lacks(
         monkeypatch.delenv(name, raising=False)
 
     def mind(configuration: dict[str, Any]) -> dict[str, Any]:
-        (project / "ideabridge.json").write_text(json.dumps(configuration))
+        write_trusted(project, configuration)
         main(["doctor", "--json"])
         findings: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["findings"]
         return next(one for one in findings if one["topic"] == "mind")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ import pytest
 
 from tests.minds.fake import endpoint, say
 from tests.server.test_ending import STUBBORN, is_there
+from tests.trusting import write_trusted
 
 from .conftest import EXECUTABLE, Run
 
@@ -45,7 +45,7 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
             "model": {"name": "openai:tiny-1", "base_url": fake.base_url},
             "mcpServers": {"stubborn": {"command": sys.executable, "args": ["-c", STUBBORN, str(told)]}},
         }
-        (project / "ideabridge.json").write_text(json.dumps(configuration), encoding="utf-8")
+        write_trusted(project, configuration)
         command = [str(EXECUTABLE), "solve", "Count them.", "-t", "count"]
         async with await anyio.open_process(command, stdin=subprocess.DEVNULL) as process:
             with anyio.fail_after(60):
@@ -74,7 +74,7 @@ async def test_a_stopped_solve_hangs_up_leaves_no_process_and_says_how_it_stands
 
 
 async def test_solve_tells_which_model_answers_and_no_key(project: Path, ideabridge: Run) -> None:
-    (project / "ideabridge.json").write_text('{"store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, '{"store": "store.sqlite"}')
     key = "sk-0123456789abcdef"
     async with endpoint(say('{"calls": [], "output": "hello"}')) as fake:
         own = {"OPENAI_API_KEY": key, "OPENAI_BASE_URL": fake.base_url}

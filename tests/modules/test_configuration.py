@@ -18,6 +18,7 @@ from ideabridge.bridge.configuration import (
     parse_configuration,
 )
 from ideabridge.tools.encoding import JSON
+from tests.trusting import write_trusted
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -133,11 +134,11 @@ def test_files_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.Monk
     (user / "ideabridge.json").write_text('{"order": "all"}')
     assert load_configuration(project=project).order == "all"
     # Windows editors begin files with a byte order mark.
-    (project / "ideabridge.json").write_text('\ufeff{"order": "none", "tools": ["t/a.py"], "store": "~/s.db"}')
+    write_trusted(project, '\ufeff{"order": "none", "tools": ["t/a.py"], "store": "s.db"}')
     found = load_configuration(project=project)
     assert (found.order, found.source) == ("none", project / "ideabridge.json")
     assert found.tools == (str(project / "t/a.py"),)
-    assert found.store == str(Path.home() / "s.db")
+    assert found.store == str(project / "s.db")
     with pytest.raises(ConfigurationError, match=r"missing\.json: cannot be read"):
         load_configuration(tmp_path / "missing.json")
 

@@ -110,7 +110,7 @@ class Bridge(Publishing):
         self.approver = approver
         self.toolbox = builtin_toolbox()
         for file in self.configuration.tools:
-            self.toolbox.update(load_tool_file(Path(file)))
+            self.toolbox.update(load_tool_file(file, self.configuration.digest_of(file)))
         if toolbox is not None:
             self.toolbox.update(toolbox)
         self.modules = Modules(self.configuration, secrets=self.secrets, on_change=self._on_change)

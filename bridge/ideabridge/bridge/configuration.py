@@ -1,13 +1,20 @@
 """Configuration: what `ideabridge.json` holds (DESIGN 4.10, 6, 7).
 
-Every problem of a file is reported at once, each with its place. `docs/configuration.md` tells each key;
-`docs/ideabridge.schema.json` is `configuration_schema()`. Nothing here imports the MCP SDK.
+The project's file lies over the user's once a person has trusted it (`trust.py`). Every problem of a file is reported
+at once, each with its place. `docs/configuration.md` tells each key; `docs/ideabridge.schema.json` is
+`configuration_schema()`. Nothing here imports the MCP SDK.
 """
 
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import difflib
+import glob
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -29,12 +36,24 @@ from ideabridge.bridge.modules.settings import (
     public_url,
     schema_extras,
 )
+from ideabridge.bridge.trust import (
+    FILE_NAME,
+    MAX_FILE_BYTES,
+    ProjectFile,
+    Standing,
+    TrustError,
+    Untrusted,
+    Variables,
+    project_file,
+    read_own,
+    standing_of,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, decode, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import Order
 
-FILE_NAME: Final = "ideabridge.json"
-MAX_FILE_BYTES: Final = 4 * 1024 * 1024
+logger: Final = logging.getLogger(__name__)
+
 _TOP_HINTS: Final = {
     "modules": "Did you mean 'mcpServers'?",
     "servers": "Did you mean 'mcpServers'?",
@@ -67,6 +86,39 @@ class Limits(BaseModel):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One file that a configuration was put together from.
+
+    Attributes:
+        file: the file, absolute. Relative paths in it are relative to its folder.
+        keys: the settings it has, as the file names them.
+        modules: the names of its modules.
+        variables: what `${NAME}` may name in it; None: every variable.
+        digests: SHA-256 in hex of each tool file that may be loaded, by absolute path; None: as it is.
+        replaced: the names of modules whose entry takes the place of one in the layer below.
+        narrowed: what the file asks for and gets in part, one line each.
+        refused: what it asks for and does not get, one line each.
+    """
+
+    file: Path
+    keys: tuple[str, ...] = ()
+    modules: frozenset[str] = frozenset()
+    variables: Variables | None = None
+    digests: Mapping[str, str] | None = None
+    replaced: tuple[str, ...] = ()
+    narrowed: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    @property
+    def is_project(self) -> bool:
+        """Whether it is a project's file, which a person has trusted."""
+        return self.variables is not None
+
+
+Approval = Literal["default", "allow_all"] | ApprovalRules
+
+
 class Configuration(BaseModel):
     """What `ideabridge.json` holds. Paths in `tools` and `store` are absolute after `load_configuration`."""
 
@@ -85,7 +137,7 @@ class Configuration(BaseModel):
     durability: Literal["normal", "full"] = Field(
         default="normal", description="normal: safe against crashes of the process; full: against power loss too."
     )
-    approval: Literal["default", "allow_all"] | ApprovalRules = Field(
+    approval: Approval = Field(
         default="default",
         description="default: read-only calls run, all others ask. allow_all: nothing asks. Or rules.",
     )
@@ -113,24 +165,62 @@ class Configuration(BaseModel):
         default=300, ge=0, le=10_000, description="Published ideas hosts are told as tools; of more, the most used."
     )
     recorded_max_age_s: float = Field(default=300, ge=0, le=2_592_000, description="Seconds a stored answer holds.")
-    source: Path | None = Field(default=None, exclude=True, description="The file it was read from.")
+    source: Path | None = Field(default=None, exclude=True, description="The file it was read from; the topmost one.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
+
+    layers: tuple[Layer, ...] = Field(default=(), exclude=True, description="The files it came from, the lowest first.")
+    also: tuple[Approval, ...] = Field(default=(), exclude=True, description="Approvals that hold besides `approval`.")
+    untrusted: Untrusted | None = Field(default=None, exclude=True, description="A project file that is not used.")
 
     @property
     def approval_setting(self) -> str | JSONObject:
-        """`approval` as a run's settings hold it."""
-        approval = self.approval
-        if isinstance(approval, str):
-            return approval
-        return cast("JSONObject", approval.model_dump(mode="json", exclude_none=True))
+        """`approval` as a run's settings hold it: of several, the strictest decides on each call."""
+        parts: list[JSON] = []
+        for approval in (*self.also, self.approval):
+            part = (
+                approval
+                if isinstance(approval, str)
+                else cast("JSONObject", approval.model_dump(mode="json", exclude_none=True))
+            )
+            if part != "allow_all" and part not in parts:
+                parts.append(part)
+        if len(parts) > 1:
+            return {"all": parts}
+        return cast("str | JSONObject", parts[0]) if parts else "allow_all"
 
     @property
     def folder(self) -> Path:
         """What relative paths in it are relative to: the folder of the file, else the project."""
         return self.source.parent if self.source is not None else self.project
 
+    def layer_of(self, module: str) -> Layer | None:
+        """The file that a module's entry came from; None: it was read from no file."""
+        return next((layer for layer in reversed(self.layers) if module in layer.modules), None)
 
-_OURS: Final = ("source", "project")
+    def folder_of(self, module: str) -> Path:
+        """What relative paths in a module's entry are relative to, absolute."""
+        layer = self.layer_of(module)
+        return (self.folder if layer is None else layer.file.parent).absolute()
+
+    def variables_of(self, module: str) -> Variables | None:
+        """The variables that a module's entry may name; None: every one."""
+        layer = self.layer_of(module)
+        return None if layer is None else layer.variables
+
+    @property
+    def refused(self) -> list[str]:
+        """What the files ask for and do not get, one line each."""
+        return [line for layer in self.layers for line in layer.refused]
+
+    def digest_of(self, tool_file: str) -> str | None:
+        """The SHA-256 in hex that a tool file must have to be loaded; None: any."""
+        for layer in self.layers:
+            if layer.digests is not None and tool_file in layer.digests:
+                return layer.digests[tool_file]
+        return None
+
+
+_OURS: Final = ("source", "project", "layers", "also", "untrusted")
 """Fields that say where a configuration came from; not keys of the file."""
 
 _FIELDS: Final = (*_OURS, "modules", "schema_url")  # names in Python that are no keys of the file
@@ -264,7 +354,9 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
     problems: list[str] = []
     modules: JSONObject = {}
     top: JSONObject = {}
+    keys: list[str] = []
     if isinstance(raw, dict):
+        keys = list(raw)
         modules = _check_modules(raw.get("mcpServers", {}), problems)
         top = {key: value for key, value in raw.items() if key != "mcpServers"}
         problems += [f"{key}: {_unknown(Configuration, key)}" for key in _FIELDS if key in top]
@@ -288,36 +380,202 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
             "project": project,
             "tools": tuple(str(folder / Path(path).expanduser()) for path in parsed.tools),
             "store": None if parsed.store is None else str(folder / Path(parsed.store).expanduser()),
+            "layers": () if source is None else (Layer(source, tuple(keys), frozenset(modules)),),
         }
     )
 
 
 def load_configuration(path: Path | None = None, *, project: Path | None = None) -> Configuration:
-    """Read the configuration: `path` (`--config`), else `ideabridge.json` in the project folder, else the one in
-    the user's configuration folder, else the defaults (`source` is then None).
+    """Read the configuration of a program: `path`, else what `load_workspace` finds in the project folder.
 
     Args:
-        path: a file that must exist, or None to look for one.
+        path: a file that must exist. It is trusted as it is, and used alone.
         project: the project folder; default: the current one.
 
     Raises:
-        ConfigurationError: the file cannot be read, is not JSON (line and column are told), or has problems.
+        ConfigurationError: a file cannot be read, others may write it, it is not JSON (line and column are told), or
+            has problems.
     """
     project = (project or Path.cwd()).absolute()
-    user = platformdirs.user_config_path("ideabridge") / FILE_NAME
-    source = path if path is not None else next((file for file in (project / FILE_NAME, user) if file.is_file()), None)
-    if source is None:
-        return Configuration(project=project)
-    source = source.absolute()
+    if path is not None:
+        return _read_alone(path.absolute(), project)
+    loaded = load_workspace(project / FILE_NAME, project=project)
+    if loaded.untrusted is not None:
+        logger.warning("%s", loaded.untrusted.told())
+    return loaded
+
+
+def user_file() -> Path:
+    """Where the user's own configuration is."""
+    return platformdirs.user_config_path("ideabridge") / FILE_NAME
+
+
+def is_user_file(file: Path) -> bool:
+    """Whether a file is the user's own configuration."""
+    own = user_file()
+    return own.is_file() and file.exists() and file.samefile(own)
+
+
+def user_configuration(project: Path) -> Configuration:
+    """The user's own configuration; the defaults where there is none.
+
+    Raises:
+        ConfigurationError: as `load_configuration`.
+    """
+    own = user_file()
+    return _read_alone(own.absolute(), project) if own.is_file() else Configuration(project=project)
+
+
+Ask = Callable[[Standing, Configuration, Configuration], bool]
+"""Asks a person whether to trust a project file: (how it stands, what it holds, the user's configuration)."""
+
+
+def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Configuration:
+    """The user's configuration, with a project file over it where a person has trusted exactly its content.
+
+    Where nobody has, `untrusted` says so, and the user's configuration holds alone.
+
+    Args:
+        file: the project file.
+        project: the project folder, absolute.
+        ask: asks a person about a file that is not trusted; None: nobody is there to ask. True: use it this time; to
+            keep that is up to whoever asks.
+
+    Raises:
+        ConfigurationError: as `load_configuration`; or a trusted file puts the store outside its folder.
+    """
+    user = user_configuration(project)
+    if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
+        return user
+    found, parsed = read_project_file(file, project)
+    standing = standing_of(found)
+    if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):
+        changed = tuple(path for path, _ in standing.changed)
+        return user.model_copy(update={"untrusted": Untrusted(file.absolute(), changed, standing.problem)})
+    return lay_over(user, parsed, standing)
+
+
+def read_project_file(file: Path, project: Path) -> tuple[ProjectFile, Configuration]:
+    """A project file and what it holds, from the same bytes. Nothing that it names is run.
+
+    Raises:
+        ConfigurationError: as `load_configuration`.
+    """
+    data, raw = _read(file.absolute())
+    parsed = _parsed(raw, project, file.absolute())
     try:
-        data = source.read_bytes()
+        return project_file(file.absolute(), data, raw), parsed
+    except TrustError as error:
+        raise ConfigurationError([str(error)]) from None
+
+
+def _read(source: Path) -> tuple[bytes, JSON]:
+    try:
+        data = read_own(source)
+        return data, decode(data.removeprefix(codecs.BOM_UTF8), what=source.name, max_bytes=MAX_FILE_BYTES)
     except OSError as error:
         raise ConfigurationError([f"{source}: cannot be read: {error.strerror or error}"]) from None
-    try:
-        raw = decode(data.removeprefix(codecs.BOM_UTF8), what=source.name, max_bytes=MAX_FILE_BYTES)
     except IdeabridgeError as error:
         raise ConfigurationError([str(error)]) from None
-    return _parsed(raw, project, source)
+
+
+def _read_alone(source: Path, project: Path) -> Configuration:
+    """A configuration file with every right."""
+    return _parsed(_read(source)[1], project, source)
+
+
+def lay_over(user: Configuration, project: Configuration, standing: Standing) -> Configuration:
+    """The settings of a trusted project file over the user's.
+
+    Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, everything else replaces. Of
+    both approvals the stricter decides on each call.
+
+    Raises:
+        ConfigurationError: the store is outside the project file's folder.
+    """
+    file, variables = standing.found.file, standing.variables
+    (layer,) = project.layers
+    changes: dict[str, Any] = {}
+    narrowed: list[str] = []
+    refused: list[str] = []
+    for key in layer.keys:
+        if key in _PARTS:
+            part, below = getattr(project, key), getattr(user, key)
+            changes[key] = below.model_copy(update={one: getattr(part, one) for one in part.model_fields_set})
+        elif key not in ("$schema", "mcpServers", "tools"):
+            changes[key] = getattr(project, key)
+    if project.store is not None:
+        changes["store"] = _inner_store(project.store, file)
+    if project.model is not None:
+        refusal = _model_refusal(project.model, variables)
+        if refusal is not None:
+            refused.append(f"{file.name}: model is not used: {refusal}")
+            del changes["model"]
+    replaced = tuple(name for name in project.modules if name in user.modules)
+    also = [*user.also]
+    if "approval" in layer.keys:
+        also.append(user.approval)
+        if user.approval != "allow_all" and _allows(project.approval):
+            narrowed.append(
+                "approval: allows calls that your own configuration may not allow; the stricter of both decides"
+            )
+    if replaced and isinstance(user.approval, ApprovalRules) and _allows(user.approval):
+        also.append(_strict_on(replaced))
+        narrowed.append(f"approval: your rules do not allow calls of {', '.join(replaced)}, which are not your modules")
+    digests = {path: standing.found.digest_of(path) for path in project.tools}
+    layer = dataclasses.replace(
+        layer, variables=variables, digests=digests, replaced=replaced, narrowed=tuple(narrowed), refused=tuple(refused)
+    )
+    return user.model_copy(
+        update={
+            **changes,
+            "modules": {**user.modules, **project.modules},
+            "tools": tuple(dict.fromkeys((*user.tools, *project.tools))),
+            "also": tuple(also),
+            "layers": (*user.layers, layer),
+            "source": file,
+        }
+    )
+
+
+def _inner_store(store: str, file: Path) -> str:
+    folder = os.path.realpath(file.parent)
+    for path in (store, f"{store}-wal", f"{store}-shm", f"{store}-journal"):
+        # SQLite follows links of the files it keeps beside the store.
+        if not Path(os.path.realpath(path)).is_relative_to(folder):
+            raise ConfigurationError(
+                [f"{file}: store: {path} leads out of the folder {folder}; the store of a project is inside its folder"]
+            )
+    return store
+
+
+def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
+    """Why a project's model may not have the key that it names."""
+    name = None if isinstance(model, str) else model.key_env
+    return None if name is None or name in variables else f"key_env: {variables.refusal(name)}"
+
+
+_MAX_STRICT: Final = 500
+
+
+def _allows(approval: Approval) -> bool:
+    """Whether an approval may let calls run that ask by default."""
+    if isinstance(approval, str):
+        return approval == "allow_all"
+    return approval.default == "allow" or any(rule.then == "allow" for rule in approval.rules)
+
+
+def _strict_on(modules: tuple[str, ...]) -> ApprovalRules:
+    """Calls of these modules run where they are read-only, and ask otherwise; the rest is not its business."""
+    rules: list[ApprovalRule] = []
+    for name in modules if len(modules) <= _MAX_STRICT else ("*",):
+        pattern = name if name == "*" else glob.escape(name)
+        why = f"module {name!r} is the project's, not the one that your rules speak of"
+        rules += [
+            ApprovalRule(module=pattern, read_only=True, then="allow"),
+            ApprovalRule(module=pattern, then="ask", why=why),
+        ]
+    return ApprovalRules(default="allow", rules=tuple(rules))
 
 
 def configuration_schema() -> JSONObject:
@@ -326,6 +584,8 @@ def configuration_schema() -> JSONObject:
     properties = cast("JSONObject", schema["properties"])
     for name in _OURS:
         properties.pop(name)
+    for name in ("Layer", "Untrusted", "Variables"):
+        cast("JSONObject", schema["$defs"]).pop(name, None)
     module = cast("JSONObject", cast("JSONObject", schema["$defs"])["ModuleConfiguration"])
     keys = cast("JSONObject", module["properties"])
     keys["type"] = {**cast("JSONObject", keys["type"]), "anyOf": [{"enum": list(KINDS)}, {"type": "null"}]}
@@ -348,8 +608,16 @@ def fingerprint(configuration: Configuration) -> str:
         name: _identity(module) for name, module in sorted(configuration.modules.items()) if not module.disabled
     }
     here = bool(configuration.tools) or any(module.command for module in configuration.modules.values())
+    elsewhere: JSONObject = {
+        name: str(folder)
+        for name, module in sorted(configuration.modules.items())
+        if module.command and not module.disabled
+        if (folder := configuration.folder_of(name)) != configuration.folder.absolute()
+    }
     return content_hash(
         {
+            # Of the modules of another file than the topmost; left out where there is but one file, as it always was.
+            **({"folders": elsewhere} if elsewhere else {}),
             "modules": modules,
             "approval": configuration.approval_setting,
             # A run keeps the order that its journal records: what was the default before still counts as the default.
@@ -364,7 +632,7 @@ def fingerprint(configuration: Configuration) -> str:
 def module_fingerprint(configuration: Configuration, name: str) -> str:
     """SHA-256 over the name of a module and what it is, as in `fingerprint`; its folder, where a program runs in it."""
     module = configuration.modules[name]
-    folder = str(configuration.folder.absolute()) if module.command else None
+    folder = str(configuration.folder_of(name)) if module.command else None
     return content_hash({"name": name, "module": _identity(module), "folder": folder})
 
 

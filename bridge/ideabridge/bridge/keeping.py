@@ -42,8 +42,14 @@ class Keeping(ABC):
 
     def learn_secrets(self) -> None:
         """Learn what is secret in the configuration, whether the modules run or not."""
-        folder = self.configuration.folder.absolute()
-        learn_secrets(self.configuration.modules, self.secrets, environ=os.environ, folder=folder)
+        told = self.configuration
+        learn_secrets(
+            told.modules,
+            self.secrets,
+            environ=os.environ,
+            folder_of=told.folder_of,
+            variables_of=told.variables_of,
+        )
 
     def export_idea(self, ref: str) -> JSONObject:
         """An idea as a portable document (DESIGN 4.11), with its publication where `ref` is a name.

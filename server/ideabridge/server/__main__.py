@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+# `python -m` puts the current folder first, so that a project's `typer.py` would be imported instead of Typer.
+if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109 - pathlib would come from there
+    del sys.path[0]
 
 from ideabridge.server.main import main
 

@@ -87,6 +87,10 @@ class Finding:
         if away:
             result["unavailable"] = away
         lines = [f"{count} tools fit; {len(tools)} shown" if count else 'no tool fits; try other words, or "" for all']
+        untrusted = self._bridge.configuration.untrusted
+        if untrusted is not None:
+            result["note"] = untrusted.told_to_hosts()
+            lines.append(untrusted.told_to_hosts())
         lines += [encode_text(tool) for tool in tools]
         if any(isinstance(tool, dict) and "observed" in tool for tool in tools):
             lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")

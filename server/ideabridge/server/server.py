@@ -91,11 +91,12 @@ class Front:
     def _served(self, version: str) -> FrontServer:
         resources, prompts, announcements = IdeaResources(self._bridge), IdeaPrompts(self._bridge), self.announcements
         hint = CacheHint(ttl_ms=_FRESH_MS, scope="private")
+        untrusted = self._bridge.configuration.untrusted
         server = FrontServer(
             NAME,
             version=version,
             title="ideabridge",
-            instructions=INSTRUCTIONS,
+            instructions=INSTRUCTIONS if untrusted is None else f"{INSTRUCTIONS} {untrusted.told_to_hosts()}",
             cache_hints={
                 "tools/list": hint,
                 "resources/list": hint,

@@ -16,7 +16,7 @@ from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox, definition_of
 
 
-def load_tool_file(path: str | Path) -> Toolbox:
+def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
     """Run a Python file and collect the tools in it.
 
     Collected are, from the file's top level: functions decorated by `@tool` that it defines (or names in `__all__`),
@@ -26,15 +26,18 @@ def load_tool_file(path: str | Path) -> Toolbox:
 
     Args:
         path: the file; it is trusted, for it is code.
+        digest: the SHA-256 in hex that it must have; None: any.
 
     Raises:
-        ToolFileError: it cannot be read or run, or holds no tool; one line with file, line and cause.
+        ToolFileError: it cannot be read or run, is another one, or holds no tool; one line with file, line and cause.
     """
     file = Path(path)
     try:
         source = file.read_bytes()
     except OSError as error:
         raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
+    if digest is not None and hashlib.sha256(source).hexdigest() != digest:
+        raise ToolFileError(f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it")
     module = _run(file.resolve(), source)
     toolbox = Toolbox()
     exported = getattr(module, "__all__", ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
@@ -16,7 +16,9 @@ from ideabridge.tools.tool import Annotations, Tool
 Then: TypeAlias = Literal["allow", "ask", "deny"]
 
 ApprovalSetting: TypeAlias = "str | JSONObject"
-"""`default`, `allow_all`, or an object of rules as the configuration's key `approval` takes it."""
+"""`default`, `allow_all`, an object of rules as the configuration's key `approval` takes it, or `{"all": [...]}` of
+these: the strictest decides on each call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +137,42 @@ def ruled(rules: Sequence[Rule], otherwise: str) -> Policy:
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
-    """The policy of a configuration's `approval` key: `default`, `allow_all`, or an object of rules."""
+    """The policy of an approval setting."""
+    if isinstance(setting, dict) and "all" in setting:
+        return strictest([policy_named(part) for part in approval_parts(setting)])
     if isinstance(setting, dict):
         rules = cast("list[JSONObject]", setting.get("rules") or [])
         return ruled([Rule.from_json(rule) for rule in rules], str(setting.get("default") or "read_only"))
     return allow_all if setting == "allow_all" else default_policy
 
 
+def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
+    """The settings that an approval setting is made of: those under `all`, else itself."""
+    if isinstance(setting, dict) and "all" in setting:
+        return cast("list[ApprovalSetting]", setting["all"])
+    return [setting]
+
+
+def strictest(policies: Sequence[Policy]) -> Policy:
+    """The policy that says what the strictest of several says; of equally strict ones, the first."""
+
+    def policy(tool: Tool, call: JSONObject) -> Verdict:
+        return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
+
+    return policy
+
+
+_STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
+
+
 def approval_timeout(setting: ApprovalSetting) -> float | None:
     """Seconds after which a call nobody decided on is denied; None: never."""
-    found: JSON = setting.get("timeout_seconds") if isinstance(setting, dict) else None
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+    found: list[float] = []
+    for part in approval_parts(setting):
+        seconds: JSON = part.get("timeout_seconds") if isinstance(part, dict) else None
+        if isinstance(seconds, int | float) and not isinstance(seconds, bool):
+            found.append(float(seconds))
+    return min(found, default=None)
 
 
 def only_persons(setting: ApprovalSetting) -> bool:

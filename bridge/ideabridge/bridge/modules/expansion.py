@@ -14,6 +14,7 @@ from typing import Final
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.modules.secrets import Secrets, is_secret_name
 from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.trust import Variables
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -39,7 +40,13 @@ class Launch:
 
 
 def expand(
-    module: str, configuration: ModuleConfiguration, *, environ: Mapping[str, str], folder: Path, secrets: Secrets
+    module: str,
+    configuration: ModuleConfiguration,
+    *,
+    environ: Mapping[str, str],
+    folder: Path,
+    secrets: Secrets,
+    variables: Variables | None = None,
 ) -> Launch:
     """Fill in `${VAR}` and `${VAR:-default}`; `$${` stands for `${`.
 
@@ -49,18 +56,21 @@ def expand(
         environ: the process environment.
         folder: what `cwd` is relative to, and where a program without `cwd` runs.
         secrets: learns every value that must not be shown.
+        variables: those that may be named; None: every one.
 
     Raises:
-        ModuleConfigurationError: a variable without default is not set, is an editor's (`${workspaceFolder}`), or
-            the result is no address or header.
+        ModuleConfigurationError: a variable without default is not set, may not be named, is an editor's
+            (`${workspaceFolder}`), or the result is no address or header.
     """
 
     def fill(text: str, place: str, *, secret: bool) -> str:
         def value(match: re.Match[str]) -> str:
             if match.group().startswith("$$"):
                 return match.group()[1:]
-            found = _lookup(match.group(1), environ, lambda why: _error(module, place, why))
             name = match.group(1).partition(":-")[0]
+            if variables is not None and name not in variables and environ.get(name):
+                raise _error(module, place, variables.refusal(name))
+            found = _lookup(match.group(1), environ, lambda why: _error(module, place, why))
             if secret or is_secret_name(name):
                 secrets.add_env(name, found)
             return found
@@ -93,12 +103,26 @@ def expand(
 
 
 def learn_secrets(
-    modules: Mapping[str, ModuleConfiguration], secrets: Secrets, *, environ: Mapping[str, str], folder: Path
+    modules: Mapping[str, ModuleConfiguration],
+    secrets: Secrets,
+    *,
+    environ: Mapping[str, str],
+    folder_of: Callable[[str], Path],
+    variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Tell `secrets` every secret value of a configuration, with no module started; disabled modules' too."""
+    """Tell `secrets` every secret value of a configuration, with no module started; disabled modules' too.
+
+    Args:
+        modules: by name.
+        secrets: learns the values.
+        environ: the process environment.
+        folder_of: the folder of a module, for `expand`.
+        variables_of: the variables that a module may name, for `expand`.
+    """
     for name, configuration in modules.items():
+        folder, variables = folder_of(name), variables_of(name)
         try:
-            expand(name, configuration, environ=environ, folder=folder, secrets=secrets)
+            expand(name, configuration, environ=environ, folder=folder, secrets=secrets, variables=variables)
         except ModuleConfigurationError:
             # It cannot start as it is: what stands written in it is a secret all the same.
             for key, text in configuration.env.items():

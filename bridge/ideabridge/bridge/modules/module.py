@@ -32,6 +32,7 @@ from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.bridge.modules.status import ModuleState, ModuleStatus
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
+from ideabridge.bridge.trust import Variables
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.names import nearest
 from ideabridge.tools.schema import Validator
@@ -53,6 +54,7 @@ class Module:
         configuration: ModuleConfiguration,
         *,
         folder: Path,
+        variables: Variables | None,
         secrets: Secrets,
         result_bytes: int,
         on_change: Callable[[str], None],
@@ -60,6 +62,7 @@ class Module:
         self.name = name
         self.configuration = configuration
         self._folder = folder
+        self._variables = variables
         self._secrets = secrets
         self._result_bytes = result_bytes
         self._on_change = on_change
@@ -167,7 +170,12 @@ class Module:
             return
         try:
             launch = expand(
-                self.name, self.configuration, environ=os.environ, folder=self._folder, secrets=self._secrets
+                self.name,
+                self.configuration,
+                environ=os.environ,
+                folder=self._folder,
+                secrets=self._secrets,
+                variables=self._variables,
             )
         except ModuleConfigurationError as error:
             self._closed = True

@@ -54,7 +54,8 @@ class Modules:
                 name: Module(
                     name,
                     entry,
-                    folder=configuration.folder.absolute(),
+                    folder=configuration.folder_of(name),
+                    variables=configuration.variables_of(name),
                     secrets=self.secrets,
                     result_bytes=configuration.limits.result_bytes,
                     on_change=on_change or _nobody,

@@ -22,6 +22,7 @@ from ideabridge.server.cli import (
     solve,
     suggest,
     tools,
+    trust,
     versions,
 )
 from ideabridge.server.cli.console import report
@@ -84,6 +85,7 @@ app.add_typer(keeping.app, name="store")
 app.add_typer(modules.app, name="modules")
 app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)
+app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 use_plain_help(app)

@@ -1,7 +1,8 @@
 """Completion: what the shell offers for hosts, modules, runs, ideas, tools and tags.
 
-It is asked at each press of a key, so it reads files and nothing else: the configuration as plain JSON, the store by
-SQL, read-only. Where anything is wrong it offers nothing: an error would be printed into what the person types.
+It is asked at each press of a key, so it reads files and nothing else: the configuration as plain JSON (the project's
+where it is trusted), the store by SQL, read-only. Where anything is wrong it offers nothing: an error would be printed
+into what the person types.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, Final, cast
 from urllib.parse import quote
 
 import typer
+
+from ideabridge.tools.errors import IdeabridgeError
 
 Offers = list[tuple[str, str]]
 """(what completes the word, what it is)."""
@@ -52,11 +55,13 @@ def hosts(incomplete: str) -> Offers:
 
 def modules(ctx: typer.Context, incomplete: str) -> Offers:
     """The configured modules."""
+    names: dict[str, Any] = {}
     try:
-        servers = _configuration(ctx)[1].get("mcpServers")
-    except (OSError, ValueError, RecursionError):
+        for _, content in _configurations(ctx):
+            servers = content.get("mcpServers")
+            names |= cast("dict[str, Any]", servers) if isinstance(servers, dict) else {}
+    except (OSError, ValueError, RecursionError, IdeabridgeError):
         return []
-    names = cast("dict[str, Any]", servers) if isinstance(servers, dict) else {}
     return [(name, "") for name in names if name.startswith(incomplete)]
 
 
@@ -114,7 +119,7 @@ def _asked(ctx: typer.Context, incomplete: str, *queries: str) -> Offers:
             for query in queries:
                 for name, what in connection.execute(query, (incomplete, _MOST)):
                     found.setdefault(str(name), " ".join(str(what or "").split())[:60])
-    except (OSError, ValueError, RecursionError, sqlite3.Error):
+    except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
         return []
     return list(found.items())
 
@@ -124,31 +129,37 @@ def _store(ctx: typer.Context) -> Path:
     given = _given(ctx, "store")
     if given is not None:
         return given.expanduser().absolute()
-    folder, content = _configuration(ctx)
-    configured = content.get("store")
-    if isinstance(configured, str):
-        return folder / Path(configured).expanduser()
+    for folder, content in _configurations(ctx):
+        configured = content.get("store")
+        if isinstance(configured, str):
+            return folder / Path(configured).expanduser()
     import platformdirs
 
     return platformdirs.user_data_path("ideabridge") / "ideas.sqlite"
 
 
-def _configuration(ctx: typer.Context) -> tuple[Path, dict[str, Any]]:
-    """The folder of the configuration, and what it holds as it stands there.
+def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """(folder, content as it stands there) of each configuration that would be used, the topmost first.
 
     Raises:
-        OSError, ValueError: it cannot be read.
+        OSError, ValueError, TrustError: one cannot be read.
     """
     import platformdirs
 
+    from ideabridge.bridge.trust import FILE_NAME, is_project_file, is_trusted, read_own
+
     project = (_given(ctx, "project") or Path.cwd()).expanduser().absolute()
     given = _given(ctx, "config")
-    places = [project / "ideabridge.json", platformdirs.user_config_path("ideabridge") / "ideabridge.json"]
-    for file in places if given is None else [given.expanduser().absolute()]:
+    own = platformdirs.user_config_path("ideabridge") / FILE_NAME
+    file = project / FILE_NAME if given is None else given.expanduser().absolute()
+    if given is not None and not is_project_file(file, project):
+        files = [file]
+    else:
+        files = [file, own] if file.is_file() and is_trusted(file) else [own]
+    for file in files:
         if file.is_file():
-            content = json.loads(file.read_text(encoding="utf-8-sig"))
-            return file.parent, cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-    return project, {}
+            content = json.loads(read_own(file).decode("utf-8-sig"))
+            yield file.parent, cast("dict[str, Any]", content) if isinstance(content, dict) else {}
 
 
 def _given(ctx: typer.Context, option: str) -> Path | None:

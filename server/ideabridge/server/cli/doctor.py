@@ -13,7 +13,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.configuration import Configuration, Layer
     from ideabridge.bridge.modules.status import ModuleStatus
     from ideabridge.server.cli.console import Rows
 
@@ -59,7 +59,7 @@ async def _doctor(options: Options) -> int:
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None
     try:
-        configuration = options.configuration()
+        configuration = options.configuration(asking=False)
     except IdeabridgeError as error:
         fault = error
     names = [f"module {name}" for name in (configuration.modules if configuration is not None else ())]
@@ -91,14 +91,38 @@ def _ourselves(found: _Findings) -> None:
 
 
 def _configuration(found: _Findings, configuration: Configuration) -> None:
-    if configuration.source is None:
+    from ideabridge.bridge.loop.policy import approval_parts
+
+    if configuration.source is None and configuration.untrusted is None:
         hint = "`ideabridge modules import HOST --write` makes one from the servers a host has already"
         found.add("configuration", f"none; looked for {configuration.project / 'ideabridge.json'}", hint=hint)
-    else:
-        found.add("configuration", str(configuration.source))
-    approval = configuration.approval if isinstance(configuration.approval, str) else "rules"
+    for layer in configuration.layers:
+        whose = "the project's, trusted" if layer.is_project else "yours"
+        found.add("configuration", f"{layer.file} ({whose})", hint=_settings(configuration, layer))
+        for line in (*layer.narrowed, *layer.refused):
+            found.add("configuration", line, wrong=line in layer.refused)
+    untrusted = configuration.untrusted
+    if untrusted is not None:
+        found.add("configuration", untrusted.told(), wrong=True)
+    parts = approval_parts(configuration.approval_setting)
+    approval = " and ".join(dict.fromkeys(part if isinstance(part, str) else "rules" for part in parts))
     limits = configuration.limits
     found.add("rules", f"approval {approval}, order {configuration.order}, {limits.requests} requests a run")
+
+
+def _settings(configuration: Configuration, layer: Layer) -> str | None:
+    """What comes from a file: its settings that hold, and its modules."""
+    above = configuration.layers[configuration.layers.index(layer) + 1 :]
+    merging = ("$schema", "mcpServers", "tools", "limits", "sampling", "approval")
+    told: list[str] = []
+    for key in layer.keys:
+        if key == "mcpServers":
+            names = [name for name in configuration.modules if configuration.layer_of(name) is layer]
+            own = [f"{name} (in place of yours)" if name in layer.replaced else name for name in names]
+            told.append(f"modules {', '.join(own) or 'none'}")
+        elif key != "$schema" and (key in merging or not any(key in one.keys for one in above)):
+            told.append(key)
+    return f"from it: {'; '.join(told)}" if told else None
 
 
 def _store(found: _Findings, configuration: Configuration) -> None:
@@ -129,7 +153,7 @@ def _tool_files(found: _Findings, configuration: Configuration) -> None:
 
     for file in configuration.tools:
         try:
-            names = [tool.name for tool in load_tool_file(Path(file))]
+            names = [tool.name for tool in load_tool_file(file, configuration.digest_of(file))]
         except IdeabridgeError as error:
             found.add("tools", str(error), wrong=True)
         else:

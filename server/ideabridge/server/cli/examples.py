@@ -26,6 +26,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "ideabridge approvals decide retry run_1f0c9a3b5d7e2468",
     ),
     "install": ("ideabridge install claude-code", "ideabridge install cursor --scope user --write"),
+    "trust": ("ideabridge trust", "ideabridge trust --show", "ideabridge trust --env TICKETS_TOKEN"),
     "doctor": ("ideabridge doctor", "ideabridge doctor --json"),
     "demo": ("ideabridge demo", "ideabridge demo --repo ~/src/project"),
     "runs": ("ideabridge runs list --status needs_approval", "ideabridge runs show run_1f0c9a3b5d7e2468"),

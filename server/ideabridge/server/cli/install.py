@@ -113,4 +113,5 @@ def executable() -> list[str]:
         beside = Path(sys.executable).parent / name
         if beside.is_file():
             return [str(beside.absolute())]
-    return [sys.executable, "-m", "ideabridge.server"]
+    # -P: a host starts this in a project's folder, whose files must not take the place of modules.
+    return [sys.executable, "-P", "-m", "ideabridge.server"]

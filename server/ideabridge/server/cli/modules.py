@@ -61,8 +61,11 @@ async def _list(options: Options) -> int:
         source = str(configuration.source) if configuration.source else None
         print_json({"configuration": source, "modules": [_told(status) for status in statuses]})
     elif not statuses:
-        where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
-        say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
+        if configuration.untrusted is not None:
+            say("no modules are configured in what is used")
+        else:
+            where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
+            say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
     return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
 
 
@@ -172,7 +175,8 @@ def import_modules(
     Without --write or --move, nothing is changed. Modules of the same name stay, unless you say --replace; ideabridge
     itself is never imported.
     """
-    from ideabridge.bridge.configuration import FILE_NAME
+    from ideabridge.bridge.configuration import FILE_NAME, is_user_file
+    from ideabridge.bridge.trust import may_be_trusted, trust_command, trust_file
     from ideabridge.server.cli.console import print_json, say
     from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
@@ -186,10 +190,12 @@ def import_modules(
     places = Places(project=options.folder())
     configured = servers if isinstance(servers, dict) else {}
     found, files = find_servers(chosen, places, configured, replace=replace, only=names or ())
+    for_project = not is_user_file(target)
+    if not for_project:
+        found = [one if one.scope != "project" or one.name in (names or ()) else _theirs(one) for one in found]
     adopted = [one for one in found if one.adopted]
-    import platformdirs
-
-    for_project = target.parent != platformdirs.user_config_path("ideabridge")
+    # What a cloned repository brings along is not trusted by being copied.
+    keeps_trust = for_project and may_be_trusted(target) and all(one.scope != "project" for one in adopted)
     moving, staying = movable(found, names or (), for_project=for_project) if move else ([], [])
     # What stands in the way is said before anything is written.
     changes = removals(chosen, places, moving)
@@ -206,6 +212,8 @@ def import_modules(
     if (write or move) and adopted:
         backup = document.write(merge(document.content, found))
         written = True
+        if keeps_trust:
+            trust_file(target)
     kept = [(one.path, one.write(content, keep=True)) for one, content in changes]
     unusable = any(one.verdict in ("unusable", "taken") for one in found)
     code = ExitCode.FAILED if unusable and not adopted and not written else ExitCode.DONE
@@ -228,6 +236,8 @@ def import_modules(
     if written:
         before = f"; the file as it was: {backup}" if backup else ""
         say(f"{len(adopted)} written to {target}{before}. `ideabridge modules list` connects to them", "green")
+        if for_project and not keeps_trust:
+            say(f"{target} is not trusted; to look at it and trust it: {trust_command(target)}", "yellow")
     elif adopted:
         these = "it" if len(adopted) == 1 else f"these {len(adopted)}"
         say(f"Nothing is changed yet. --write copies {these} to {target};")
@@ -244,13 +254,21 @@ def import_modules(
 
 
 def _target(options: Options, file_name: str) -> Path:
-    """The configuration that servers are put into: the one that is read, else the project's."""
+    """The configuration that servers are put into: the project's where there is one, else the user's, else a new one of
+    the project.
+    """
     if options.config is not None:
         return options.config.expanduser().absolute()
-    from ideabridge.bridge.configuration import load_configuration
+    from ideabridge.bridge.configuration import user_file
 
-    folder = options.folder()
-    return load_configuration(None, project=folder).source or folder / file_name
+    own, project = user_file(), options.folder() / file_name
+    return own if own.is_file() and not project.is_file() else project
+
+
+def _theirs(one: Adoption) -> Adoption:
+    """A server of the project's own file, which does not get into the user's own configuration by itself."""
+    why = "it is the project's; name it to have it in your own configuration"
+    return dataclasses.replace(one, verdict="unusable", why=why) if one.adopted else one
 
 
 def _adoption(one: Adoption) -> JSONObject:

@@ -87,17 +87,46 @@ class Options:
             raise UsageError(f"--project: {folder} is no folder")
         return folder
 
-    def configuration(self) -> Configuration:
+    def project_file(self) -> Path | None:
+        """The configuration file that counts as the project's, absolute; None: `--config` names one elsewhere.
+
+        A repository can bring an entry for a host that starts us with any options, so `--config` names the project's
+        file also where it is in the current folder and `--project` names another.
+        """
+        from ideabridge.bridge.trust import FILE_NAME, is_project_file
+
+        if self.config is None:
+            return self.folder() / FILE_NAME
+        file = self.config.absolute()
+        return file if any(is_project_file(file, folder) for folder in (self.folder(), Path.cwd())) else None
+
+    def configuration(self, *, asking: bool = True) -> Configuration:
         """The configuration with these options over it; the store always stands in it.
+
+        Args:
+            asking: ask the person at the terminal about a project file that is not trusted, and report what of it is
+                not used.
 
         Raises:
             ConfigurationError: see `load_configuration`.
             UsageError: a folder or a file of tools is not there.
         """
-        from ideabridge.bridge.configuration import load_configuration
-        from ideabridge.server.cli.exits import UsageError
+        from ideabridge.bridge.configuration import load_configuration, load_workspace
+        from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 
-        loaded = load_configuration(self.config, project=self.folder())
+        file = self.project_file()
+        if file is None:
+            loaded = load_configuration(self.config, project=self.folder())
+        else:
+            ask = None
+            if asking and standing_in_terminal():
+                from ideabridge.server.cli.trust import ask
+            loaded = load_workspace(file, project=self.folder(), ask=ask)
+        if asking and loaded.untrusted is not None:
+            report(loaded.untrusted.told())
+        if asking:
+            for line in loaded.refused:
+                report(line)
         files = [file.expanduser().absolute() for file in self.tools]
         for file in files:
             if not file.is_file():
@@ -107,6 +136,7 @@ class Options:
                 "store": str(self.store.expanduser().absolute()) if self.store else loaded.store or default_store(),
                 "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
                 "approval": "allow_all" if self.allow_all else loaded.approval,
+                "also": () if self.allow_all else loaded.also,
             }
         )
 

@@ -98,10 +98,15 @@ class Assistant:
         return Answer(content, len(encode(wire)), seconds, list(bars.values()))
 
 
+def outside(folder: Path) -> Path:
+    """A folder that is nobody's project, so that the configuration the demo has written counts as given by the user."""
+    return Path(folder.absolute().anchor)
+
+
 @asynccontextmanager
 async def over_stdio(command: list[str], *, log: Path) -> AsyncGenerator[Assistant]:
     """An assistant that starts the server itself, as hosts do. The server's stderr goes to `log`."""
-    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ))
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ), cwd=outside(log))
     with log.open("w", encoding="utf-8") as errors:
         async with Client(stdio_client(parameters, errlog=errors)) as client:
             yield Assistant(client)

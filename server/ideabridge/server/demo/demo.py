@@ -20,7 +20,7 @@ from ideabridge.server.callers import TOKEN_VARIABLE
 from ideabridge.server.cli.console import print_json, report
 from ideabridge.server.cli.exits import ExitCode, leaves, own_error
 from ideabridge.server.cli.install import executable
-from ideabridge.server.demo.assistant import Answer, Assistant, over_stdio
+from ideabridge.server.demo.assistant import Answer, Assistant, outside, over_stdio
 from ideabridge.server.demo.checks import Checks, check_answer
 from ideabridge.server.demo.errors import CheckFailedError
 from ideabridge.server.demo.plan import CALLS, DESCRIPTION, NAME, RECORDED_NAME, plan
@@ -163,7 +163,7 @@ class _Demo:
         """Assistant B, another process, over HTTP and another server on the same store."""
         async with _serving(serve) as address:
             self._story.connecting("B", address)
-            words = [sys.executable, "-m", "ideabridge.server.demo.assistant", address, NAME, json.dumps(given)]
+            words = [sys.executable, "-P", "-m", "ideabridge.server.demo.assistant", address, NAME, json.dumps(given)]
             # A proxy is for what is outside.
             environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
             done = await anyio.run_process(words, check=False, env=environment)
@@ -205,7 +205,7 @@ class _Demo:
 @asynccontextmanager
 async def _serving(command: list[str]) -> AsyncGenerator[str]:
     """A server over HTTP while the context lasts; gives its address."""
-    async with await anyio.open_process(command, stdin=None, stdout=None) as process:
+    async with await anyio.open_process(command, stdin=None, stdout=None, cwd=outside(Path.cwd())) as process:
         try:
             yield await _address(process)
         finally:
