@@ -449,11 +449,11 @@ def test_install_writes_and_keeps(
 def test_what_was_installed_starts_from_anywhere(
     home: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_trusted(project, '{"tools": ["own.py"], "store": "s.sqlite"}')
     (project / "own.py").write_text(
         'from ideabridge.tools import tool\n\n\n@tool(read_only=True)\ndef own_tool() -> str:\n    """Ours."""\n',
         encoding="utf-8",
     )
+    write_trusted(project, '{"tools": ["own.py"], "store": "s.sqlite"}')
     assert main(["install", "cursor", "--write"]) == 0
     written = json.loads((project / ".cursor" / "mcp.json").read_text(encoding="utf-8"))
     entry = written["mcpServers"]["ideabridge"]

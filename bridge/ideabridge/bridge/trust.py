@@ -9,6 +9,7 @@ The shell's completion asks at each press of a key, so this module imports the s
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import json
@@ -23,7 +24,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import platformdirs
 
@@ -70,20 +71,35 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         TrustError: others may write it, its owner is neither the user nor root, or it is larger than `max_bytes`.
         OSError: it cannot be read.
     """
-    # A pipe that nobody writes to must not hold us; one that somebody writes to (`<(...)`) is read to its end.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if stat.S_ISREG(about.st_mode):
-            problem = _unsafe(about, path)
-            if problem is not None:
-                raise TrustError(f"{path}: is refused: {problem}")
-        if sys.platform != "win32":
-            os.set_blocking(descriptor, True)
+    with _opened(path) as (file, about):
+        problem = _unsafe(about, path) if stat.S_ISREG(about.st_mode) else None
+        if problem is not None:
+            raise TrustError(f"{path}: is refused: {problem}")
         data = file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise TrustError(f"{path}: is larger than {max_bytes:,} bytes")
     return data
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
+    """A file, open, and what the system says of exactly this one.
+
+    Raises:
+        OSError: it cannot be opened, or is a folder.
+    """
+    # A pipe that nobody writes to must not hold us; one that somebody writes to (`<(...)`) is read to its end.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        about = os.fstat(descriptor)
+        if stat.S_ISDIR(about.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if sys.platform != "win32":
+            os.set_blocking(descriptor, True)
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file, about
+    finally:
+        os.close(descriptor)
 
 
 def _unsafe(about: os.stat_result, path: Path) -> str | None:
@@ -218,18 +234,16 @@ def _told(path: Path, folder: Path) -> str:
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
     """(SHA-256 in hex, bytes) of a file; None: there is no file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with _opened(path) as (file, about):
+            if not stat.S_ISREG(about.st_mode):
+                return None
+            if about.st_size > most:
+                return _UNREADABLE, about.st_size
+            return hashlib.file_digest(file, "sha256").hexdigest(), about.st_size
     except PermissionError:
         return _UNREADABLE, 0
     except (OSError, ValueError):
         return None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            return None
-        if about.st_size > most:
-            return _UNREADABLE, about.st_size
-        return hashlib.file_digest(file, "sha256").hexdigest(), about.st_size
 
 
 # -- what was trusted -------------------------------------------------------------------------------------------------

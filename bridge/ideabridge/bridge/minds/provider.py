@@ -17,7 +17,9 @@ from ideabridge.bridge.minds.wire import bind
 from ideabridge.bridge.modules.secrets import Secrets
 
 _NO_KEY: Final = "no-key"
-_BEARER: Final = "AWS_BEARER_TOKEN_BEDROCK"
+_BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}
+"""Tokens that the library of a provider picks up by itself, besides the key."""
+
 _NEWER: Final = ("openai.com", "azure.com")
 """Hosts of which some models take `max_completion_tokens` alone."""
 
@@ -74,6 +76,9 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
     from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
     provider = OpenAICompatibleProvider("openai-compatible", base_url=url, api_key=key)
+    if not (urlsplit(url).hostname or "").endswith(_NEWER):
+        # The library takes these from the environment, and would send them to any address.
+        provider.client.organization = provider.client.project = None
     bind(provider)
     if kind == "openai-responses":
         return OpenAIResponsesModel(name, provider=provider)
@@ -86,13 +91,13 @@ def _compatible(kind: str, name: str, url: str, key: str | None) -> Model:
 
 
 def _provider(kind: str, url: str | None, key: str | None) -> Provider[Any]:
-    if url is not None and key is None and kind == "bedrock":
-        # It signs with AWS's own credentials, which stay here; a key would stand in the signature's place.
-        if os.environ.get(_BEARER):
-            raise ModelSetupError(
-                f"model: {_BEARER} would be sent to base_url: name it as key_env where that is meant, or unset it"
-            )
-    elif url is not None and key is None:
+    bearer = _BEARERS.get(kind)
+    if url is not None and bearer is not None and os.environ.get(bearer, key) != key:
+        raise ModelSetupError(
+            f"model: {bearer} would be sent to base_url: name it as key_env where that is meant, or unset it"
+        )
+    # Bedrock signs with AWS's own credentials, which stay here; a key would stand in the signature's place.
+    if url is not None and key is None and kind != "bedrock":
         # Without one the provider takes its own from the environment, and would send it there.
         key = _NO_KEY
     given = {name: value for name, value in (("base_url", url), ("api_key", key)) if value is not None}
