@@ -1,4 +1,5 @@
-"""Visible: texts from outside, shown so that a person sees every character of them.
+"""Visible: texts from outside, shown so that a person sees every character of them (`visible`), or at least printed so
+that they do nothing to a terminal (`printable`).
 
 What a terminal obeys, what turns the direction of a line, what has no width or no ink, and long rows of spaces are
 shown as the escapes that JSON has for them: the text of a JSON value stays JSON of the same value.
@@ -6,6 +7,7 @@ shown as the escapes that JSON has for them: the text of a JSON value stays JSON
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -28,6 +30,21 @@ _BLANK: Final = frozenset(
 _SPACES: Final = 16
 _MARKS: Final = 3
 """Marks upon one letter: scripts have up to three; more climb into the lines above and below."""
+
+_SELECTORS: Final = "\ufe0e\ufe0f"
+_HIDDEN: Final = re.compile(
+    "["
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, all but tab and line feed
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # order of reading
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"  # no width
+    "\ufeff\uffa0"  # no width either
+    "\ufe00-\ufe0f"  # variation selectors
+    "\u2028\u2029\ufff0-\ufffb"  # line and paragraph separators, annotations
+    "\ud800-\udfff\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff"  # half characters, private use, none at all
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # formats of shorthand and music
+    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, more variation selectors, private use
+    "]"
+)
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -55,3 +72,32 @@ def _escape(one: str) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def printable(text: str) -> str:
+    """`text` with every hidden character written as JSON escapes it, so that JSON stays JSON of the same value: what a
+    terminal obeys, what changes the order of reading, what has no width. 8 ns a character.
+
+    Lines stay lines, and spaces of every width stay; so does one variation selector behind a visible character, as in
+    most emoji.
+    """
+    return _HIDDEN.sub(_written, text)
+
+
+def printable_line(text: str) -> str:
+    """`printable`, on one line: line ends and tabs become spaces."""
+    return printable(text.replace("\r\n", " ").replace("\n", " ").replace("\t", " "))
+
+
+def without_hidden(text: str) -> str:
+    """`text` without hidden characters: for comparing, not for showing."""
+    return _HIDDEN.sub("", text)
+
+
+def _written(match: re.Match[str]) -> str:
+    char, text, place = match.group(), match.string, match.start()
+    if char == "\r" and text.startswith("\n", place + 1):
+        return char
+    if char in _SELECTORS and place and not text[place - 1].isspace() and not _HIDDEN.match(text, place - 1):
+        return char
+    return _escape(char)
