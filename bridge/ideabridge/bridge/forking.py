@@ -14,6 +14,7 @@ from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.event import Event, RequestMade, RunStarted, event_from_json
+from ideabridge.bridge.loop.policy import with_folded_names
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.screen import Screen
@@ -68,7 +69,7 @@ class Forking:
             raise ForkError("the run has not begun: there is nothing to fork")
         if solution is None or started.mode == "solve":
             composer = Composer(self.handlers, SchemaCache(), self.offer.latent)
-            approval = self.configuration.approval_setting
+            approval = with_folded_names(self.configuration.approval_setting)
             return retold(events, at, composer, approval, given=given, solution=solution)
         # Of a plan the calls are the whole answer: with others, it begins anew.
         if not 1 <= at <= len(events):

@@ -7,6 +7,7 @@ import math
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.listed_order import ModuleOrder
+from ideabridge.bridge.loop.policy import with_folded_names
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.tools.encoding import ObjectLike, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -75,7 +76,7 @@ def settings_under(
         requests=lower("requests", own.requests),
         wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
-        approval=configuration.approval_setting,
+        approval=with_folded_names(configuration.approval_setting),
         planning=kind,
         thought_process=configuration.thought_process if thought_process is None else thought_process,
         # None: without bound, here and in the configuration.

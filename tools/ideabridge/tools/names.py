@@ -6,7 +6,10 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Final
+
+from ideabridge.tools.visible import without_hidden
 
 MAX_NAME: Final = 48
 """Characters in a name: hosts cap `server__tool` at 60."""
@@ -50,6 +53,28 @@ def _fold(text: str) -> str:
     if not name[0].isalpha():
         name = f"t_{name}"
     return name[:MAX_NAME].rstrip("_")
+
+
+@lru_cache(maxsize=8192)
+def folded(text: str) -> str:
+    """A name, or a pattern of names, as names are compared that must not pass by a rule: without accents, case, width
+    and hidden characters.
+    """
+    decomposed = unicodedata.normalize("NFKD", without_hidden(text))
+    plain = "".join(char for char in decomposed if not unicodedata.combining(char)).casefold()
+    return unicodedata.normalize("NFKC", plain)
+
+
+@lru_cache(maxsize=8192)
+def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[str, ...]:
+    """Every name, folded, that a tool is reached by: its own, the one its module has for it, the safe form of each, and
+    each behind the module's name and `.`, `_` or `/`.
+    """
+    own = [form for one in (name, remote_name) if one for form in (one, safe_name(one))]
+    names = [*own]
+    if module:
+        names += [f"{place}{sign}{one}" for place in (module, safe_name(module)) for sign in "._/" for one in own]
+    return tuple(dict.fromkeys(folded(one) for one in names))
 
 
 def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:

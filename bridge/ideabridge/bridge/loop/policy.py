@@ -1,6 +1,10 @@
-"""Policy: whether a resolved call runs, asks a person, or is refused (DESIGN 4.6).
+"""Policy: whether a resolved call runs, asks a person, or is refused.
 
 A policy is made from the settings of a run, which its journal holds: folding the journal gives the same verdicts.
+
+A rule that restricts (`ask`, `deny`) holds for every name its tool is reached by, whatever the case and width of its
+letters: see `ideabridge.tools.names.known_as`. A rule that allows holds only for the names exactly as written. Where a
+rule that restricts would not hold as written, it can make the verdict stricter and never milder.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.tool import Annotations, Tool
 
 Then: TypeAlias = Literal["allow", "ask", "deny"]
@@ -33,6 +38,7 @@ Policy: TypeAlias = Callable[[Tool, JSONObject], Verdict]
 """A pure function of the tool and the call with its references resolved: the same call, the same verdict."""
 
 ALLOW = Verdict("allow")
+_STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,36 @@ class Rule:
     why: str | None = None
 
     def holds(self, tool: Tool) -> bool:
-        """Whether the rule is about this tool."""
+        """Whether the rule, as written, is about this tool."""
         if self.module is not None and not _module_fits(tool, self.module):
             return False
         if self.tool is not None and not any(
             fnmatchcase(name, self.tool) for name in (tool.name, tool.remote_name or tool.name)
         ):
             return False
+        return self._fits(tool)
+
+    def holds_folded(self, tool: Tool, also: str = "") -> bool:
+        """Whether the rule is about this tool by any of its names.
+
+        Args:
+            tool: the tool.
+            also: one more name it is reached by, such as the one it is exposed under.
+        """
+        if self.module is not None and not (
+            self.module == "" if tool.module is None else fnmatchcase(folded(tool.module), folded(self.module))
+        ):
+            return False
+        if self.tool is not None:
+            pattern, names = folded(self.tool), known_as(tool.name, tool.remote_name, tool.module)
+            if not any(fnmatchcase(name, pattern) for name in names) and not (
+                also and fnmatchcase(folded(also), pattern)
+            ):
+                return False
+        return self._fits(tool)
+
+    def _fits(self, tool: Tool) -> bool:
+        """Whether the tool's annotations are those the rule names."""
         told = standing(tool.annotations)
         return all(
             wanted is None or wanted == found
@@ -113,27 +142,40 @@ def default_policy(tool: Tool, call: JSONObject) -> Verdict:
     return Verdict("ask", f"{_named(tool)} does not say that it is read-only")
 
 
-def ruled(rules: Sequence[Rule], otherwise: str) -> Policy:
+def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: str = "") -> Policy:
     """The policy of rules in their order: the first that holds decides.
 
     Args:
         rules: the rules.
         otherwise: `allow`, `ask`, `deny`, or `read_only` (the default policy), where none holds.
+        folds: whether `ask` and `deny` hold for every name of a tool; False: as written, as in journals of before.
+        also: one more name that the tool is reached by.
     """
 
     def policy(tool: Tool, call: JSONObject) -> Verdict:
+        least = ALLOW
         for number, rule in enumerate(rules):
-            if rule.holds(tool):
-                why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"
-                return ALLOW if rule.then == "allow" else Verdict(rule.then, why)
+            exact = rule.holds(tool)
+            if not exact and (not folds or rule.then == "allow" or not rule.holds_folded(tool, also)):
+                continue
+            why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"
+            found = ALLOW if rule.then == "allow" else Verdict(rule.then, why)
+            if exact:
+                return _stricter(least, found)
+            # Only by another of its names: a rule further down may be stricter still.
+            least = _stricter(least, found)
         if otherwise == "read_only":
-            return default_policy(tool, call)
+            return _stricter(least, default_policy(tool, call))
         if otherwise == "allow":
-            return ALLOW
+            return least
         how: Then = "deny" if otherwise == "deny" else "ask"
-        return Verdict(how, f"no rule speaks of {_named(tool)}, and approval.default says {how}")
+        return _stricter(least, Verdict(how, f"no rule speaks of {_named(tool)}, and approval.default says {how}"))
 
     return policy
+
+
+def _stricter(one: Verdict, other: Verdict) -> Verdict:
+    return one if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW else other
 
 
 def policy_named(setting: ApprovalSetting) -> Policy:
@@ -141,8 +183,8 @@ def policy_named(setting: ApprovalSetting) -> Policy:
     if isinstance(setting, dict) and "all" in setting:
         return strictest([policy_named(part) for part in approval_parts(setting)])
     if isinstance(setting, dict):
-        rules = cast("list[JSONObject]", setting.get("rules") or [])
-        return ruled([Rule.from_json(rule) for rule in rules], str(setting.get("default") or "read_only"))
+        otherwise = str(setting.get("default") or "read_only")
+        return ruled(_rules(setting), otherwise, folds=setting.get("names") == "folded")
     return allow_all if setting == "allow_all" else default_policy
 
 
@@ -162,7 +204,33 @@ def strictest(policies: Sequence[Policy]) -> Policy:
     return policy
 
 
-_STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
+def with_folded_names(setting: ApprovalSetting) -> ApprovalSetting:
+    """The setting of a run that begins now. Journals of before do not have the mark, and keep their verdicts."""
+    if not isinstance(setting, dict):
+        return setting
+    if "all" in setting:
+        return {**setting, "all": [with_folded_names(part) for part in approval_parts(setting)]}
+    return {**setting, "names": "folded"}
+
+
+def direct_policy(setting: ApprovalSetting, name: str) -> Policy:
+    """The policy of direct calls of an exposed tool: what the configuration's rules say of it, and `default` where that
+    is `ask` or `deny`. For all other calls the host asks its user, or not.
+
+    Args:
+        setting: the configuration's `approval`.
+        name: what the tool is exposed as.
+    """
+    if not isinstance(setting, dict):
+        return allow_all
+    if "all" in setting:
+        return strictest([direct_policy(part, name) for part in approval_parts(setting)])
+    otherwise = str(setting.get("default") or "read_only")
+    return ruled(_rules(setting), "allow" if otherwise == "read_only" else otherwise, also=name)
+
+
+def _rules(setting: JSONObject) -> list[Rule]:
+    return [Rule.from_json(rule) for rule in cast("list[JSONObject]", setting.get("rules") or [])]
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:

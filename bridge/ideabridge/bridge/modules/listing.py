@@ -19,6 +19,7 @@ from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import DEFINITIONS, REFERRING
+from ideabridge.tools.names import folded, known_as
 from ideabridge.tools.rename import rename_meta_parameters
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import Annotations, Tool
@@ -89,7 +90,7 @@ def make_listing(
     tools: dict[str, Tool] = {}
     remarks = list(notes)
     for tool in found:
-        if not is_allowed(tool.name, configuration):
+        if not is_allowed(module, tool.name, configuration):
             continue
         if tool.name in tools:
             remarks.append(f"tool {_short(tool.name)} is listed twice; the first one counts")
@@ -133,10 +134,15 @@ def bounded_notes(notes: list[str]) -> tuple[str, ...]:
     return (*notes[: MAX_NOTES - 1], f"and {len(notes) - MAX_NOTES + 1} more")
 
 
-def is_allowed(name: str, configuration: ModuleConfiguration) -> bool:
-    """Whether the configuration lets a tool be used: named by `allow` (if there), not by `deny`."""
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.deny):
-        return False
+def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
+    """Whether the configuration lets a tool be used: named by `allow` (if there) exactly as written, and not by `deny`,
+    which holds for every name the tool is reached by (`known_as`).
+    """
+    if configuration.deny:
+        names = known_as(name, None, module)
+        for pattern in configuration.deny:
+            if any(fnmatch.fnmatchcase(one, folded(pattern)) for one in names) or fnmatch.fnmatchcase(name, pattern):
+                return False
     return configuration.allow is None or any(fnmatch.fnmatchcase(name, pattern) for pattern in configuration.allow)
 
 

@@ -133,7 +133,7 @@ class Module:
         found = self._tools.get(name)
         if found is not None:
             return found
-        if not is_allowed(name, self.configuration):
+        if not is_allowed(self.name, name, self.configuration):
             why = f"mcpServers.{self.name} does not allow tool {name!r} ('allow' and 'deny')"
             raise UnknownModuleToolError(self.name, why)
         near = nearest(name, self._tools)
