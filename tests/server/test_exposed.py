@@ -62,7 +62,7 @@ async def called_directly(client: Client, repository: Path, note: Path, number: 
     assert await call(client, "add", a=1, b=2) == {"result": 3}
     assert await call(client, "count_words", text="two words") == {"words": 2}
     assert "bad luck" in await refused(client, "fail", message="bad luck")
-    # No approval, no journal: a direct call is the host's own decision.
+    # Without a rule a direct call is the host's own decision: no approval and no run.
     assert await call(client, "write_note", path=str(note), text="x") == {"result": 1}
     assert len((await call(client, "check_run"))["runs"]) == number
     # A name that is taken is not published over.

@@ -11,6 +11,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.offer import SETTLE_SECONDS
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
 from ideabridge.server.exposed_names import exposed_names
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
@@ -45,12 +46,14 @@ class ToolCatalogue:
 
     Args:
         bridge: has the tools and the ideas.
-        running: runs the plans of published ideas.
+        running: runs the plans of published ideas, and direct calls that wait for approval.
+        record: takes down the direct calls of exposed tools.
     """
 
-    def __init__(self, bridge: Bridge, running: Running) -> None:
+    def __init__(self, bridge: Bridge, running: Running, record: DirectCalls) -> None:
         self.bridge = bridge
         self._running = running
+        self._record = record
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
         self._expose_modules = "modules" in expose
         self._expose_tools = "tools" in expose
@@ -98,9 +101,9 @@ class ToolCatalogue:
             if kept is not None:
                 exposed[name] = kept
             elif tool.module is not None:
-                exposed[name] = ModuleTool(name, tool, self.bridge)
+                exposed[name] = ModuleTool(name, tool, self.bridge, self._running, self._record)
             elif (activity := self.bridge.toolbox.activity_for(tool)) is not None:
-                exposed[name] = LocalTool(name, tool, activity.run)
+                exposed[name] = LocalTool(name, tool, activity.run, self.bridge, self._running, self._record)
         self._exposed = exposed
         self._by_tool = {self._given[name]: one for name, one in exposed.items()}
         self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]

@@ -1,25 +1,38 @@
-"""Exposed tools: a module's or a tool file's tool as a tool of this server (DESIGN 6, `--expose`).
+"""Exposed tools: a module's or a tool file's tool as a tool of this server (`expose`).
 
-A direct call by the host is the host's own decision: no approval, no journal.
+Whether to make a direct call is up to the host and its user, except where the configuration's `approval` has a rule for
+the tool: `deny` refuses the call, and `ask` makes it a run of one call, which waits for approval like any other. Every
+direct call is recorded (`direct_calls.py`).
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.server.answers import ToolAnswer, bounded, text_answer, value_answer
+from ideabridge.bridge.context.reference import escaped
+from ideabridge.bridge.loop.policy import direct_policy
+from ideabridge.bridge.run import Run
+from ideabridge.server.answers import ToolAnswer, bounded, error_line, refusal, text_answer, value_answer
 from ideabridge.server.callers import Asked
+from ideabridge.server.direct_calls import DirectCalls, Entry
+from ideabridge.server.rounds import InputRequired
+from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.told_schema import object_input, object_output
 from ideabridge.tools.activity import ActivityFunction
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import META_PROPERTIES, Tool
 
 _ERROR_CHARACTERS: Final = 4096
 _BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+
+class DirectCallError(IdeabridgeError):
+    """A direct call that the configuration denies, or that cannot be made a run of one call."""
 
 
 class ServedTool(Protocol):
@@ -50,18 +63,118 @@ def definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str,
     return told
 
 
-class LocalTool:
-    """A Python tool of the toolbox."""
+class ExposedTool:
+    """A tool of a tool file or a module under a name of this server.
 
-    def __init__(self, name: str, tool: Tool, run: ActivityFunction) -> None:
-        output, self._wrapped = object_output(tool.output)
+    Args:
+        name: the name.
+        tool: the tool.
+        bridge: runs it where a rule asks.
+        running: waits for such a run.
+        record: takes down every direct call.
+    """
+
+    def __init__(
+        self, name: str, tool: Tool, output: JSONObject | None, bridge: Bridge, running: Running, record: DirectCalls
+    ) -> None:
         self.definition = definition_of(name, tool, output)
         self.tool = tool
+        self.name = name
+        self._bridge = bridge
+        self._running = running
+        self._record = record
+        self._policy = direct_policy(bridge.configuration.approval_setting, name)
+
+    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Answer a direct call, and record it.
+
+        Raises:
+            DirectCallError: a rule denies it, or it cannot be made a run of one call.
+            ValueMismatchError: the arguments do not satisfy their schema.
+            IdeabridgeError: what went wrong in the tool or at its module, by cause.
+        """
+        entry = self._record.begin(self.name, self.tool, arguments, asked)
+        result: ToolAnswer | None = None
+        try:
+            result = await self._answered(arguments, asked, entry)
+            return result
+        except InputRequired:
+            entry.outcome = "asked"
+            raise
+        except Exception:
+            entry.outcome = entry.outcome if entry.outcome == "denied" else "error"
+            raise
+        finally:
+            # Cancelled, where nothing else was said.
+            self._record.end(entry, result)
+
+    async def _answered(self, arguments: JSONObject, asked: Asked, entry: Entry) -> ToolAnswer:
+        if asked.resumed is not None:
+            return await self._of_run(asked.resumed, asked, entry)
+        tool = await self.current()
+        verdict = self._policy(tool, arguments)
+        if verdict.verdict == "allow":
+            return await self.run(tool, arguments, asked)
+        if verdict.verdict == "deny":
+            entry.outcome = "denied"
+            raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
+        meta = next((key for key in arguments if key in META_PROPERTIES), None)
+        if meta is not None:
+            raise DirectCallError(f"{self.name} has no parameter {meta!r}")
+        module: JSONObject = {} if tool.module is None else {"_module": tool.module}
+        call: JSONObject = {"_tool": tool.name, **module, **cast("JSONObject", escaped(arguments))}
+        run = await self._bridge.run_plan({"calls": [call]}, caller=asked.caller, title=f"a direct call of {self.name}")
+        return await self._of_run(run, asked, entry)
+
+    async def _of_run(self, run: Run, asked: Asked, entry: Entry) -> ToolAnswer:
+        """The answer of a call that waits for approval: that of the tool itself, once it has run."""
+        entry.run = run.id
+        with self._running.cancelling(run, asked):
+            status = await self._running.wait(run, WAIT_S, asked)
+        made = run.calls()[0] if run.calls() else None
+        if status != "done" or made is None:
+            # Hosts hold structured content against the output schema unless it is an error.
+            entry.outcome = "asked" if status == "needs_approval" else "error"
+            return {**self._running.answer_of(run, asked), "isError": True}
+        if run.errors():
+            entry.outcome = "denied" if (made.error or {}).get("kind") == "denied" else "error"
+            return refusal("\n".join(error_line(error) for error in run.errors()))
+        ran = made.tool
+        if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
+            # A person had another tool called in its place.
+            return {**self._running.answer_of(run, asked), "isError": True}
+        return self.answer(ran, made.value)
+
+    @abstractmethod
+    async def current(self) -> Tool:
+        """The tool by the definition that is in force now."""
+
+    @abstractmethod
+    async def run(self, tool: Tool, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Call it."""
+
+    @abstractmethod
+    def answer(self, tool: Tool, value: JSON) -> ToolAnswer:
+        """The answer whose value is `value`."""
+
+
+class LocalTool(ExposedTool):
+    """A Python tool of the toolbox."""
+
+    def __init__(
+        self, name: str, tool: Tool, run: ActivityFunction, bridge: Bridge, running: Running, record: DirectCalls
+    ) -> None:
+        output, self._wrapped = object_output(tool.output)
+        super().__init__(name, tool, output, bridge, running, record)
         self._run = run
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output = Validator(tool.output, what=f"the result of {name}") if tool.output is not None else None
 
-    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def current(self) -> Tool:
+        """The tool: it does not change."""
+        return self.tool
+
+    async def run(self, tool: Tool, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         """Run its activity.
 
         Raises:
@@ -71,53 +184,64 @@ class LocalTool:
         """
         await self._parameters.check_apart(arguments)
         try:
-            result = await self._run(arguments, DirectContext(self.tool.name, arguments, asked))
+            result = await self._run(arguments, DirectContext(tool.name, arguments, asked))
         except IdeabridgeError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
+        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
-        value = normalise(result, what=f"the result of {self.tool.name}")
+        value = normalise(result, what=f"the result of {tool.name}")
         if self._output is not None:
             await self._output.check_apart(value)
+        return self.answer(tool, value)
+
+    def answer(self, tool: Tool, value: JSON) -> ToolAnswer:
+        """The answer whose value is `value`."""
         return value_answer(value, wrapped=self._wrapped)
 
 
-class ModuleTool:
+class ModuleTool(ExposedTool):
     """A tool of a module, passed on."""
 
-    def __init__(self, name: str, tool: Tool, bridge: Bridge) -> None:
+    def __init__(self, name: str, tool: Tool, bridge: Bridge, running: Running, record: DirectCalls) -> None:
         output, self._wrapped = object_output(tool.wrapper or tool.output)
-        self.definition = definition_of(name, tool, output)
-        self.tool = tool
-        self._name = name
-        self._bridge = bridge
+        super().__init__(name, tool, output, bridge, running, record)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
 
-    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        """Call it at its module, by the definition that the module lists now: this one may be from its last list.
+    async def current(self) -> Tool:
+        """The tool as its module lists it now: this one may be from its last list.
+
+        Raises:
+            ModuleError: the module does not come up, or has no such tool.
+        """
+        return await self._bridge.modules.current(self.tool.module or "", self.tool.remote_name or self.tool.name)
+
+    async def run(self, tool: Tool, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+        """Call it at its module.
 
         Raises:
             ModuleError: what went wrong there, by cause.
             ValueMismatchError: the arguments do not satisfy their schema.
         """
-        tool = self.tool
-        now = await self._bridge.modules.current(tool.module or "", tool.remote_name or tool.name)
-        if (now.parameters, now.output, now.renamed) == (tool.parameters, tool.output, tool.renamed):
-            return await self._call(arguments, asked)
-        return await ModuleTool(self._name, now, self._bridge)._call(arguments, asked)
-
-    async def _call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
-        await self._parameters.check_apart(arguments)
-        tool = self.tool
+        parameters = self._parameters
+        if tool.parameters != self.tool.parameters:
+            parameters = Validator(tool.parameters, what=f"parameters of {self.name}")
+        await parameters.check_apart(arguments)
         progress: Callable[[float, float | None, str | None], Awaitable[None]] | None = None
         if asked.wants_progress:
             progress = asked.context.session.report_progress
         value = await self._bridge.modules.call(
             tool.module or "", tool.remote_name or tool.name, arguments, progress=progress
         )
+        return self.answer(tool, value)
+
+    def answer(self, tool: Tool, value: JSON) -> ToolAnswer:
+        """The answer whose value is `value`."""
         if tool.output is None:
             return _unstructured(value)
-        return value_answer(value, wrapped=self._wrapped)
+        wrapped = self._wrapped
+        if tool.output != self.tool.output or tool.wrapper != self.tool.wrapper:
+            wrapped = object_output(tool.wrapper or tool.output)[1]
+        return value_answer(value, wrapped=wrapped)
 
 
 def _unstructured(value: JSON) -> ToolAnswer:

@@ -27,13 +27,10 @@ from ideabridge.server.elicitation import ask_once
 from ideabridge.server.finding import Finding
 from ideabridge.server.forms import PUBLISH, publication_form
 from ideabridge.server.own_tools import OWN_NAMES
-from ideabridge.server.running import Running
+from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
-
-WAIT_S: Final = 45.0
-"""Seconds a request waits for a run unless it says otherwise: many hosts end a call after 60."""
 
 _PLAN_KEYS: Final = ("calls", "input", "instances", "output", "output_schema")
 

@@ -11,14 +11,13 @@ from ideabridge.bridge.replay.replay import Replay, recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
 from ideabridge.server.callers import Asked
-from ideabridge.server.running import Running
+from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.server.told_schema import object_input, object_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations
 
-_WAIT_S = 45.0
 _INPUT: Final = 300
 """Characters of the one input of a recorded answer that its description holds."""
 
@@ -85,7 +84,7 @@ class PublishedTool:
 
     async def _answered(self, run: Run, asked: Asked) -> ToolAnswer:
         with self._running.cancelling(run, asked):
-            status = await self._running.wait(run, _WAIT_S, asked)
+            status = await self._running.wait(run, WAIT_S, asked)
         machine = run.machine
         if status == "done":
             result = await self._value(run.given())

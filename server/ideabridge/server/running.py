@@ -37,6 +37,9 @@ from ideabridge.server.waiting import wait
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
 
+WAIT_S: Final = 45.0
+"""Seconds a request waits for a run unless it says otherwise: many hosts end a call after 60."""
+
 _SCHEMA_BYTES: Final = 250_000
 
 

@@ -59,6 +59,7 @@ async def _front(
             front = Front(bridge, group, version("ideabridge"))
             fronts.append(front)
             group.start_soon(front.announcements.run)
+            group.start_soon(front.direct_calls.run)
             group.start_soon(_recover, bridge, front)
             if told is not None:
                 group.start_soon(bridge.modules.settled, None, None, told)
@@ -66,6 +67,7 @@ async def _front(
                 yield front
             finally:
                 front.running.closing = True
+                front.direct_calls.flush()
                 group.cancel_scope.cancel()
 
 

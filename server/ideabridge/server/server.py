@@ -23,6 +23,7 @@ from ideabridge.server.answers import ToolAnswer, refusal
 from ideabridge.server.callers import Asked, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.deciding import TOOL as DECIDE
+from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.prompts import IdeaPrompts
@@ -82,7 +83,8 @@ class Front:
         self._bridge = bridge
         self.quotas = Quotas()
         self.running = Running(bridge, group)
-        self.catalogue = ToolCatalogue(bridge, self.running)
+        self.direct_calls = DirectCalls(bridge)
+        self.catalogue = ToolCatalogue(bridge, self.running, self.direct_calls)
         self.announcements = Announcements(bridge, self.catalogue)
         self.running.deciding.changed = self.announcements.tools_changed
         self._own = OwnHandlers(bridge, self.catalogue, self.running, self.announcements.poke)

@@ -121,6 +121,17 @@ def escape(text: str) -> str:
     return (head and DAGGER + head) + _INSIDE.sub(lambda found: DAGGER + found.group(), rest)
 
 
+def escaped(value: JSON) -> JSON:
+    """A value as it is written to be read as a literal: `escape` on every text in it."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, list):
+        return [escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {key: escaped(item) for key, item in value.items()}
+    return value
+
+
 def _split(text: str) -> tuple[str, str]:
     """The daggers a text begins with, and the rest."""
     head = _HEAD_DAGGERS.match(text)

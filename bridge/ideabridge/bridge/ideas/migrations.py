@@ -352,6 +352,16 @@ def _tenth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _eleventh(connection: sqlite3.Connection) -> None:
+    # Every direct call of an exposed tool, in the order in which they ended.
+    connection.execute(
+        "CREATE TABLE direct_calls (number INTEGER PRIMARY KEY AUTOINCREMENT, at REAL NOT NULL, caller TEXT NOT NULL, "
+        "client TEXT NOT NULL, session TEXT NOT NULL, name TEXT NOT NULL, module TEXT, tool TEXT NOT NULL, "
+        "parameters TEXT NOT NULL, seconds REAL NOT NULL, outcome TEXT NOT NULL, run TEXT, bytes_in INTEGER NOT NULL, "
+        "bytes_out INTEGER NOT NULL) STRICT"
+    )
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     _first,
     _second,
@@ -363,5 +373,6 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     _eighth,
     _ninth,
     _tenth,
+    _eleventh,
 )
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -7,8 +7,9 @@ from typing import cast
 
 from ideabridge.bridge.ideas.answers import Answers
 from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.direct_calls import DirectCall, DirectCallTable
 from ideabridge.bridge.ideas.journal import Journal
-from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.records import Page, RunRecord
 from ideabridge.bridge.ideas.tool_memory import ToolMemory
 from ideabridge.tools.encoding import JSONObject
 
@@ -20,6 +21,7 @@ class RunStore:
         self._database = database
         self._journal = Journal(database)
         self._answers = Answers(database)
+        self._direct_calls = DirectCallTable(database)
         self.tool_memory = ToolMemory(database)
 
     # Runs
@@ -192,3 +194,24 @@ class RunStore:
                 found = make()
                 self.set_setting(key, found)
             return found
+
+    # Direct calls
+
+    def note_direct_calls(self, calls: Sequence[DirectCall], now: float) -> None:
+        """Keep direct calls, in the order in which they ended; the oldest beyond `MAX_ROWS` and `MAX_AGE_S` go.
+
+        Args:
+            calls: the calls.
+            now: in seconds since 1970.
+        """
+        with self._database.transaction():
+            self._direct_calls.add(calls, now)
+
+    def direct_calls(self, limit: int = 50, after: str | None = None, *, caller: str | None = None) -> Page[DirectCall]:
+        """Direct calls, the latest first; `after` is the `next` of the page before; `caller`: only theirs.
+
+        Raises:
+            CursorError: not a cursor of this list, or a limit out of bounds.
+        """
+        with self._database.guard:
+            return self._direct_calls.page(limit, after, caller)

@@ -8,7 +8,7 @@ from typing import Final
 
 from ideabridge.bridge.context.document import Missing
 from ideabridge.bridge.context.document import read as read_path
-from ideabridge.bridge.context.reference import escape, format_reference, parse_reference
+from ideabridge.bridge.context.reference import escaped, format_reference, parse_reference
 from ideabridge.bridge.loop.edit import edited_parameters
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.progress import Progress, Standing
@@ -131,7 +131,7 @@ def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONO
         # Each execution has parameters of its own then: they are the items.
         items = edited_parameters(edited)
         keys = dict.fromkeys(key for item in items for key in item)
-        own: list[JSON] = [_escaped(item) for item in items]
+        own: list[JSON] = [escaped(item) for item in items]
         return {**meta, "_each": own, **{key: format_reference(("item", key)) for key in keys}}
     parameters = edited_parameters(edited)[0]
     return {**meta, **{key: _kept(raw.get(key), proposed.get(key), value) for key, value in parameters.items()}}
@@ -142,7 +142,7 @@ def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
         return written
     if isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict):
         return {key: _kept(written.get(key), proposed.get(key), value) for key, value in ran.items()}
-    return _escaped(ran)
+    return escaped(ran)
 
 
 def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
@@ -160,17 +160,6 @@ def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
         failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
         told: JSON = None if failed is None else {"call": failed.call.raw, "place": int(place), "error": failed.error}
         found = read_path(told, operand.path[2:])
-        return value if isinstance(found, Missing) else _escaped(found)
+        return value if isinstance(found, Missing) else escaped(found)
 
     return {key: put_in(value) for key, value in raw.items()}
-
-
-def _escaped(value: JSON) -> JSON:
-    """A value as it must be written to be read as a literal."""
-    if isinstance(value, str):
-        return escape(value)
-    if isinstance(value, list):
-        return [_escaped(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _escaped(item) for key, item in value.items()}
-    return value

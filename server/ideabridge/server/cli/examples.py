@@ -30,6 +30,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "doctor": ("ideabridge doctor", "ideabridge doctor --json"),
     "demo": ("ideabridge demo", "ideabridge demo --repo ~/src/project"),
     "runs": ("ideabridge runs list --status needs_approval", "ideabridge runs show run_1f0c9a3b5d7e2468"),
+    "runs direct": ("ideabridge runs direct", "ideabridge runs direct --json --limit 100"),
     "runs list": ("ideabridge runs list -n 5", "ideabridge runs list --status needs_approval --json"),
     "runs cancel": ("ideabridge runs cancel run_1f0c9a3b5d7e2468",),
     "runs show": (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -16,6 +18,7 @@ from ideabridge.server.cli.stores import RunArgument, existing, opened, run_give
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.direct_calls import DirectCall
     from ideabridge.bridge.ideas.records import RunRecord
     from ideabridge.bridge.ideas.store import Store
 
@@ -104,6 +107,40 @@ def errors_of(record: RunRecord) -> int:
 def standing_text(record: RunRecord) -> str:
     """How a run stands, and how many errors it ended with."""
     return standing_of(record)[0] + errors_told(errors_of(record))
+
+
+@app.command("direct")
+@command("config", "project", "store", "json")
+def list_direct_calls(
+    options: Options,
+    limit: LimitOption = 20,
+    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
+) -> int:
+    """List direct calls of exposed tools, newest first: those of every caller. No parameters and results are kept."""
+    from ideabridge.server.cli.console import print_json, print_table, say
+
+    with opened(options) as store:
+        page = store.direct_calls(limit, after)
+    if options.json:
+        calls: list[JSON] = [cast("JSONObject", asdict(one)) for one in page.items]
+        print_json({"calls": calls, "next": page.next})
+    elif page.items:
+        titles = ("time (UTC)", "caller", "client", "took", "in", "out", "outcome", "tool")
+        print_table(titles, [_direct(one) for one in page.items], cut=True)
+        if page.next:
+            say(f"more: --after {page.next}", "dim")
+    else:
+        say("no direct call comes after this cursor" if after is not None else "no direct calls are recorded")
+    return 0
+
+
+def _direct(one: DirectCall) -> list[str]:
+    at = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    tool = f"{one.module}/{one.tool}" if one.module else one.tool
+    named = f"{tool} (as {one.name})" if one.name != one.tool else tool
+    run = f" {one.run}" if one.run else ""
+    took = f"{one.seconds:.3f} s"
+    return [at, one.caller, one.client, took, str(one.bytes_in), str(one.bytes_out), one.outcome, f"{named}{run}"]
 
 
 def _told(record: RunRecord) -> JSONObject:

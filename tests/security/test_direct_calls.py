@@ -1,0 +1,204 @@
+"""Rules hold for direct calls of exposed tools, and every direct call is recorded."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, types
+
+from ideabridge.bridge.ideas.direct_calls import MAX_AGE_S, MAX_ROWS, DirectCall
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.server.main import main
+from tests.server.serving import ERAS, call, configured, http_process, over_stdio, plain, refused, structured, text
+
+pytestmark = pytest.mark.anyio
+
+RULES: dict[str, Any] = {
+    "rules": [
+        {"tool": "git.delete_*", "then": "deny", "why": "nobody deletes here"},
+        {"tool": "WRITE_*", "then": "ask"},
+        {"module": "git", "tool": "Commit", "then": "ask"},
+    ]
+}
+LITERAL = "†input.secret and ††"
+
+
+def guarded(folder: Path, **top: Any) -> Path:
+    servers = {"Git": plain(folder, "Git", "Delete_Repo", "commit", "status")}
+    return configured(folder, mcpServers=servers, expose=["modules", "tools"], **{"approval": RULES, **top})
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, Path]]:
+    folder = tmp_path_factory.mktemp("direct")
+    with http_process(guarded(folder)) as url:
+        yield url, folder
+
+
+@pytest.fixture(params=ERAS)
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    with closing(sqlite3.connect(folder / "ideas.sqlite")) as database:
+        database.row_factory = sqlite3.Row
+        return [dict(row) for row in database.execute("SELECT * FROM direct_calls ORDER BY number")]
+
+
+def stored(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.glob("ideas.sqlite*"))
+
+
+def person(action: str, **content: Any) -> dict[str, Any]:
+    async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        return types.ElicitResult(action=action, content=content or None)  # pyright: ignore[reportArgumentType]
+
+    return {"elicitation_callback": answer}
+
+
+async def test_a_denied_tool_cannot_be_called_directly(served: tuple[str, Path], era: str) -> None:
+    async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
+        said = await refused(client, "delete_repo", x="all")
+        assert "denied by the configuration" in said
+        assert "nobody deletes here" in said
+        # What no rule speaks of is the host's own decision.
+        assert json.loads(text(await client.call_tool("status", {"x": "now"})))["tool"] == "status"
+        assert await call(client, "add", a=1, b=2) == {"result": 3}
+
+
+async def test_a_direct_call_that_asks_waits_for_a_decision(served: tuple[str, Path], era: str, tmp_path: Path) -> None:
+    async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
+        result = await client.call_tool("write_note", {"path": str(tmp_path / "note"), "text": LITERAL})
+        assert result.is_error
+        told = structured(result)
+        assert told["status"] == "needs_approval"
+        assert not (tmp_path / "note").exists()
+        (approval,) = told["approvals"]
+        assert approval["call"]["text"] == LITERAL
+        assert told["run"] in text(result)
+        assert approval["approval"] in text(result)
+        decisions = [{"approval": approval["approval"], "decision": "approve"}]
+        assert (await call(client, "decide_approval", run=told["run"], decisions=decisions))["status"] == "done"
+        assert (tmp_path / "note").read_text() == LITERAL
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_direct_call_that_is_approved_by_a_form_answers_as_the_tool_does(
+    served: tuple[str, Path], era: str, transport: str, tmp_path: Path
+) -> None:
+    yes = person("accept", decision="approve")
+    client_of = Client(served[0], mode=era, read_timeout_seconds=20, **yes)
+    if transport == "stdio":
+        client_of = over_stdio(guarded(tmp_path), era, **yes)
+    async with client_of as client:
+        result = await client.call_tool("write_note", {"path": str(tmp_path / "note"), "text": LITERAL})
+        assert not result.is_error, text(result)
+        assert structured(result) == {"result": len(LITERAL)}
+        assert (tmp_path / "note").read_text() == LITERAL
+        result = await client.call_tool("commit", {"x": LITERAL})
+        assert json.loads(text(result)) == {"tool": "commit", "arguments": {"x": LITERAL}}
+        assert result.structured_content is None
+
+
+async def test_a_direct_call_that_a_person_denies_does_not_run(
+    served: tuple[str, Path], era: str, tmp_path: Path
+) -> None:
+    no = person("accept", decision="deny", reason="not today")
+    async with Client(served[0], mode=era, read_timeout_seconds=20, **no) as client:
+        assert "not today" in await refused(client, "write_note", path=str(tmp_path / "note"), text="x")
+    assert not (tmp_path / "note").exists()
+
+
+async def test_where_the_configuration_asks_for_everything_direct_calls_ask_too(tmp_path: Path, era: str) -> None:
+    configuration = guarded(tmp_path, approval={"default": "ask", "rules": [{"tool": "add", "then": "allow"}]})
+    async with over_stdio(configuration, era) as client:
+        result = await client.call_tool("status", {"x": "now"})
+        assert structured(result)["status"] == "needs_approval"
+        assert await call(client, "add", a=1, b=2) == {"result": 3}
+
+
+async def test_a_direct_call_that_asks_takes_no_meta_properties(served: tuple[str, Path], era: str) -> None:
+    async with Client(served[0], mode=era, read_timeout_seconds=20) as client:
+        assert "no parameter '_each'" in await refused(client, "commit", _each=["a", "b"], x="†item")
+
+
+async def test_every_direct_call_is_recorded(tmp_path: Path, era: str, capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "correct-horse-7-battery"
+    servers = {"Git": {**plain(tmp_path, "Git", "Delete_Repo", "status"), "env": {"API_TOKEN": secret}}}
+    configuration = configured(tmp_path, mcpServers=servers, expose=["modules", "tools"], approval=RULES)
+    began = time.time()
+    info = types.Implementation(name=f"host with {secret}", version="1.2")
+    with http_process(configuration) as url:
+        async with Client(url, mode=era, read_timeout_seconds=20, client_info=info) as client:
+            await client.call_tool("status", {"x": secret})
+            await client.call_tool("status", {"x": "[secret:API_TOKEN]"})
+            await refused(client, "delete_repo", x="all")
+            await refused(client, "fail", message="bad luck")
+            asked = structured(await client.call_tool("write_note", {"path": str(tmp_path / "n"), "text": "x"}))
+            # Own tools leave runs; they are no direct calls.
+            await call(client, "check_run")
+    rows = recorded(tmp_path)
+    assert [(one["name"], one["module"], one["tool"], one["outcome"]) for one in rows] == [
+        ("status", "Git", "status", "ok"),
+        ("status", "Git", "status", "ok"),
+        ("delete_repo", "Git", "Delete_Repo", "denied"),
+        ("fail", None, "fail", "error"),
+        ("write_note", None, "write_note", "asked"),
+    ]
+    assert rows[0]["parameters"] == rows[1]["parameters"] != rows[2]["parameters"]
+    assert [one["run"] for one in rows] == [None, None, None, None, asked["run"]]
+    assert rows[0]["bytes_in"] == len(json.dumps({"x": secret}, separators=(",", ":")))
+    assert rows[0]["bytes_out"] > 20
+    assert all(began - 1 <= one["at"] <= time.time() and 0 <= one["seconds"] < 60 for one in rows)
+    assert {one["caller"] for one in rows} == {"local"}
+    assert {one["client"] for one in rows} == {"host with [secret:API_TOKEN] 1.2"}
+    # Of the later era, each request stands for itself.
+    assert all(bool(one["session"]) == (era == "legacy") for one in rows)
+    assert secret.encode() not in stored(tmp_path)
+    store = ["--store", str(tmp_path / "ideas.sqlite")]
+    capsys.readouterr()
+    assert await anyio.to_thread.run_sync(main, ["runs", "direct", "--json", "--limit", "2", *store]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["calls"]] == ["write_note", "fail"]
+    words = ["runs", "direct", "--json", "--after", told["next"], *store]
+    assert await anyio.to_thread.run_sync(main, words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in told["calls"]] == ["delete_repo", "status", "status"]
+    assert await anyio.to_thread.run_sync(main, ["runs", "direct", *store]) == 0
+    assert "denied" in capsys.readouterr().out
+
+
+async def test_direct_calls_are_recorded_while_the_server_runs(tmp_path: Path) -> None:
+    with http_process(guarded(tmp_path)) as url:
+        async with Client(url, mode="legacy", read_timeout_seconds=20) as client:
+            await client.call_tool("status", {"x": "now"})
+            with anyio.fail_after(20):
+                while not recorded(tmp_path):
+                    await client.call_tool("status", {"x": "now"})
+
+
+def test_the_record_is_bounded_in_rows_and_age(tmp_path: Path) -> None:
+    def made(at: float, count: int) -> list[DirectCall]:
+        one = DirectCall(at, "ada", "", "", "status", "Git", "status", "0" * 32, 0.1, "ok", None, 1, 2)
+        return [one] * count
+
+    with Store.open(tmp_path / "store.sqlite") as store:
+        store.note_direct_calls(made(1.0, 10), 1.0)
+        store.note_direct_calls(made(2.0, 5), 2.0 + MAX_AGE_S)
+        assert [one.at for one in store.direct_calls(50).items] == [2.0] * 5
+        store.note_direct_calls(made(3.0, MAX_ROWS), 3.0)
+        store.note_direct_calls(made(4.0, 1), 4.0)
+        page = store.direct_calls(500)
+        assert page.items[0].at == 4.0
+        assert page.items[0].number == MAX_ROWS + 16
+        assert store.direct_calls(5, "17").items == []
+        assert store.direct_calls(5, caller="bob").items == []
