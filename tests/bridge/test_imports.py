@@ -7,6 +7,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, PublicationNameError
+from ideabridge.bridge.ideas.portable import sealed
 from ideabridge.bridge.plan import read_plan
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -47,11 +48,10 @@ async def exported(name: str = "found") -> JSONObject:
 
 
 def forged(document: JSONObject, **members: JSON) -> JSONObject:
-    """The document with another publication, and no digest that would tell."""
+    """The document with another publication, and the digest of that: whoever forges a document computes it too."""
     told = document["publication"]
     assert isinstance(told, dict)
-    kept = {key: value for key, value in told.items() if key != "digest"}
-    return {**document, "publication": {**kept, **members}}
+    return sealed({**document, "publication": {**told, **members}})
 
 
 def plan_calling(*calls: JSON) -> JSONObject:
@@ -198,7 +198,8 @@ async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_t
             await bridge.import_idea(second, publish=True)
         # An earlier version stays what it is: that is no circle.
         for plan in (plan_calling({"_tool": "look", "name": "a"}), calling("third", 1)):
-            adopted = await bridge.import_idea(forged(document, name="third", plan=plan), publish=True)
+            third = forged(document, name="third", plan=plan)
+            adopted = await bridge.import_idea(third, publish=True, replace=["third"])
         assert adopted.publication is not None
         assert adopted.publication.version == 2
 
@@ -295,8 +296,8 @@ async def test_times_are_times_and_not_still_to_come() -> None:
     assert isinstance(told, dict)
     async with here("look") as bridge:
         with pytest.raises(IdeaDocumentError, match=r"meta\.time: expected a time"):
-            await bridge.import_idea({**document, "meta": {**told, "time": "zzz"}})
-        adopted = await bridge.import_idea({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}})
+            await bridge.import_idea(sealed({**document, "meta": {**told, "time": "zzz"}}))
+        adopted = await bridge.import_idea(sealed({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}}))
         assert bridge.store.idea(adopted.idea_id).meta.time < "9"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, read_plan
 from ideabridge.bridge.errors import RejectedSolutionError, SecretGivenError
+from ideabridge.bridge.ideas.portable import sealed
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.tools import ActivityContext, Toolbox, tool
@@ -196,14 +197,13 @@ async def test_an_import_that_holds_one_is_refused_wherever_it_stands(tmp_path: 
         document = bridge.export_idea("shouts")
         told = document["publication"]
         assert isinstance(told, dict)
-        kept_members = {key: value for key, value in told.items() if key != "digest"}
         changes: list[tuple[JSONObject, str]] = [
-            ({"publication": {**kept_members, "name": "others", "recorded": {"output": SECRET}}}, r"recorded\.output"),
-            ({"publication": {**kept_members, "name": "others", "input_schema": {"title": SECRET}}}, "input_schema"),
+            ({"publication": {**told, "name": "others", "recorded": {"output": SECRET}}}, r"recorded\.output"),
+            ({"publication": {**told, "name": "others", "input_schema": {"title": SECRET}}}, "input_schema"),
             ({"meta": {"tags": [SECRET]}}, r"meta\.tags\.0"),
         ]
         for changed, place in changes:
             for publish in (True, False):
                 with pytest.raises(SecretGivenError, match=place):
-                    await bridge.import_idea({**document, **changed}, publish=publish)
+                    await bridge.import_idea(sealed({**document, **changed}), publish=publish)
     assert SECRET.encode() not in kept(tmp_path)

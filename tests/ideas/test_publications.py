@@ -14,6 +14,7 @@ from ideabridge.bridge.ideas.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
+from ideabridge.bridge.ideas.portable import sealed
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from tests.ideas.values import idea_of, publish
@@ -139,8 +140,8 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
         ([], "an object, found a list"),
         ({}, "missing: ideabridge, id"),
         ({**good, "more": 1}, "unknown members of an exported idea: more"),
-        ({**good, "ideabridge": 2}, "expected format 1, found the number 2"),
-        ({**good, "ideabridge": True}, "expected format 1"),
+        ({**good, "ideabridge": 3}, "expected format 2, found the number 3"),
+        ({**good, "ideabridge": True}, "expected format 2"),
         ({**good, "context": {}}, "context: expected a list"),
         ({**good, "id": 7}, "id: expected 64 hex digits"),
         ({**good, "meta": []}, "meta: expected an object"),
@@ -160,8 +161,9 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
         deep = [deep]
     with pytest.raises(LimitExceededError):
         store.import_idea({**good, "solution": deep})
+    forged = sealed({**good, "publication": {"name": "No!", "answer": "solve"}})
     with pytest.raises(PublicationNameError):
-        store.import_idea({**good, "publication": {"name": "No!", "answer": "solve"}}, with_publication=True)
+        store.import_idea(forged, with_publication=True)
 
 
 @pytest.mark.parametrize("part", ["id", "request", "context", "schema", "solution"])

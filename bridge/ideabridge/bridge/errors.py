@@ -129,6 +129,24 @@ class PublicationError(IdeabridgeError):
     """An idea that cannot be published as asked, or a published one that cannot be called so."""
 
 
+class NameInUseError(PublicationError):
+    """An import that would replace what a published name stands for, and nobody has said that it may.
+
+    Attributes:
+        ref: what would be replaced, as NAME@VERSION.
+        lines: what would be other, a line for each, with every value whole.
+    """
+
+    def __init__(self, ref: str, lines: list[str]) -> None:
+        told = "".join(f"\n{line}" for line in lines)
+        super().__init__(
+            f"{ref} is published here, and the document would replace it. Look at the difference, and say that it may"
+            f" be replaced (--replace {ref}):{told}"
+        )
+        self.ref = ref
+        self.lines = lines
+
+
 class UndecidedError(PublicationError):
     """A publication that waits for what a person must decide first.
 

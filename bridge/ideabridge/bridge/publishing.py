@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from ideabridge.bridge.arguments import check_text, read_object
-from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.ideas.portable import read_document
+from ideabridge.bridge.errors import NameInUseError, PublicationError
+from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.portable import Checks, read_document
+from ideabridge.bridge.ideas.publications import check_name
 from ideabridge.bridge.ideas.records import Answer, Publication
+from ideabridge.bridge.ideas.versions import differences
 from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.loop.decider import APPROVER, Decider, decider_of
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
@@ -35,6 +38,7 @@ from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import known_as, safe_name
 
 
 class Publishing(Keeping):
@@ -48,47 +52,98 @@ class Publishing(Keeping):
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
         """What a plan would do."""
 
-    async def import_idea(self, document: JSON, *, publish: bool = False, caller: str = LOCAL) -> Adopted:
+    async def import_idea(
+        self,
+        document: JSON,
+        *,
+        publish: bool = False,
+        caller: str = LOCAL,
+        edited: bool = False,
+        replace: Collection[str] = (),
+    ) -> Adopted:
         """Save an exported idea, and `publish` it as the next version of the name in it.
 
         What the document says of its effects is not believed: the annotations are those of the tools here. A plan whose
         tools are all here is checked against their schemas.
 
+        Args:
+            document: what `export_idea` gave.
+            publish: publish it too.
+            caller: who imports it.
+            edited: somebody has looked at the document, which need not be what was exported.
+            replace: the published names, each NAME or NAME@VERSION, that it may take the place of.
+
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
+            NameInUseError: the name stands for something else here, and `replace` does not name it.
             PublicationError: its plan would call itself, or cannot run with the tools here; or no fresh run could begin
-                with what it says one begins with.
+                with what it says one begins with; or its name is a tool's here.
             SecretGivenError: it holds a secret of the configuration.
         """
-        read = read_document(document)
+        checks: Checks = "nothing" if edited else "whole"
+        read = read_document(document, checks)
         if isinstance(document, dict):
             Screen(self.secrets).check(document)
         if not publish:
-            return Adopted(self.store.import_idea(document))
+            return Adopted(self.store.import_idea(document, checks=checks))
         told = read.publication_members()
+        name = str(told["name"])
         here = offered = await self.offer.settled()
+        self.check_free(name, caller=caller)
         plan = offered_plan(read)
         check_guide(self.store, read)
         if plan is not None:
-            here = self.offer.of_plan(replace(plan, tools=()), caller)
+            here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
             offered = self.offer.of_plan(plan, caller)
-            check_circle(self.store, told["name"], plan.calls)
+            check_circle(self.store, name, plan.calls)
             if known_calls(plan, offered):
                 try:
                     await self.dry_run(plan, caller=caller)
                 except IdeabridgeError as error:
                     raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
+        annotations = honest_annotations(plan, here, offered)
+        with self.store.transaction():
+            try:
+                before = self.store.publication(name, caller=caller)
+            except IdeabridgeError:
+                before = None
+            owner = None if caller == LOCAL else caller
+            idea_id = self.store.import_idea(
+                document, with_publication=True, owner=owner, annotations=annotations, checks=checks
+            )
+            after = self.store.versions(name)[0]
+            if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
+                lines = differences(before, after)
+                if lines:
+                    # Nothing of the document is kept.
+                    raise NameInUseError(f"{name}@{before.version}", lines)
+        return Adopted(idea_id, after, before)
+
+    def check_free(self, name: str, *, caller: str = LOCAL) -> None:
+        """Refuse a name that a publication may not have, since calls by it mean another tool: ideabridge's own, the
+        built-in ones, those of tool files and of modules by every name they are reached by, and the modules' names.
+
+        A name that stands for an idea already keeps doing so: no module takes it by listing a tool of that name.
+
+        Raises:
+            PublicationNameError: it is no name, or is ideabridge's own.
+            PublicationError: it is a tool's or a module's here.
+        """
+        check_name(name)
+        tools = [tool for tool in self.offer.known if tool.module is None or not tool.module.startswith("idea:")]
+        if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
+            raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")
         try:
-            before = self.store.publication(told["name"], caller=caller)
-        except IdeabridgeError:
-            before = None
-        idea_id = self.store.import_idea(
-            document,
-            with_publication=True,
-            owner=None if caller == LOCAL else caller,
-            annotations=honest_annotations(plan, here, offered),
-        )
-        return Adopted(idea_id, self.store.versions(told["name"])[0], before)
+            self.store.publication(name, caller=caller)
+        except UnknownPublicationError:
+            pass
+        else:
+            return
+        if any(name == safe_name(module) for module in self.configuration.modules):
+            raise PublicationError(f"name: {name!r} is a module here; choose another")
+        for tool in tools:
+            if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
+                raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
 
     @abstractmethod
     async def _replay(
@@ -115,10 +170,12 @@ class Publishing(Keeping):
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
             SecretGivenError: its name or description holds a secret of the configuration.
             ArgumentError: `ref`, `name` or `choices` is of another kind.
+            PublicationNameError: see `check_free`.
         """
         check_text("ref", ref)
         check_text("name", name)
         Screen(self.secrets).check({"name": name, "description": description})
+        self.check_free(name, caller=caller)
         return publish(
             self.store,
             lambda plan: self.offer.of_plan(plan, caller),

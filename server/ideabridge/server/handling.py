@@ -9,7 +9,6 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
-from ideabridge.bridge.ideas.publications import check_name
 from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.versions import change_of
 from ideabridge.bridge.loop.decider import Decider
@@ -26,7 +25,6 @@ from ideabridge.server.deciding import NOBODY_ASKED, by_tool, in_form
 from ideabridge.server.elicitation import ask_once
 from ideabridge.server.finding import Finding
 from ideabridge.server.forms import PUBLISH, publication_form
-from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
@@ -346,9 +344,7 @@ class OwnHandlers:
         return in_form(asked)
 
     def _check_free(self, name: str) -> None:
-        check_name(name)
-        if name in OWN_NAMES:
-            raise PlanError(f"name: {name!r} is a tool of this server itself; choose another")
+        self._bridge.check_free(name)
         if name in self._catalogue.exposed_names:
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
 

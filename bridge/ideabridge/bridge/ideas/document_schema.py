@@ -39,9 +39,6 @@ def document_schema() -> JSONObject:
     publication: JSONObject = {name: dict(_KINDS[kind]) for name, kind in PUBLICATION_KINDS.items()}
     publication["name"] = {"type": "string", "pattern": f"^[a-z][a-z0-9_]{{0,{MAX_NAME - 1}}}$"}
     publication["answer"] = {"enum": list[JSON](ANSWERS)}
-    publication["digest"] = _hash(
-        'SHA-256 of {"idea": id, "publication": its other members in the order of this schema}, as compact JSON.'
-    )
     need: JSONObject = {"tool": {"type": "string"}, "module": {"type": "string"}}
     content = "{context, schema, solution} as compact UTF-8 JSON, keys in the order given."
     return {
@@ -62,8 +59,9 @@ def document_schema() -> JSONObject:
                     "type": "array",
                     "items": _closed(need, ["tool"], "A tool; without module, of no server."),
                 },
+                "digest": _hash("SHA-256 of all other members, in the order of this schema, as compact JSON."),
             },
-            ["ideabridge", "id", "request", "context", "schema", "solution"],
+            ["ideabridge", "id", "request", "context", "schema", "solution", "digest"],
             "One idea: the triple (context, schema, solution), with what is known beside it.",
         ),
     }

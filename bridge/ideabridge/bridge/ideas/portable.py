@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from ideabridge.bridge.ideas.claims import told_here, unchecked
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, TamperedIdeaError
@@ -15,14 +15,21 @@ from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, content_hash,
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import check_schema
 
-FORMAT: Final = 1
-"""The value of the member `ideabridge` of a document."""
+FORMAT: Final = 2
+"""The value of the member `ideabridge` of a document. Those of format 1 had no digest over all of their content."""
+
+Checks: TypeAlias = Literal["whole", "idea", "nothing"]
+"""What of a document must be unchanged. whole: everything, by its digest. idea: context, schema and solution, by their
+ids. nothing: it was edited; its ids are computed anew.
+"""
 
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 """How large a document may be, as canonical JSON."""
 
-_REQUIRED: Final = ("ideabridge", "id", "request", "context", "schema", "solution")
-_OPTIONAL: Final = ("meta", "publication", "needs")
+_IDEA: Final = ("ideabridge", "id", "request", "context", "schema", "solution")
+_OPTIONAL: Final = ("meta", "publication", "needs", "digest")
+MEMBERS: Final = (*_IDEA, "meta", "publication", "needs")
+"""The members a digest is over, in their order there."""
 _KINDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
     "text": (str, "text"),
     "whole": (int, "a whole number below 2^31"),
@@ -46,7 +53,6 @@ PUBLICATION_KINDS: Final[dict[str, str]] = {
     "annotations": "object",
     "plan": "object",
     "recorded": "any",
-    "digest": "text",
 }
 
 
@@ -67,18 +73,18 @@ def export(stored: StoredIdea, publication: Publication | None) -> JSONObject:
             value: Any = getattr(publication, name, None)
             if value is not None:
                 told[name] = value
-        document["publication"] = {**told, "digest": _digest(stored.id, told)}
+        document["publication"] = told
     needs = needs_of(stored.idea.schema, stored.idea.solution, publication.plan if publication is not None else None)
     if needs:
         # For who reads it: an import looks at the calls themselves.
         document["needs"] = [need.to_json() for need in needs]
-    return document
+    return sealed(document)
 
 
-def _digest(idea_id: str, publication: JSONObject) -> str:
-    """What a publication is, bound to its idea: the ids are of the triple alone."""
-    members = {name: publication[name] for name in PUBLICATION_KINDS if name in publication and name != "digest"}
-    return content_hash({"idea": idea_id, "publication": members})
+def sealed(document: JSONObject) -> JSONObject:
+    """The document with the digest of its content."""
+    content: JSONObject = {name: document[name] for name in MEMBERS if name in document}
+    return {**content, "digest": content_hash(content)}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -100,8 +106,7 @@ class Document:
             raise IdeaDocumentError("publication: the document holds none, so there is nothing to publish")
         told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
         told |= {"description": "", "annotations": {}, **self.publication}
-        for name in ("version", "digest"):
-            told.pop(name, None)
+        told.pop("version", None)
         told["description"] = told_here(told["description"], told["answer"], told["plan"])
         told["plan"] = unchecked(told["plan"])
         return told
@@ -113,13 +118,13 @@ class Document:
         return needs_of(self.idea.schema, self.idea.solution, plan if isinstance(plan, dict) else None)
 
 
-def read_document(raw: JSON) -> Document:
-    """Check a document's shape and both ids.
+def read_document(raw: JSON, checks: Checks = "whole") -> Document:
+    """Check a document's shape, ids and digest.
 
     Raises:
         IdeaDocumentError: the shape is wrong; the message has the place.
         InvalidJSONError, LimitExceededError: it is not JSON, or too deep.
-        TamperedIdeaError: the content does not have the ids it names.
+        TamperedIdeaError: the content does not have the ids or the digest it names, or it has no digest.
     """
     document = normalise(raw, what="the idea", max_depth=MAX_DEPTH + 8)
     if not isinstance(document, dict):
@@ -127,13 +132,14 @@ def read_document(raw: JSON) -> Document:
     size = len(encode(document))
     if size > MAX_DOCUMENT_BYTES:
         raise IdeaDocumentError(f"the idea has {size:,} bytes; at most {MAX_DOCUMENT_BYTES:,} are taken")
-    missing = [key for key in _REQUIRED if key not in document]
+    needed = [key for key in _IDEA if key not in ("id", "request") or checks != "nothing"]
+    missing = [key for key in needed if key not in document]
     if missing:
-        raise IdeaDocumentError(f"an exported idea has {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
-    unknown = [key for key in document if key not in _REQUIRED + _OPTIONAL]
+        raise IdeaDocumentError(f"an exported idea has {', '.join(needed)}; missing: {', '.join(missing)}")
+    unknown = [key for key in document if key not in _IDEA + _OPTIONAL]
     if unknown:
         raise IdeaDocumentError(f"unknown members of an exported idea: {', '.join(unknown)[:200]}")
-    if document["ideabridge"] != FORMAT or isinstance(document["ideabridge"], bool):
+    if document["ideabridge"] not in (1, FORMAT) or isinstance(document["ideabridge"], bool):
         raise IdeaDocumentError(
             f"ideabridge: expected format {FORMAT}, found {_found(document['ideabridge'])}; "
             "a newer ideabridge may have written it"
@@ -142,20 +148,38 @@ def read_document(raw: JSON) -> Document:
     if not isinstance(context, list):
         raise IdeaDocumentError(f"context: expected a list of messages, found {_found(context)}")
     idea = Idea(context, document["schema"], document["solution"])
-    for member, named, real in (("request", document["request"], idea.request_id), ("id", document["id"], idea.id)):
-        if not isinstance(named, str):
-            raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {_found(named)}")
-        if named != real:
-            raise TamperedIdeaError(
-                f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
-            )
-    meta = _members(document.get("meta", {}), META_KINDS, "meta")
+    if checks != "nothing":
+        _check_hash("request", document["request"], idea.request_id)
+        _check_hash("id", document["id"], idea.id)
+    meta = dict(_members(document.get("meta", {}), META_KINDS, "meta"))
     if meta.get("time"):
         meta["time"] = _moment(str(meta["time"]))
-    return Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication"), idea.id))
+    publication = document.get("publication")
+    if document["ideabridge"] == 1 and isinstance(publication, dict):
+        # The digest of a publication in format 1, which the digest of the document took the place of.
+        publication = {key: value for key, value in publication.items() if key != "digest"}
+    found = Document(idea, IdeaMeta.from_json(meta), _publication(publication))
+    if checks == "whole":
+        if "digest" not in document:
+            raise TamperedIdeaError(
+                "digest: missing, so nobody can tell whether the document is as it was exported; earlier"
+                " versions of ideabridge wrote none. Export it again, or look at it and take it as edited"
+                " (`ideas import --edited`)"
+            )
+        _check_hash("digest", document["digest"], str(sealed(document)["digest"]))
+    return found
 
 
-def _publication(raw: JSON, idea_id: str) -> JSONObject | None:
+def _check_hash(member: str, named: JSON, real: str) -> None:
+    if not isinstance(named, str):
+        raise IdeaDocumentError(f"{member}: expected 64 hex digits, found {_found(named)}")
+    if named != real:
+        raise TamperedIdeaError(
+            f"{member}: the document says {named[:64]!r}, but its content has {real}: it was changed after export"
+        )
+
+
+def _publication(raw: JSON) -> JSONObject | None:
     if raw is None:
         return None
     publication = _members(raw, PUBLICATION_KINDS, "publication")
@@ -171,10 +195,6 @@ def _publication(raw: JSON, idea_id: str) -> JSONObject | None:
                 check_schema(schema, what=f"publication.{key}")
             except IdeabridgeError as error:
                 raise IdeaDocumentError(str(error)) from None
-    if publication.get("digest", _digest(idea_id, publication)) != _digest(idea_id, publication):
-        raise TamperedIdeaError(
-            "publication.digest: the publication is not the one it was computed of: it was changed after export"
-        )
     return publication
 
 

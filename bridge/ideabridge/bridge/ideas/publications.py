@@ -31,12 +31,26 @@ _SEEN: Final = "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3))"
 """What a caller (the third parameter) may know of; none: everything."""
 
 
+RESERVED: Final = frozenset(
+    {
+        # The tools of the server itself.
+        *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
+        *("search_ideas", "publish_idea"),
+        # Places that a call can name, and what else stands where a published name can stand.
+        *("anonymous", "idea", "ideabridge", "session", "last"),
+    }
+)
+"""Names that no publication has: calls and references by them mean something else."""
+
+
 def check_name(name: str) -> str:
     """`name`, if it can be published.
 
     Raises:
         PublicationNameError: it cannot; the message suggests one that can.
     """
+    if name in RESERVED:
+        raise PublicationNameError(f"{name!r} is a name of ideabridge itself; choose another")
     if not is_safe_name(name):
         raise PublicationNameError(
             f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 and _; "

@@ -15,7 +15,7 @@ from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.ideas.filters import read_time
 from ideabridge.bridge.ideas.idea_store import IdeaStore
 from ideabridge.bridge.ideas.leaks import Known, check_leaks
-from ideabridge.bridge.ideas.portable import export, read_document
+from ideabridge.bridge.ideas.portable import Checks, export, read_document
 from ideabridge.bridge.ideas.pruning import Prunable, Pruned, Pruning
 from ideabridge.bridge.ideas.publications import read_named
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
@@ -167,6 +167,7 @@ class Store(IdeaStore):
         with_publication: bool = False,
         owner: str | None = None,
         annotations: JSONObject | None = None,
+        checks: Checks = "whole",
     ) -> str:
         """Save an exported idea; returns its id.
 
@@ -179,13 +180,14 @@ class Store(IdeaStore):
             owner: whom it is published to; None: everyone.
             annotations: what the tools here say of its plan. Those of the document are never taken: without, a recorded
                 answer reads, and anything else may do anything.
+            checks: what of it must be unchanged.
 
         Raises:
             IdeaDocumentError: the shape is wrong, or there is no publication to import.
-            TamperedIdeaError: the content does not have the ids it names.
+            TamperedIdeaError: the content does not have the ids or the digest it names, or it has no digest.
             NameTakenError: the name is another owner's.
         """
-        read = read_document(document)
+        read = read_document(document, checks)
         meta = read.meta
         with self._database.transaction():
             if meta.run is not None and self._journal.run(meta.run) is not None:

@@ -60,6 +60,24 @@ class Side:
         )
 
 
+def differences(old: Publication, new: Publication) -> list[str]:
+    """What is other for callers of a name when `new` takes the place of `old`, a line for each, with every value whole:
+    description, way of answering, schemas, plan, what is recorded. [] for nothing.
+    """
+    lines = [*_lines("description", old.description, new.description, None)]
+    lines += _lines("answer", old.answer, new.answer, None)
+    lines += _lines("input", old.input_schema, new.input_schema, None)
+    lines += _lines("output schema", old.output_schema, new.output_schema, None)
+    lines += _lines("annotations", old.annotations, new.annotations, None)
+    before, after = old.plan or {}, new.plan or {}
+    calls = [one.get("calls") for one in (before, after)]
+    lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
+    for key in dict.fromkeys((*before, *after)):
+        if key not in ("calls", "lifting"):
+            lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
+    return [*lines, *_lines("recorded", old.recorded, new.recorded, None)]
+
+
 def changes(old: Side, new: Side) -> list[str]:
     """What is other in `new`, a line for each: schemas, plan with its constants, context; [] for nothing."""
     lines = [*_lines("description", old.description, new.description), *_lines("answer", old.answer, new.answer)]
@@ -108,19 +126,19 @@ def _shape(output: JSON, given: JSON, *, unknown: JSON) -> JSON:
     return seen_type(given if refers else output) or unknown
 
 
-def _calls(old: list[JSON], new: list[JSON]) -> Iterator[str]:
+def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
     """Calls by what they are, so that one put between others is one line."""
     matcher = difflib.SequenceMatcher(None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False)
     for what, start, end, start_new, end_new in matcher.get_opcodes():
         if what == "equal":
             for number in range(end - start):
                 place = start_new + number
-                yield from _lines(f"calls.{place} ({_name(new[place])})", old[start + number], new[place])
+                yield from _lines(f"calls.{place} ({_name(new[place])})", old[start + number], new[place], widest)
             continue
         for place in range(start, end):
-            yield f"- calls.{place}: {_shown(old[place])}"
+            yield f"- calls.{place}: {_shown(old[place], widest)}"
         for place in range(start_new, end_new):
-            yield f"+ calls.{place}: {_shown(new[place])}"
+            yield f"+ calls.{place}: {_shown(new[place], widest)}"
 
 
 def _key(call: JSON) -> str:
@@ -133,26 +151,26 @@ def _name(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else "?"
 
 
-def _lines(path: str, old: JSON | Missing, new: JSON | Missing) -> Iterator[str]:
-    """The differences of two values, each with its place."""
+def _lines(path: str, old: JSON | Missing, new: JSON | Missing, widest: int | None = _WIDEST) -> Iterator[str]:
+    """The differences of two values, each with its place; values of more than `widest` characters are cut."""
     if isinstance(old, Missing) or old is None:
         if not (isinstance(new, Missing) or new is None):
-            yield f"+ {path}: {_shown(new)}"
+            yield f"+ {path}: {_shown(new, widest)}"
     elif isinstance(new, Missing) or new is None:
-        yield f"- {path}: {_shown(old)}"
+        yield f"- {path}: {_shown(old, widest)}"
     elif isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys((*old, *new)):
-            yield from _lines(f"{path}.{key}", old.get(key, MISSING), new.get(key, MISSING))
+            yield from _lines(f"{path}.{key}", old.get(key, MISSING), new.get(key, MISSING), widest)
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
-            yield from _lines(f"{path}.{place}", before, after)
+            yield from _lines(f"{path}.{place}", before, after, widest)
     elif encode_text(old) != encode_text(new):
-        yield f"~ {path}: {_shown(old)} -> {_shown(new)}"
+        yield f"~ {path}: {_shown(old, widest)} -> {_shown(new, widest)}"
 
 
-def _shown(value: JSON) -> str:
+def _shown(value: JSON, widest: int | None) -> str:
     text = encode_text(value)
-    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}... ({len(text):,} characters)"
+    return text if widest is None or len(text) <= widest else f"{text[:widest]}... ({len(text):,} characters)"
 
 
 def change_of(store: Store, publication: Publication) -> Change:

@@ -132,7 +132,8 @@ def recording(path: Path) -> Generator[Recorded]:
             raw = decode(data, what=path.name, max_bytes=MAX_FILE_BYTES, max_depth=MAX_DEPTH + 16)
             for place, document in enumerate(raw if isinstance(raw, list) else [raw]):
                 try:
-                    store.import_idea(document)
+                    # Only the idea is read of it, which its ids hold together.
+                    store.import_idea(document, checks="idea")
                 except IdeaDocumentError as error:
                     raise IdeaDocumentError(f"{path.name}: {place}: {error}") from None
         yield Recorded(store, f"the recording {path.name}")

@@ -1,4 +1,4 @@
-"""Idea as text: its context, plan and result, readable."""
+"""Idea as text: what it is, and what runs when it is called, every call of it whole."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from ideabridge.server.cli.console import show
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.tool import META_PROPERTIES
 
 if TYPE_CHECKING:
+    from ideabridge.bridge.ideas.portable import Document
     from ideabridge.bridge.ideas.records import Publication, StoredIdea
     from ideabridge.bridge.ideas.store import Store
 
@@ -17,7 +17,7 @@ Lines = list[tuple[str, str | None]]
 """(text, style) of each line."""
 
 LONGEST = 2000
-"""Characters of one value shown; `export` has it whole."""
+"""Characters shown of a message of a context and of a result; `export` has them whole. What runs is never cut."""
 
 
 def result_of(store: Store, stored: StoredIdea) -> JSONObject:
@@ -48,46 +48,97 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
         told = f"{publication.name}, version {publication.version}, answers by {publication.answer}{state}"
         lines.append((f"  {'published:':<11}{told}", "green"))
         lines += _indented(publication.description, 2)
-    lines.append(("context", "bold"))
+        lines += _running(publication.answer, publication.plan, publication.recorded)
+        lines.append(("context of its run", "bold"))
+    else:
+        lines.append(("context", "bold"))
     for message in stored.idea.context:
         lines += _message(message)
-    lines.append(("plan", "bold"))
-    solution = stored.idea.solution if isinstance(stored.idea.solution, dict) else {}
-    calls = solution.get("calls")
-    for place, call in enumerate(calls if isinstance(calls, list) else []):
-        lines += _call(place, call)
-    if solution.get("output") is not None:
-        lines.append(("  output", "cyan"))
-        lines += _value(solution["output"], 4)
+    if publication is None:
+        lines.append(("plan", "bold"))
+        lines += _plan(stored.idea.solution)
     if result:
         lines.append((f"result ({result['status']})", "bold"))
         lines += _value(result.get("output", result.get("state")), 2)
     return lines
 
 
-def _message(message: JSON) -> Lines:
+def document_lines(document: Document) -> Lines:
+    """What an exported idea would be here, readable."""
+    lines: Lines = [(f"idea {document.idea.id}", "bold")]
+    if document.meta.title:
+        lines.append((f"  {'title:':<11}{document.meta.title}", None))
+    if document.publication is None:
+        return [*lines, ("plan", "bold"), *_plan(document.idea.solution)]
+    told = document.publication_members()
+    lines.append((f"  {'name:':<11}{told['name']}, answers by {told['answer']}", "green"))
+    lines += _indented(told["description"], 2)
+    for what in ("input_schema", "output_schema"):
+        if told[what] is not None:
+            lines.append((f"  {what}: {json.dumps(told[what], ensure_ascii=False)}", None))
+    return [*lines, *_running(told["answer"], told["plan"], told["recorded"])]
+
+
+def _running(answer: str, plan: JSON, recorded: JSON) -> Lines:
+    """What a call of a publication does."""
+    kept = recorded if isinstance(recorded, dict) else {}
+    if answer == "recorded":
+        lines: Lines = [("nothing runs; it answers, for the input it was recorded with, by", "bold")]
+        return [*lines, *_whole(kept.get("output"), 2)]
+    if answer != "solve" and isinstance(plan, dict):
+        lines = [("the plan that runs", "bold"), *_plan(plan)]
+        if kept.get("max_age_s"):
+            lines.append(
+                (f"  the same input is answered by what an earlier run gave, up to {kept['max_age_s']} s", None)
+            )
+        return lines
+    guide = kept.get("solve")
+    body = guide if isinstance(guide, dict) else {}
+    lines = [("a mind solves it anew; its run begins with", "bold")]
+    context = body.get("context")
+    for message in context if isinstance(context, list) else []:
+        lines += _message(message, whole=True)
+    lines.append((f"  tools: {json.dumps(body.get('tools'), ensure_ascii=False)}", None))
+    return [*lines, ("guided by the plan", "bold"), *_plan(body.get("plan"))] if body.get("plan") else lines
+
+
+def _plan(solution: JSON) -> Lines:
+    """Calls and output of a plan or a solution, every value whole."""
+    body = solution if isinstance(solution, dict) else {}
+    calls = body.get("calls")
+    lines: Lines = []
+    for place, call in enumerate(calls if isinstance(calls, list) else []):
+        lines += _call(place, call)
+    for key, value in body.items():
+        if key not in ("calls", "lifting", "reading") and value is not None:
+            lines += [(f"  {key}", "cyan"), *_whole(value, 4)]
+    return lines
+
+
+def _message(message: JSON, *, whole: bool = False) -> Lines:
+    shown = _whole if whole else _value
     if not isinstance(message, dict):
-        return _value(message, 2)
+        return shown(message, 2)
     kind = str(message.get("type") or message.get("role") or "message")
     instance = f" {message['_instance']}" if message.get("_instance") else ""
     content = message.get("content", message.get(kind))
-    return [(f"  {kind}{instance}", "cyan"), *_value(content, 4)]
+    return [(f"  {kind}{instance}", "cyan"), *shown(content, 4)]
 
 
 def _call(place: int, call: JSON) -> Lines:
     if not isinstance(call, dict):
-        return _value(call, 2)
+        return _whole(call, 2)
     module = f"{call['_module']}/" if call.get("_module") else ""
     writes = f" -> {call['_outputPath']}" if call.get("_outputPath") else ""
     name = f" ({call['_id']})" if call.get("_id") else ""
     lines: Lines = [(f"  {place}. {module}{call.get('_tool')}{name}{writes}", "cyan")]
     for key, value in call.items():
-        if key in META_PROPERTIES and key not in ("_each", "_after", "_instance", "_outputMethod", "_imports"):
+        if key in ("_tool", "_module", "_outputPath", "_id"):
             continue
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         lines += [
             (f"       {key}: {line}" if not index else f"         {line}", None)
-            for index, line in enumerate(_cut(text).split("\n"))
+            for index, line in enumerate(text.split("\n"))
         ]
     return lines
 
@@ -95,6 +146,11 @@ def _call(place: int, call: JSON) -> Lines:
 def _value(value: JSON, indent: int) -> Lines:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return _indented(_cut(text), indent)
+
+
+def _whole(value: JSON, indent: int) -> Lines:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return _indented(text, indent)
 
 
 def _cut(text: str) -> str:

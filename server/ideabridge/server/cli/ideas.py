@@ -147,7 +147,7 @@ def search_ideas(
 @app.command("show")
 @command("config", "project", "store", "json")
 def show_idea(options: Options, ref: RefArgument) -> int:
-    """Show an idea: its context, its plan and its result."""
+    """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
     from ideabridge.server.cli.console import print_json
     from ideabridge.server.cli.idea_text import idea_lines, print_lines, result_of
 
@@ -164,7 +164,11 @@ def show_idea(options: Options, ref: RefArgument) -> int:
             "solution": stored.idea.solution,
         }
         told = {**told, **idea, **result}
-        print_json({**told, "publication": _publication(publication) if publication else None})
+        published: JSONObject | None = None
+        if publication is not None:
+            # What runs is the publication's own plan, not the solution of the idea.
+            published = {**_publication(publication), "plan": publication.plan, "recorded": publication.recorded}
+        print_json({**told, "publication": published})
     else:
         print_lines(idea_lines(stored, result, publication))
     return 0

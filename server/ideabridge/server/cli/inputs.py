@@ -15,8 +15,13 @@ MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 """How much is read of a file: twice the largest idea (`MAX_DOCUMENT_BYTES`), which may be written with indents."""
 
 
-def read_json(place: str, what: str) -> JSON:
+def read_json(place: str, what: str, *, follow: bool = True) -> JSON:
     """The JSON in a file, or on standard input where `place` is `-`.
+
+    Args:
+        place: names it.
+        what: the option or argument, for errors.
+        follow: whether a link is followed; only what a person named is.
 
     Raises:
         UsageError: it cannot be read, is larger than `MAX_FILE_BYTES`, or is not JSON.
@@ -26,7 +31,10 @@ def read_json(place: str, what: str) -> JSON:
         if place == "-":
             data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
-            with Path(place).expanduser().open("rb") as file:
+            flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+            if not follow:
+                flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            with os.fdopen(os.open(Path(place).expanduser(), flags), "rb") as file:
                 # The size of what is no plain file is not known before it is read.
                 size = os.fstat(file.fileno()).st_size
                 data = file.read(MAX_FILE_BYTES + 1) if size <= MAX_FILE_BYTES else None

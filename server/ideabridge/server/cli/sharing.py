@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import sys
+import tempfile
 from collections.abc import Generator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import is_safe_name
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -115,8 +119,8 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
         told = document.get("publication")
         # `NAME@2` keeps its version; nothing else of what was typed becomes part of a path.
         name = str(document["id"])[:12]
-        if isinstance(told, dict):
-            name = f"{told['name']}@{told['version']}" if "@" in ref else str(told["name"])
+        if isinstance(told, dict) and is_safe_name(str(told["name"])):
+            name = f"{told['name']}@{int(str(told['version']))}" if "@" in ref else str(told["name"])
         _write(folder / f"{name}.json", _text(document), "--folder")
     say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
     return 1 if refused else 0
@@ -127,12 +131,47 @@ def _text(document: JSONObject) -> str:
 
 
 def _write(path: Path, text: str, option: str) -> None:
+    """Write a file whole or not at all, readable for its owner alone. A link is never followed: whoever made the folder
+    does not choose which other file of this machine is overwritten.
+
+    Raises:
+        UsageError: it cannot be written, or is there and no plain file.
+    """
     from ideabridge.server.cli.exits import UsageError
 
     try:
-        path.write_text(text, encoding="utf-8")
+        kind = _kind(path)
+        if kind == "device" and option == "--output":
+            # /dev/stdout, or a pipe that somebody reads.
+            path.write_text(text, encoding="utf-8")
+            return
+        if kind not in ("absent", "file"):
+            raise UsageError(f"{option}: {path} is a {kind}, which is not written to")
+        number, made = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(made).replace(path)
+        except BaseException:
+            Path(made).unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise UsageError(f"{option}: {path} cannot be written: {error.strerror or error}") from None
+
+
+def _kind(path: Path) -> str:
+    try:
+        mode = path.lstat().st_mode
+        if stat.S_ISLNK(mode) and not (stat.S_ISCHR(path.stat().st_mode) or stat.S_ISFIFO(path.stat().st_mode)):
+            return "link"
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return "link" if path.is_symlink() else "absent"
+    if stat.S_ISREG(mode):
+        return "file"
+    return "folder" if stat.S_ISDIR(mode) else "device" if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) else "socket"
 
 
 @command("config", "project", "store", "tools", "json")
@@ -145,35 +184,63 @@ def import_ideas(
         ),
     ],
     publish: Annotated[bool, typer.Option("--publish", help="Publish it too, under the name in the document.")] = False,
+    replace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replace",
+            metavar="NAME[@VERSION]",
+            help="A published name that a document may replace; may be repeated. At a terminal you are asked.",
+        ),
+    ] = None,
+    edited: Annotated[
+        bool,
+        typer.Option(
+            "--edited",
+            help="Take documents that were changed after export, or have no digest: you are shown each, and asked.",
+        ),
+    ] = False,
 ) -> int:
-    """Save exported ideas in this store. The content of each is checked against its ids; servers and tools that it
+    """Save exported ideas in this store. The content of each is checked against its digest; servers and tools that it
     needs and that are missing here are named. Exit code 1 if one of several was refused.
     """
     import anyio
 
-    return anyio.run(_import, options, _files(files), publish)
+    from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+
+    if edited and (options.json or not standing_in_terminal()):
+        raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
+    if replace and not publish:
+        raise UsageError("--replace goes with --publish")
+    return anyio.run(_import, options, _files(files), publish, edited, tuple(replace or ()))
 
 
-def _files(words: list[str]) -> list[str]:
+def _files(words: list[str]) -> list[tuple[str, bool]]:
+    """(file, whether somebody named it itself) of what is named, and of what is in the folders named."""
+    from ideabridge.server.cli.console import say
     from ideabridge.server.cli.exits import UsageError
 
-    found: list[str] = []
+    found: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()
         if word != "-" and path.is_dir():
             # A folder from elsewhere cannot point at other files of this machine.
-            inside = sorted(str(file) for file in path.glob("*.json") if file.is_file() and not file.is_symlink())
-            if not inside:
+            inside = sorted(path.glob("*.json"))
+            for file in inside:
+                if file.is_symlink():
+                    say(f"{file} is a link, and is not followed", "yellow")
+            plain = [(str(file), False) for file in inside if file.is_file() and not file.is_symlink()]
+            if not plain:
                 raise UsageError(f"FILE: {word} holds no .json files")
-            found += inside
+            found += plain
         else:
-            found.append(word)
+            found.append((word, True))
     return found
 
 
-async def _import(options: Options, files: list[str], publish: bool) -> int:
+async def _import(
+    options: Options, files: list[tuple[str, bool]], publish: bool, edited: bool, replace: tuple[str, ...]
+) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.ideas.portable import read_document
     from ideabridge.bridge.sharing import missing
     from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, report, say
@@ -188,11 +255,11 @@ async def _import(options: Options, files: list[str], publish: bool) -> int:
         if publish:
             # The tools here say what a plan may do, so the modules are started.
             await stack.enter_async_context(connected(bridge))
-        for file in files:
+        for file, named in files:
             try:
-                document = read_json(file, "FILE")
-                needs = read_document(document).needs
-                saved.append((file, await bridge.import_idea(document, publish=publish)))
+                document = read_json(file, "FILE", follow=named)
+                adopted, needs = await _taken(bridge, document, options, publish, edited, replace)
+                saved.append((file, adopted))
                 needed += needs
             except IdeabridgeError as error:
                 if len(files) == 1:
@@ -208,8 +275,8 @@ async def _import(options: Options, files: list[str], publish: bool) -> int:
         for file, adopted in saved:
             where = f"{file}: " if len(files) > 1 else ""
             told, before = adopted.publication, adopted.before
-            named = f" and published as {told.name}, version {told.version}" if told is not None else ""
-            say(f"{where}idea {adopted.idea_id[:12]} is saved{named}", "green")
+            named_as = f" and published as {told.name}, version {told.version}" if told is not None else ""
+            say(f"{where}idea {adopted.idea_id[:12]} is saved{named_as}", "green")
             if told is not None and before is not None:
                 stays = "which the name is pinned to" if not told.live else f"idea {before.idea_id[:12]}"
                 say(
@@ -220,6 +287,42 @@ async def _import(options: Options, files: list[str], publish: bool) -> int:
         for line in lacking:
             say(f"missing: {line}", "yellow")
     return 1 if refused else 0
+
+
+async def _taken(
+    bridge: Bridge, document: JSON, options: Options, publish: bool, edited: bool, replace: tuple[str, ...]
+) -> tuple[Adopted, list[Need]]:
+    """Import one document; what a person must see first is shown, and asked about at a terminal."""
+    from ideabridge.bridge.errors import NameInUseError
+    from ideabridge.bridge.ideas.portable import read_document
+    from ideabridge.server.cli.console import say
+    from ideabridge.server.cli.exits import standing_in_terminal
+    from ideabridge.server.cli.idea_text import document_lines
+    from ideabridge.tools.errors import IdeabridgeError
+
+    read, changed = read_document(document, "nothing" if edited else "whole"), False
+    try:
+        if edited:
+            read_document(document)
+    except IdeabridgeError as error:
+        changed = True
+        for text, style in document_lines(read):
+            say(text, style)
+        say(f"{error}", "yellow")
+        if not typer.confirm("Take it as it is shown?", err=True):
+            raise
+    try:
+        adopted = await bridge.import_idea(document, publish=publish, edited=changed, replace=replace)
+    except NameInUseError as error:
+        if options.json or not standing_in_terminal():
+            raise
+        say(f"{error.ref} is published here. With this document in its place:", "bold")
+        for line in error.lines:
+            say(f"  {line}", {"+": "green", "-": "red", "~": "yellow"}.get(line[0]))
+        if not typer.confirm(f"Replace {error.ref}?", err=True):
+            raise
+        adopted = await bridge.import_idea(document, publish=publish, edited=changed, replace=(*replace, error.ref))
+    return adopted, read.needs
 
 
 def _adopted(one: Adopted) -> JSONObject:
