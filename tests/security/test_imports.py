@@ -89,23 +89,26 @@ def every_change(whole: JSONObject) -> list[tuple[str, JSONObject]]:
     """The document with one thing other, for each thing in it."""
     told, meta = cast("JSONObject", whole["publication"]), cast("JSONObject", whole["meta"])
     plan: JSONObject = {"calls": [{"_tool": "shell", "command": "x"}], "output": None}
-    found: list[tuple[str, JSONObject]] = [("no digest", {key: whole[key] for key in whole if key != "digest"})]
-    found.append(("another digest", {**whole, "digest": "0" * 64}))
-    others: list[tuple[str, JSON]] = [
-        ("name", "other"),
-        ("description", "harmless"),
-        ("answer", "solve"),
-        ("plan", plan),
-        ("recorded", None),
-        ("input_schema", {"type": "object"}),
-        ("output_schema", {"type": "object"}),
-        ("annotations", {"readOnlyHint": True, "destructiveHint": False}),
-        ("version", 7),
-    ]
-    found += [(key, {**whole, "publication": {**told, key: value}}) for key, value in others]
-    found += [("title", {**whole, "meta": {**meta, "title": "harmless"}}), ("needs", {**whole, "needs": []})]
-    without = {key: value for key, value in whole.items() if key != "publication"}
-    return [*found, ("no publication", without), ("no meta", {key: whole[key] for key in whole if key != "meta"})]
+    members: dict[str, JSON] = {
+        "name": "other",
+        "description": "harmless",
+        "answer": "solve",
+        "plan": plan,
+        "recorded": None,
+        "input_schema": {"type": "object"},
+        "output_schema": {"type": "object"},
+        "annotations": {"readOnlyHint": True, "destructiveHint": False},
+        "version": 7,
+    }
+    changes: dict[str, JSONObject] = {key: {"publication": {**told, key: value}} for key, value in members.items()}
+    changes |= {"title": {"meta": {**meta, "title": "harmless"}}, "needs": {"needs": []}, "hash": {"digest": "0" * 64}}
+    found: list[tuple[str, JSONObject]] = []
+    for what, change in changes.items():
+        changed: JSONObject = {**whole, **change}
+        found.append((what, changed))
+    for gone in ("digest", "publication", "meta"):
+        found.append((f"no {gone}", {key: value for key, value in whole.items() if key != gone}))
+    return found
 
 
 def test_a_document_without_its_digest_is_refused_whatever_was_changed(
