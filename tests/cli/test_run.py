@@ -184,7 +184,7 @@ def test_a_failed_call(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr()
     assert json.loads(printed.out)["state"] == {"n": 2}
     assert "\x1b" not in printed.err
-    assert "ideabridge: fail: no \\x1b[31mpaper\n" in printed.err
+    assert "ideabridge: fail: no \\u001b[31mpaper\n" in printed.err
 
 
 def test_a_dry_run_is_readable_at_a_terminal_and_json_elsewhere(here: Path, ideabridge: Run) -> None:

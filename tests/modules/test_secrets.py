@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
 from ideabridge.bridge.modules.expansion import Launch, expand
 from ideabridge.bridge.modules.lines import Lines, LongLine
-from ideabridge.bridge.modules.secrets import Secrets, SecretsFilter
+from ideabridge.bridge.modules.secrets import LogFilter, Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
 from ideabridge.tools.encoding import JSON
 
@@ -101,7 +101,7 @@ def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
     secrets.add_header("Authorization", "Bearer sesame-open-now")
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.addFilter(SecretsFilter(secrets))
+    handler.addFilter(LogFilter(secrets))
     logger = logging.Logger("test")
     logger.addHandler(handler)
     try:

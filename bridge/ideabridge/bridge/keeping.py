@@ -22,6 +22,10 @@ LOCAL: Final = "local"
 """The caller on this machine: what it publishes is for everybody; other callers publish for themselves."""
 
 
+TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
+"""The environment variable that holds the bearer token of the server over HTTP."""
+
+
 class Keeping(ABC):
     """A part of `Bridge`, which has what this needs."""
 
@@ -42,6 +46,9 @@ class Keeping(ABC):
 
     def learn_secrets(self) -> None:
         """Learn what is secret in the configuration, whether the modules run or not."""
+        token = os.environ.get(TOKEN_VARIABLE)
+        if token:
+            self.secrets.add(TOKEN_VARIABLE, token, certain=True)
         told = self.configuration
         learn_secrets(
             told.modules,

@@ -39,10 +39,10 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Tell the modules what they listed last. Before they connect."""
+        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then."""
         for name, fingerprint in self._fingerprints.items():
-            told = self._memory.tools(fingerprint)
-            if told is not None:
+            told = self._modules.secrets.redact(self._memory.tools(fingerprint))
+            if isinstance(told, list):
                 self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
 
     def keep(self, name: str) -> None:

@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ideabridge.bridge.keeping import TOKEN_VARIABLE as TOKEN_VARIABLE
+
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
 
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
 
 LOCAL: Final = "local"
 """The caller of stdio and of HTTP on loopback without a token: the person at this machine."""
-
-TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
-"""The environment variable that holds the bearer token."""
 
 
 @dataclass(slots=True)

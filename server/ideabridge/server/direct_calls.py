@@ -21,7 +21,7 @@ from ideabridge.bridge.ideas.direct_calls import DirectCall, Outcome
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.server.answers import ToolAnswer, size_of
 from ideabridge.server.callers import Asked
-from ideabridge.tools.encoding import JSONObject, encode_text
+from ideabridge.tools.encoding import JSONObject, encode
 from ideabridge.tools.tool import Tool
 
 FLUSH_SECONDS: Final = 1.0
@@ -77,10 +77,10 @@ class DirectCalls:
             arguments: what it is called with; only their size and digest are kept.
             asked: the request.
         """
-        text = encode_text(arguments)
-        digest = hashlib.sha256(self._bridge.secrets.mask(text).encode()).hexdigest()[:_DIGITS]
-        size = len(text) if text.isascii() else len(text.encode())
-        return Entry(time.perf_counter(), time.time(), asked, name, tool, size, digest)
+        data = encode(arguments)
+        masked = self._bridge.secrets.redact(arguments)
+        digest = hashlib.sha256(data if masked is arguments else encode(masked)).hexdigest()[:_DIGITS]
+        return Entry(time.perf_counter(), time.time(), asked, name, tool, len(data), digest)
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
         """It was answered, or (None) was not."""

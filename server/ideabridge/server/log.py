@@ -53,7 +53,8 @@ class BoundedLog(logging.Handler):
             self._sum_up()
             self._since, self._count = now, 0
             self._alike.clear()
-        key = record.name, str(record.msg)[:200]
+        # A record that has passed `LogFilter` is formatted already, and keeps its template.
+        key = record.name, str(record.__dict__.get("template", record.msg))[:200]
         alike = self._alike.get(key, 0)
         if alike >= MOST_ALIKE or self._count >= MOST:
             self._left_out += 1

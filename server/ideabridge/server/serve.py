@@ -22,12 +22,14 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.modules.guard import guard
+from ideabridge.bridge.modules.secrets import clean_logs
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.server.callers import TOKEN_VARIABLE
 from ideabridge.server.log import bounded_log
 from ideabridge.server.server import Front
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
+from ideabridge.tools.visible import printable
 
 END_SECONDS: Final = 1.9
 """How long the end may take before the process is ended hard: hosts kill after two seconds."""
@@ -45,6 +47,7 @@ async def _front(
     """An open bridge with a server before it, announcing changes."""
     # What has been imported stays for good: every full collection, and the one at the end, would search it for 0.1 s.
     gc.freeze()
+    clean_logs()
     fronts: list[Front] = []
 
     def changed() -> None:
@@ -75,14 +78,14 @@ async def _recover(bridge: Bridge, front: Front) -> None:
     """Take up the runs that were at work when a server died; each that cannot be is told on stderr."""
 
     def tell(record: RunRecord, why: str) -> None:
-        sys.stderr.write(bridge.secrets.mask(f"ideabridge: run {record.id} is not taken up: {why}\n"))
+        sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: run {record.id} is not taken up: {why}\n")))
         sys.stderr.flush()
 
     try:
         await bridge.recover_runs(tell, front.running.publish_when_done)
     except IdeabridgeError as error:
         # The server is of use without the runs of its predecessor; each is taken up when somebody asks for it.
-        sys.stderr.write(bridge.secrets.mask(f"ideabridge: runs are not taken up: {error}\n"))
+        sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: runs are not taken up: {error}\n")))
 
 
 async def serve_stdio(
@@ -158,6 +161,8 @@ async def serve_http(
     listening = bind(host, port, token=token)
     with listening:
         async with _front(configuration, toolbox, store, told) as front:
+            if token is not None:
+                front.secrets.add(TOKEN_VARIABLE, token, certain=True)
             app = application(
                 front.server,
                 host=host,

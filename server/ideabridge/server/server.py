@@ -82,6 +82,7 @@ class Front:
     def __init__(self, bridge: Bridge, group: TaskGroup, version: str) -> None:
         self._bridge = bridge
         self.quotas = Quotas()
+        self.secrets = bridge.secrets
         self.running = Running(bridge, group)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(bridge, self.running, self.direct_calls)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -61,7 +62,7 @@ class Asking:
             apart: this is a task of its own: it is cancelled where the module takes its question back.
         """
         try:
-            inquiry = read_inquiry(self._module, params)
+            inquiry = self._masked(read_inquiry(self._module, params))
         except FormError as error:
             return self.refuse(params.message, str(error))
         if self._asker is None:
@@ -78,6 +79,15 @@ class Asking:
             finally:
                 self._open.discard(scope)
         return types.ElicitResult(action="cancel")
+
+    def _masked(self, inquiry: Inquiry) -> Inquiry:
+        """The question without secrets: it is shown to a person, and kept."""
+        schema = self._secrets.redact(inquiry.schema)
+        return replace(
+            inquiry,
+            message=self._secrets.mask(inquiry.message),
+            schema=schema if isinstance(schema, dict) else inquiry.schema,
+        )
 
     async def _ask(self, asker: Asker, inquiry: Inquiry, *, apart: bool) -> Reply:
         if self._ended:

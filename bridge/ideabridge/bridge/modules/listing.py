@@ -111,7 +111,7 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
     its name, or in that of a parameter, is left out.
     """
     tools: dict[str, Tool] = {}
-    notes = list(listing.notes)
+    notes = [secrets.mask(note) for note in listing.notes]
     for name, tool in listing.tools.items():
         told = tool.to_json()
         ours = secrets.redact(told)

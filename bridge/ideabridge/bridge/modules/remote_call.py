@@ -80,7 +80,7 @@ async def remote_call(
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         if on_progress is not None:
-            await on_progress(progress, total, message)
+            await on_progress(progress, total, None if message is None else shown(message, secrets))
 
     async def send(params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
         # The clock is our own: the SDK's goes on while a person is asked.

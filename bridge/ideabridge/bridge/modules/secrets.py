@@ -12,17 +12,28 @@ lose only what is a secret by its place or name (`redact`); and only that may st
 from __future__ import annotations
 
 import base64
+import binascii
+import html
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
+from weakref import WeakSet
 
-from ideabridge.tools.encoding import JSON, encode_text
+from ideabridge.tools.encoding import JSON, encode
+from ideabridge.tools.visible import printable
 
 MIN_LENGTH: Final = 6
 """Shorter values occur in ordinary text: masking them would garble it and give them away."""
+
+_LEAST_BASE64: Final = 7
+"""Characters of base64 that are not met by chance: one in four million million texts of seven."""
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
+_Kind: TypeAlias = Literal["any", "certain", "leaking"]
 
 _SECRET_NAME: Final = re.compile(
     r"token|secret|passw|pwd|passphrase|api[-_]?key|apikey|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])",
@@ -58,15 +69,18 @@ def _is_harmless(value: str) -> bool:
     return False
 
 
+_LIVE: Final[WeakSet[Secrets]] = WeakSet()
+"""All there are in this process: log records are made without any of them."""
+
+
 class Secrets:
-    """Collects secret values and puts `[secret:NAME]` in their place."""
+    """Collects secret values and puts `[secret:NAME]` in their place, also where they are encoded (`forms_of`)."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-        self._strong: dict[str, str] = {}
-        self._pattern: re.Pattern[str] | None = None
-        self._strong_pattern: re.Pattern[str] | None = None
-        self._encoded_pattern: re.Pattern[str] | None = None
+        _LIVE.add(self)
+        # Of each kind: every form of every secret, and the secret's name.
+        self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
+        self._finders: dict[_Kind, _Finder] = {}
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
         """Hide `value` from now on.
@@ -79,14 +93,13 @@ class Secrets:
         certain = certain or is_secret_name(name)
         if len(value) < MIN_LENGTH or _WORD.fullmatch(value) or (not certain and _is_harmless(value)):
             return
-        # The forms in which a value turns up in messages: as it is, in an address, in JSON.
-        escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
-        for form in {value, quote(value, safe=""), quote(value), unquote(value), *escaped}:
-            if len(form) >= MIN_LENGTH:
-                self._names.setdefault(form, name)
-                if certain:
-                    self._strong.setdefault(form, name)
-        self._pattern = self._strong_pattern = self._encoded_pattern = None
+        for form in forms_of(value):
+            self._forms["any"].setdefault(form, name)
+            if certain:
+                self._forms["certain"].setdefault(form, name)
+            if certain or _TOKEN.fullmatch(value):
+                self._forms["leaking"].setdefault(form, name)
+        self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
         """A variable of a module's environment, or one that `${VAR}` named."""
@@ -124,82 +137,223 @@ class Secrets:
         """The names of the secrets in a text that must not leave: those that are certain, and those that look like
         tokens. A plain word of an environment is none.
         """
-        certain = {form: name for form, name in self._names.items() if form in self._strong or _TOKEN.fullmatch(form)}
-        return list(dict.fromkeys(name for form, name in certain.items() if form in text))
+        finder = self._finder("leaking")
+        return [] if finder is None else list(dict.fromkeys(name for _, _, name in finder.spans(text)))
 
     def mask(self, text: str) -> str:
         """`text` with every secret replaced by `[secret:NAME]` (longest first), bearer tokens too."""
-        if self._names:
-            if self._pattern is None:
-                self._pattern = _compile(self._names)
-            text = self._pattern.sub(lambda match: f"[secret:{self._names[match.group()]}]", text)
+        finder = self._finder("any")
+        if finder is not None:
+            text = finder.replaced(text)
         return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
 
     def redact(self, value: JSON) -> JSON:
         """A result without what is certainly secret. Costs one search where, as nearly always, nothing is there."""
-        pattern = self._pattern_in(value)
-        return value if pattern is None else _redacted(value, pattern, self._strong)
+        finder = self._finder_in(value)
+        return value if finder is None else _redacted(value, finder)
 
     def places(self, value: JSON) -> list[tuple[str, str]]:
         """(path, name) of everything in a value that is certainly secret: `("calls.0.text", "API_TOKEN")`. A secret in
         a key stands at the object's path. Costs one search where there is nothing.
         """
-        pattern = self._pattern_in(value)
-        return [] if pattern is None else list(dict.fromkeys(_found(value, "", pattern, self._strong)))
+        finder = self._finder_in(value)
+        return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
 
-    def _pattern_in(self, value: JSON) -> re.Pattern[str] | None:
-        """The pattern of what is certainly secret, where something of a value matches it."""
-        if not self._strong:
-            return None
-        if self._strong_pattern is None or self._encoded_pattern is None:
-            self._strong_pattern = _compile(self._strong)
-            # A value is looked through as JSON, in which quotes, backslashes and line ends are written otherwise.
-            self._encoded_pattern = _compile([json.dumps(form, ensure_ascii=False)[1:-1] for form in self._strong])
-        return self._strong_pattern if self._encoded_pattern.search(encode_text(value)) else None
+    def _finder(self, kind: _Kind) -> _Finder | None:
+        found = self._finders.get(kind)
+        if found is None and self._forms[kind]:
+            found = self._finders[kind] = _Finder(self._forms[kind])
+        return found
+
+    def _finder_in(self, value: JSON) -> _Finder | None:
+        """Finds what is certainly secret, where something of it is in a value."""
+        finder = self._finder("certain")
+        return finder if finder is not None and finder.is_in(encode(value)) else None
 
 
-class SecretsFilter(logging.Filter):
-    """For log handlers: records lose every secret, those of the SDK and of HTTP libraries too."""
+def forms_of(value: str) -> list[str]:
+    """The forms in which a secret turns up: as it is; as JSON, HTML and addresses write it; in hex; and in base64, also
+    within a longer text that was encoded as a whole. Of that, the characters that stand for the secret alone.
+    """
+    data = value.encode("utf-8", "surrogatepass")
+    escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+    quoted = quote(value, safe="", errors="replace"), quote(value, errors="replace"), unquote(value)
+    forms = [
+        value,
+        *quoted,
+        *escaped,
+        html.escape(value),
+        escaped[1].replace("/", "\\/"),
+        data.hex(),
+        data.hex().upper(),
+    ]
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + data).decode()
+        # Four characters stand for three bytes: those that a byte before or behind has a part in are left out.
+        first = -(-8 * before // 6)
+        inner = text[first : 8 * (before + len(data)) // 6]
+        if len(inner) >= _LEAST_BASE64:
+            forms += [inner, inner.replace("+", "-").replace("/", "_")]
+    return [form for form in dict.fromkeys(forms) if len(form) >= MIN_LENGTH]
 
-    def __init__(self, secrets: Secrets) -> None:
+
+class _Finder:
+    """Finds many texts in one pass, however many there are (Aho-Corasick).
+
+    Args:
+        names: each text, and the name of the secret it stands for.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        # Its import costs half a millisecond, which most commands need not pay.
+        from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
+
+        self._forms = [form for form in names if not _HALF.search(form)]
+        self._names = names
+        self._text = AhoCorasick(self._forms)
+        # A value is looked through as JSON, in which quotes, backslashes and line ends are written otherwise.
+        self._json = BytesAhoCorasick([json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms])
+        self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
+        self._is_escaped = any(char == '"' or char < " " for form in self._forms for char in form)
+        self._percent: dict[str, re.Pattern[str]] = {}
+
+    def is_in(self, data: bytes) -> bool:
+        """Whether something is in a value, given as JSON, or may be: then it is looked through text by text."""
+        if self._json.find_matches_as_indexes(data):
+            return True
+        if _PERCENT.search(data) is None:
+            return False
+        # Characters that JSON escapes and that are percent-encoded here and there are not seen from outside.
+        return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """(start, end, name) of everything that is in a text, in its order, no two overlapping."""
+        if not text.isascii():
+            # Half a character has no UTF-8, and is no part of any secret.
+            text = _HALF.sub("\ufffd", text)
+        found = [
+            (start, end, self._names[self._forms[number]])
+            for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True)
+        ]
+        if "%" in text and _PERCENT.search(data := text.encode()):
+            there = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
+            for form in {self._forms[number] for number, _, _ in there}:
+                pattern = self._percent.get(form)
+                if pattern is None:
+                    pattern = self._percent[form] = _percent_pattern(form)
+                found += [(*match.span(), self._names[form]) for match in pattern.finditer(text)]
+        apart: list[tuple[int, int, str]] = []
+        for start, end, name in sorted(found, key=lambda one: (one[0], -one[1])):
+            if apart and start < apart[-1][1]:
+                apart[-1] = (apart[-1][0], max(end, apart[-1][1]), apart[-1][2])
+            else:
+                apart.append((start, end, name))
+        return apart
+
+    def replaced(self, text: str) -> str:
+        """A text with `[secret:NAME]` in the place of each."""
+        parts: list[str] = []
+        last = 0
+        for start, end, name in self.spans(text):
+            parts += [text[last:start], f"[secret:{name}]"]
+            last = end
+        return "".join([*parts, text[last:]]) if parts else text
+
+
+def _unquoted(data: bytes) -> bytes:
+    """Percent-encoding taken out. By the decoder for quoted-printable, which does the same for `=` and is fast."""
+    return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
+
+
+def _percent_pattern(form: str) -> re.Pattern[str]:
+    """Finds a text of which any character may be percent-encoded."""
+    parts: list[str] = []
+    for char in form:
+        encoded = "".join(f"%{byte:02x}" for byte in char.encode())
+        parts.append(f"(?:{re.escape(char)}|(?i:{encoded}))")
+    return re.compile("".join(parts))
+
+
+def everywhere_masked(text: str) -> str:
+    """A text without the secrets of any configuration in this process."""
+    for secrets in list(_LIVE):
+        text = secrets.mask(text)
+    return text
+
+
+class LogFilter(logging.Filter):
+    """Takes out of log records every secret, and what a terminal would obey.
+
+    Args:
+        secrets: which secrets; None: those of every configuration in this process.
+    """
+
+    def __init__(self, secrets: Secrets | None = None) -> None:
         super().__init__()
-        self._secrets = secrets
+        self._mask = everywhere_masked if secrets is None else secrets.mask
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Mask the message and the traceback; let the record through."""
-        record.msg, record.args = self._secrets.mask(record.getMessage()), None
+        """Clean the message, the traceback and the stack; let the record through."""
+        try:
+            message = record.getMessage()
+        except Exception as error:  # noqa: BLE001 - as `logging` itself: a wrong call of a logger ends nothing
+            message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
+        # By it, whoever bounds a flood of records tells those that are alike. It is written nowhere.
+        record.__dict__.setdefault("template", str(record.msg))
+        record.msg, record.args = self._cleaned(message), None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
-            record.exc_text = self._secrets.mask(record.exc_text)
+            # Some handlers write the exception by themselves.
+            record.exc_text, record.exc_info = self._cleaned(record.exc_text), None
+        if record.stack_info:
+            record.stack_info = self._cleaned(record.stack_info)
         return True
 
+    def _cleaned(self, text: str) -> str:
+        return printable(self._mask(text))
 
-def _compile(names: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(re.escape(form) for form in sorted(names, key=len, reverse=True)))
+
+class _CleanRecords:
+    """Makes log records that have passed a filter, so that no handler gets any other, whenever it is added."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+        self._filter = LogFilter()
+
+    def __call__(self, *arguments: Any, **named: Any) -> logging.LogRecord:
+        record = self._make(*arguments, **named)
+        self._filter.filter(record)
+        return record
 
 
-def _found(value: JSON, path: str, pattern: re.Pattern[str], names: dict[str, str]) -> Iterator[tuple[str, str]]:
+def clean_logs() -> None:
+    """From now on, all log records of this process are made without secrets: those of the SDK, of HTTP libraries and of
+    asyncio too, at every level.
+    """
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _CleanRecords):
+        logging.setLogRecordFactory(_CleanRecords(make))
+
+
+def _found(value: JSON, path: str, finder: _Finder) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield from ((path, names[match.group()]) for match in pattern.finditer(value))
+        yield from ((path, name) for _, _, name in finder.spans(value))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _found(item, f"{path}.{index}" if path else str(index), pattern, names)
+            yield from _found(item, f"{path}.{index}" if path else str(index), finder)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from ((path, names[match.group()]) for match in pattern.finditer(key))
-            shown = pattern.sub(lambda match: f"[secret:{names[match.group()]}]", key)
-            yield from _found(item, f"{path}.{shown}" if path else shown, pattern, names)
+            yield from ((path, name) for _, _, name in finder.spans(key))
+            shown = finder.replaced(key)
+            yield from _found(item, f"{path}.{shown}" if path else shown, finder)
 
 
-def _redacted(value: JSON, pattern: re.Pattern[str], names: dict[str, str]) -> JSON:
+def _redacted(value: JSON, finder: _Finder) -> JSON:
     if isinstance(value, str):
-        return pattern.sub(lambda match: f"[secret:{names[match.group()]}]", value)
+        return finder.replaced(value)
     if isinstance(value, list):
-        return [_redacted(item, pattern, names) for item in value]
+        return [_redacted(item, finder) for item in value]
     if isinstance(value, dict):
-        return {
-            pattern.sub(lambda match: f"[secret:{names[match.group()]}]", key): _redacted(item, pattern, names)
-            for key, item in value.items()
-        }
+        return {finder.replaced(key): _redacted(item, finder) for key, item in value.items()}
     return value

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
+from types import TracebackType
+
 import typer
 from typer.core import TyperGroup
 
+from ideabridge.bridge.modules.secrets import clean_logs, everywhere_masked
 from ideabridge.server.cli import (
     approvals,
     demo,
@@ -25,7 +30,7 @@ from ideabridge.server.cli import (
     trust,
     versions,
 )
-from ideabridge.server.cli.console import report
+from ideabridge.server.cli.console import clean, echo, report
 from ideabridge.server.cli.exits import ExitCode
 from ideabridge.server.cli.help import use_plain_help
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
@@ -57,7 +62,7 @@ def root(
         raise typer.Exit(main(["--version"]))
     ctx.obj = Options(config, project, store, tuple(tools or ()), allow_all)
     if ctx.invoked_subcommand is None:
-        typer.echo(ctx.get_help())
+        echo(ctx.get_help())
         raise typer.Exit(ExitCode.DONE)
 
 
@@ -93,6 +98,8 @@ use_plain_help(app)
 
 def run(arguments: list[str]) -> int:
     """Run the command line; every error is one line on standard error, and an exit code."""
+    clean_logs()
+    sys.excepthook = _excepthook
     # `--http=HOST:PORT` is what people write; the address is an argument, so that it may be left out.
     arguments = [part for word in arguments for part in (_split(word) if word.startswith("--http=") else [word])]
     group = typer.main.get_command(app)
@@ -111,6 +118,11 @@ def run(arguments: list[str]) -> int:
     return result if isinstance(result, int) else ExitCode.DONE
 
 
+def _excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A traceback, where one is wanted (IDEABRIDGE_TRACEBACK), holds what modules said."""
+    sys.stderr.write(clean(everywhere_masked("".join(traceback.format_exception(kind, error, trace)))))
+
+
 def _split(word: str) -> list[str]:
     option, _, value = word.partition("=")
     return [option, value]
@@ -122,7 +134,7 @@ def _misused(error: Exception, message: str) -> int:
     path = getattr(context, "command_path", "ideabridge")
     if type(error).__name__ == "NoArgsIsHelpError":
         if message:
-            typer.echo(message)
+            echo(message)
         return ExitCode.DONE
     # What pydantic says of a value is put as everywhere else.
     told = " ".join(message.split()).replace("Value error, ", "").replace("Input should be ", "expected ")

@@ -1,4 +1,9 @@
-"""Console: results on standard output, everything else on standard error; colours only on terminals."""
+"""Console: results on standard output, everything else on standard error; colours only on terminals.
+
+Everything a command prints goes through here, and nothing that came from outside reaches a terminal as it came: each
+function writes hidden characters out (`ideabridge.tools.visible`). What rich draws is looked through once more, line by
+line, so that nothing depends on every caller's care.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.visible import printable, printable_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,12 +35,18 @@ def err() -> Console:
 
 
 def _console(file: TextIO, broken: Callable[[], object]) -> Console:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
     class Plain(Console):
         def on_broken_pipe(self) -> None:
             # By itself it would end the process.
             broken()
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+            for text, style, control in super().render(renderable, options):
+                # What rich itself writes to move the cursor comes as control.
+                yield Segment(text if control else clean(text), style, control)
 
     return Plain(file=file, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
@@ -79,10 +91,14 @@ def fitted(text: str, indent: int | None = None) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without what a terminal would obey: results come from anywhere."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text)
+    """Text without what a terminal would obey, and without what nobody sees: results come from anywhere."""
+    return printable(text)
+
+
+def echo(text: str) -> None:
+    """Text of our own on standard output, such as help, which names what stood on the command line."""
+    sys.stdout.write(clean(text if text.endswith("\n") else f"{text}\n"))
+    sys.stdout.flush()
 
 
 def errors_told(count: int) -> str:
@@ -92,8 +108,13 @@ def errors_told(count: int) -> str:
 
 def print_json(value: JSON) -> None:
     """Exactly one JSON value on standard output, for machines."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=not _takes_unicode()) + "\n")
+    sys.stdout.write(_json(value) + "\n")
     sys.stdout.flush()
+
+
+def _json(value: JSON, indent: int | None = None) -> str:
+    """The value as JSON in which hidden characters are escaped: no other value, and harmless on a terminal."""
+    return printable(json.dumps(value, ensure_ascii=not _takes_unicode(), indent=indent))
 
 
 def _takes_unicode() -> bool:
@@ -108,11 +129,11 @@ def print_value(value: JSON) -> None:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
         return
-    text = json.dumps(value, ensure_ascii=not _takes_unicode(), indent=2)
+    text = _json(value, 2)
     if sys.stdout.isatty():
-        import rich.json
+        from rich.highlighter import JSONHighlighter
 
-        out().print(rich.json.JSON(clean(text), indent=2))
+        out().print(JSONHighlighter()(text))
     else:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -134,7 +155,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, cut: bo
         rows: their cells.
         cut: cut the last column to one line on a terminal; else it runs over several. No other cell is ever cut.
     """
-    listed = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+    listed = [[printable_line(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         from rich import box
         from rich.table import Table
@@ -175,7 +196,7 @@ class Rows:
 
     def add(self, cells: Sequence[str], style: str | None = None) -> None:
         """Print a row."""
-        *first, last = [clean(cell).replace("\n", " ") for cell in cells]
+        *first, last = [printable_line(cell) for cell in cells]
         start = "".join(f"{cell.ljust(width)}  " for cell, width in zip(first, self._widths, strict=True))
         lines = [last]
         if sys.stdout.isatty():

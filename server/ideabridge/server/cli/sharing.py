@@ -19,6 +19,7 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import is_safe_name
+from ideabridge.tools.visible import printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -127,7 +128,8 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
 
 
 def _text(document: JSONObject) -> str:
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    # It may go to a terminal, now or later.
+    return printable(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
 
 
 def _write(path: Path, text: str, option: str) -> None:
