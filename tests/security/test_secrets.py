@@ -153,14 +153,14 @@ async def test_listings_names_and_notes_of_a_module_hold_no_secret() -> None:
 async def test_whatever_a_call_brings_holds_no_secret(name: str, tmp_path: Path) -> None:
     said: list[str] = []
 
-    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
         said.append(str(message))
 
     configuration = parse_configuration({"mcpServers": {"leaky": leaking()}})
     async with Bridge(configuration, store=tmp_path / "store.sqlite") as bridge:
         await bridge.modules.ready("leaky", 20)
         try:
-            said.append(json.dumps(await bridge.modules.call("leaky", name, {}, progress=progress)))
+            said.append(json.dumps(await bridge.modules.call("leaky", name, {}, progress=heard)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             said.append("".join(traceback.format_exception(error)))
         run = await bridge.run_plan({"calls": [{"_tool": name}]})
@@ -198,7 +198,7 @@ async def test_what_a_module_asks_holds_no_secret(tmp_path: Path) -> None:
 async def test_a_host_is_told_no_secret(tmp_path: Path, era: str) -> None:
     said: list[str] = []
 
-    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
         said.append(str(message))
 
     configuration = configured(tmp_path, mcpServers={"leaky": leaking()}, expose=["modules"])
@@ -206,7 +206,7 @@ async def test_a_host_is_told_no_secret(tmp_path: Path, era: str) -> None:
         await call(client, "run_plan", calls=[{"_tool": "say", "_module": "leaky", "_outputPath": "said"}])
         said += [tool.model_dump_json() for tool in (await all_tools(client)).values()]
         for name in ("say", "fail", "refuse", "structured", "die"):
-            result = await client.call_tool(name, {"x": "y"}, progress_callback=progress)
+            result = await client.call_tool(name, {"x": "y"}, progress_callback=heard)
             said.append(result.model_dump_json())
         said.append(json.dumps(await call(client, "search_tools", words="say")))
     assert "[secret:API_TOKEN]" in "".join(said)
@@ -284,7 +284,7 @@ async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_p
     )
     servers = {"leaky": {**leaking(), "disabled": True}}
     configuration = configured(tmp_path, mcpServers=servers, tools=[str(tmp_path / "speaking.py")], expose=["tools"])
-    with (tmp_path / "stderr").open("wb") as stderr:
+    with (tmp_path / "stderr").open("w") as stderr:
         program, *arguments = command(configuration)
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
         async with Client(stdio_client(parameters, errlog=stderr), mode="legacy", read_timeout_seconds=20) as client:
