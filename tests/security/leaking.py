@@ -64,10 +64,10 @@ def call(number: Any, params: dict[str, Any]) -> None:
             send({"id": number, "error": {"code": -32000, "message": HOSTILE, "data": HOSTILE}})
         case "structured":
             link = {"type": "resource_link", "name": HOSTILE, "uri": "file:///x", "description": HOSTILE}
-            value = {"ways": encoded(SECRET), HOSTILE: [HOSTILE, {"deep": HOSTILE}]}
+            value: dict[str, Any] = {"ways": encoded(SECRET), HOSTILE: [HOSTILE, {"deep": HOSTILE}]}
             send({"id": number, "result": {"content": [*content, link], "structuredContent": value}})
         case "ask":
-            schema = {"type": "object", "properties": {"x": {"type": "string", "title": HOSTILE}}}
+            schema: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string", "title": HOSTILE}}}
             params = {"message": HOSTILE, "requestedSchema": schema}
             send({"id": f"ask{number}", "method": "elicitation/create", "params": params})
             answer = json.loads(sys.stdin.readline())
@@ -85,7 +85,7 @@ def main() -> None:
         message = json.loads(line)
         match message.get("method"):
             case "initialize":
-                result = {
+                result: dict[str, Any] = {
                     "protocolVersion": "2025-11-25",
                     "capabilities": {"tools": {}, "logging": {}},
                     "serverInfo": {"name": HOSTILE, "version": HOSTILE},

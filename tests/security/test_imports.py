@@ -23,6 +23,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import is_safe_name
 from ideabridge.tools.tool import Tool
 from tests.cli.terminal import Terminal
+from tests.trusting import write_trusted
 
 TOOLS = '''
 from ideabridge.tools import tool
@@ -51,7 +52,7 @@ PAYLOAD = "# harmless " + "x" * 3000 + "; rm -rf ~"
 def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """A project that has published `twice`, and exported it to twice.json."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    (project / "ideabridge.json").write_text('{"tools": ["tools.py"], "store": "store.sqlite"}', encoding="utf-8")
+    write_trusted(project, {"tools": ["tools.py"], "store": "store.sqlite"})
     (project / "plan.json").write_text(json.dumps(PLAN), encoding="utf-8")
     assert main(["run", "plan.json", "--save-as", "twice"]) == 0
     assert main(["ideas", "export", "twice", "-o", "twice.json"]) == 0
