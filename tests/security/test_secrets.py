@@ -278,7 +278,7 @@ def test_a_handler_of_an_embedding_program_takes_the_filter_itself() -> None:
 
 async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_path: Path) -> None:
     # Each by a logger of its own: of records that are alike only a few are written.
-    log = 'import logging\n\n\ndef speak(text: str) -> None:\n    logging.getLogger(f"mcp.{hash(text)}").error("%s", text)\n'
+    log = 'import logging\n\n\ndef speak(x: str) -> None:\n    logging.getLogger(f"mcp.{hash(x)}").error("%s", x)\n'
     (tmp_path / "speaking.py").write_text(
         f"from ideabridge.tools import tool\n{log}\n\n@tool(read_only=True)\ndef shout(x: str) -> str:\n"
         '    """Log it."""\n    speak(x + "\\x1b[2J")\n    return "done"\n'
