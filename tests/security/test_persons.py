@@ -273,6 +273,31 @@ async def test_over_http_a_client_without_a_session_takes_nothing_from_others(tm
     assert len(forms) == 1
 
 
+@pytest.mark.parametrize("transport", ["session", "none"])
+async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(transport: str, tmp_path: Path) -> None:
+    """One client of the user has a person before it, who has left a form open. Another, of the same user, declines the
+    form of that run at once: its model does not get to decide.
+    """
+    mode = "legacy" if transport == "session" else "auto"
+
+    async def leave(form: str) -> types.ElicitResult:
+        return types.ElicitResult(action="cancel")
+
+    with listening(preloaded.python(UNHURRIED, str(configured(tmp_path)), "0")) as url:
+        async with over_http(url, mode, **person(leave)) as client, over_http(url, mode, **person(declined)) as other:
+            told = await call(client, "run_plan", calls=[note(tmp_path / "one")])
+            for _ in range(2):
+                seen = await call(other, "check_run", run=told["run"])
+                assert seen["status"] == "needs_approval"
+                said = await refused(other, "decide_approval", run=told["run"], decisions=decision(told))
+                assert "nothing was decided: only the person decides" in said
+            assert "in the form" in (await call(client, "check_run", run=told["run"]))["decides"]
+            # What it has begun itself is another matter.
+            mine = await call(other, "run_plan", calls=[note(tmp_path / "two")])
+            assert (await call(other, "decide_approval", run=mine["run"], decisions=decision(mine)))["status"] == "done"
+    assert not (tmp_path / "one").exists()
+
+
 async def test_a_person_who_declines_denies(era: str, tmp_path: Path) -> None:
     async def answer(form: str) -> types.ElicitResult:
         await read_by_a_person()

@@ -38,6 +38,7 @@ class Asked:
         round: how often questions went out for it, and which were left open.
         sampled: how often the client's model was asked on its back-channel, one question after the other.
         halted: its model is asked no more within this request.
+        key: what tells a client without a session from others; kept in the rounds of the request.
         said: what a person said to a form that is about no run, and how many seconds after it went out, where the
             request comes again with it.
         told: notes for the caller: why it is asked for a solution, say.
@@ -49,6 +50,7 @@ class Asked:
     round: Round | None = None
     sampled: int = 0
     halted: bool = False
+    key: str = ""
     said: tuple[ElicitResult, float] | None = None
     told: list[str] = field(default_factory=list[str])
 

@@ -67,9 +67,10 @@ class Deciding:
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
-        # Sessions that have declined at once; of a client without a session, the run it declined for.
-        self._formless: OrderedDict[str, str] = OrderedDict()
-        self._held: OrderedDict[str, str] = OrderedDict()
+        # Sessions that have declined at once; of clients without a session, the runs they declined for.
+        self._formless: OrderedDict[str, None] = OrderedDict()
+        # Which clients of this process are noted in the store as having which runs.
+        self._held: OrderedDict[str, None] = OrderedDict()
 
     # -- forms -------------------------------------------------------------------------------------------------
 
@@ -83,8 +84,7 @@ class Deciding:
         """
         if not takes_forms(asked) or not (has_back_channel(asked) or has_rounds(asked)):
             return False
-        session = self._session(asked)
-        key = session if session is not None else None if run is None else f"run {run.root.id}"
+        key = self._key(asked) if self._has_session(asked) else None if run is None else f"run {run.root.id}"
         return key is None or key not in self._formless
 
     def declined_at_once(self, asked: Asked, run: Run | None, seconds: float) -> bool:
@@ -100,14 +100,17 @@ class Deciding:
         """
         if not 0 <= seconds < AT_ONCE_S:
             return False
-        session = self._session(asked)
-        key = session if session is not None else None if run is None else f"run {run.root.id}"
-        if key is not None and key not in self._formless:
-            _note(self._formless, key, "")
+        key = self._key(asked)
+        # Another client may have a run too, and a person before it: that one's hold stays.
+        left = {held: self._change_holders(held, key, holds=False) for held in self._runs_of(key)}
+        formless: str | None = None
+        if self._has_session(asked):
+            formless = key
+        elif run is not None and not left.get(run.root.id):
+            formless = f"run {run.root.id}"
+        if formless is not None and formless not in self._formless:
+            _note(self._formless, formless)
             self.changed()
-        if run is not None and self._held.get(run.root.id) == key:
-            del self._held[run.root.id]
-            self._store.set_setting(_setting(run), b"")
         if NOBODY_ASKED not in asked.told:
             asked.told.append(NOBODY_ASKED)
         return True
@@ -146,10 +149,28 @@ class Deciding:
     def _hold(self, run: Run, asked: Asked) -> None:
         if not self.shows_forms(asked, run):
             return
-        key = self._session(asked) or f"run {run.root.id}"
-        if self._held.get(run.root.id) != key:
-            _note(self._held, run.root.id, key)
-            self._store.set_setting(_setting(run), key.encode())
+        key = self._key(asked)
+        held = f"{key} {run.root.id}"
+        if held not in self._held:
+            self._change_holders(run.root.id, key, holds=True)
+            _note(self._held, held)
+
+    def _runs_of(self, key: str) -> list[str]:
+        return [held.removeprefix(f"{key} ") for held in self._held if held.startswith(f"{key} ")]
+
+    def _change_holders(self, run: str, key: str, *, holds: bool) -> list[str]:
+        """Note that a client has a run, or has it no more; returns all that have it."""
+        kept: list[str] = []
+
+        def change(before: bytes) -> bytes:
+            kept[:] = [one for one in before.decode().split("\n") if one and one != key]
+            kept.extend([key] if holds else [])
+            return "\n".join(kept).encode()
+
+        self._store.change_setting(_setting(run), change)
+        if not holds:
+            self._held.pop(f"{key} {run}", None)
+        return kept
 
     def offers(self, asked: Asked) -> bool:
         """Whether the model at a client is offered `decide_approval`."""
@@ -161,14 +182,21 @@ class Deciding:
             return IN_THE_FORM
         if self._only_persons or only_persons(run.machine.settings.approval):
             return AT_A_TERMINAL
-        return ELSEWHERE if self._store.settings(_setting(run)) else None
+        return ELSEWHERE if self._store.settings(_setting(run.root.id)) else None
 
-    def _session(self, asked: Asked) -> str | None:
-        """The session of a request; None: its client has none."""
+    def _key(self, asked: Asked) -> str:
+        """What tells a client from others of the same user: its session; where it has none, the request."""
         request: object = asked.context.request
         if not isinstance(request, Request):
             return f"stdio {self._process}"
-        return None if has_rounds(asked) else request.headers.get("mcp-session-id")
+        if self._has_session(asked):
+            return f"session {request.headers.get('mcp-session-id')}"
+        if not asked.key:
+            asked.key = f"request {secrets.token_hex(8)}"
+        return asked.key
+
+    def _has_session(self, asked: Asked) -> bool:
+        return not (isinstance(asked.context.request, Request) and has_rounds(asked))
 
 
 def takes_forms(asked: Asked) -> bool:
@@ -188,11 +216,11 @@ def by_tool(asked: Asked) -> Decider:
     return Decider("assistant", "tool", asked.caller)
 
 
-def _setting(run: Run) -> str:
-    return f"forms.{run.root.id}"
+def _setting(run: str) -> str:
+    return f"forms.{run}"
 
 
-def _note(kept: OrderedDict[str, str], key: str, value: str) -> None:
-    kept[key] = value
+def _note(kept: OrderedDict[str, None], key: str) -> None:
+    kept[key] = None
     if len(kept) > _REMEMBERED:
         kept.popitem(last=False)

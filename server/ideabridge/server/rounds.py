@@ -57,6 +57,7 @@ class Round:
         left: approvals the person left open: not asked about again within this request.
         samples: Requests that went out to the client's model last.
         faults: approvals asked about again, with how often the answer was not taken, and why the last was not.
+        key: see `Asked.key`.
         at: when the forms went out, in seconds since 1970; 0: an earlier version, which did not say.
     """
 
@@ -67,6 +68,7 @@ class Round:
     samples: tuple[Sample, ...] = ()
     faults: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     at: float = 0.0
+    key: str = ""
 
     def to_state(self) -> str:
         """The state as text; the server seals it."""
@@ -74,7 +76,7 @@ class Round:
         faults: JSONObject = {approval: [tries, why] for approval, (tries, why) in self.faults.items()}
         left: list[JSON] = [*self.left]
         held: JSONObject = {"run": self.run, "n": self.number, "asked": [*self.asked], "left": left}
-        return encode_text({**held, "samples": samples, "faults": faults, "at": self.at})
+        return encode_text({**held, "samples": samples, "faults": faults, "at": self.at, "key": self.key})
 
 
 def read_state(text: str) -> Round:
@@ -84,7 +86,14 @@ def read_state(text: str) -> Round:
     samples = tuple(Sample(*one) for one in held.get("samples", ()))
     faults = {approval: (tries, why) for approval, (tries, why) in held.get("faults", {}).items()}
     return Round(
-        held["run"], held["n"], tuple(held["asked"]), tuple(held["left"]), samples, faults, held.get("at", 0.0)
+        held["run"],
+        held["n"],
+        tuple(held["asked"]),
+        tuple(held["left"]),
+        samples,
+        faults,
+        held.get("at", 0.0),
+        held.get("key", ""),
     )
 
 

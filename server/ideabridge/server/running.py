@@ -101,7 +101,9 @@ class Running:
         put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
         if questions or put:
             put_forms = tuple(one.approval for one in requests)
-            following = Round(last.run, last.number + 1, put_forms, last.left, kept, last.faults, time.time())
+            following = Round(
+                last.run, last.number + 1, put_forms, last.left, kept, last.faults, time.time(), asked.key
+            )
             raise InputRequired({**questions, **put}, following)
 
     async def _stay_until_due(self, run: Run, seconds: float, asked: Asked, last: Round) -> RunStatus:
@@ -131,6 +133,7 @@ class Running:
             SettledTurnError, FinishedRunError, InterruptedRunError: it comes too late, or came before.
         """
         last = read_state(state)
+        asked.key = last.key
         if not last.run:
             asked.said = said_once(last, responses or {})
             return

@@ -186,6 +186,11 @@ class RunStore:
                 (key, value),
             )
 
+    def change_setting(self, key: str, change: Callable[[bytes], bytes]) -> None:
+        """Store what `change` makes of a setting (b"" where it was never set), with no other process between."""
+        with self._database.transaction():
+            self.set_setting(key, change(self.settings(key) or b""))
+
     def ensure_setting(self, key: str, make: Callable[[], bytes]) -> bytes:
         """A setting, made once where there is none: two processes that start together get the same."""
         with self._database.transaction():
