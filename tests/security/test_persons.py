@@ -110,6 +110,7 @@ async def test_the_model_cannot_decide_while_the_form_is_before_the_person(era: 
         assert "ideabridge approvals decide" in one
     assert done["status"] == "done"
     assert "denied by the person at the client: no" in str(done["errors"])
+    assert done["decided"] == ["call 0 (write_note): deny by the person at the client"]
     assert not (tmp_path / "one").exists()
     assert not (tmp_path / "other").exists()
     assert journaled(tmp_path, done["run"]) == [{"kind": "person", "via": "form", "user": "local"}]
@@ -227,6 +228,7 @@ async def test_a_form_declined_at_once_was_shown_to_nobody(era: str, tmp_path: P
         approve = [{"approval": one["approval"], "decision": "approve"} for one in told["approvals"]]
         done = await call(client, "decide_approval", run=told["run"], decisions=approve)
         assert done["status"] == "done"
+        assert done["decided"] == [f"call {number} (write_note): approve by the assistant" for number in range(2)]
         # The session shows no forms from now on.
         told = await call(client, "run_plan", calls=[note(tmp_path / "three")])
         assert told["status"] == "needs_approval"

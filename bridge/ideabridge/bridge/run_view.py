@@ -62,6 +62,8 @@ def answer_of(run: Run, *, whole: bool = False) -> dict[str, Any]:
         approvals = run.approvals()
         if approvals or status == "needs_approval":
             result["approvals"] = approvals
+    if machine.decided:
+        result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decided[-_NOTES:]]
     unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
     if unasked:
         result["notes"] = unasked[:_NOTES]

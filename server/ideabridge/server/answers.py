@@ -123,7 +123,7 @@ def run_text(told: JSONObject) -> str:
         lines.extend(f"- {error_line(error)}" for error in errors[:_TEXT_ERRORS])
         if len(errors) > _TEXT_ERRORS:
             lines.append(f"- ... and {len(errors) - _TEXT_ERRORS} more")
-    for key in ("missing", "saved", "notes", "progress"):
+    for key in ("missing", "saved", "decided", "notes", "progress"):
         if told.get(key):
             lines.append(f"{key}: {_short(told[key])}")
     approvals = told.get("approvals")

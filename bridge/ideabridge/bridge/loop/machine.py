@@ -14,6 +14,7 @@ from ideabridge.bridge.context.message import Message, read_context, read_messag
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.course import BROKE_OFF, Course, Outcome
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
@@ -58,6 +59,7 @@ class Machine:
             which are the same, unless handlers of messages say otherwise.
         output_schema: of the Request at hand; `asked_schema`: the one the run began with.
         has_mind: a mind answers by itself; else Solutions are handed in.
+        decided: what was decided on, how, and by whom.
         status, reason: how the run ended.
     """
 
@@ -77,6 +79,7 @@ class Machine:
         self.history: list[Progress] = []
         self.errors: list[JSONObject] = []
         self.corrections: list[JSONObject] = []
+        self.decided: list[tuple[str, str, Decider]] = []
         self.output: JSON = None
         self.has_output = False
         self.output_schema: JSONObject | None = None
@@ -193,12 +196,19 @@ class Machine:
                 self._solving().asked(event.call)
             case events.CallDecided():
                 self._solving().decided(event)
+                self._note_decision(event.call, event.decision, event.by)
             case events.PlanAsked() | events.PlanDecided():
                 self._plan(event)
+                if isinstance(event, events.PlanDecided):
+                    self._note_decision(None, event.decision, event.by)
             case events.OutcomeAsked() | events.OutcomeDecided():
                 self._solving().doubted(event)
+                if isinstance(event, events.OutcomeDecided):
+                    self._note_decision(event.call, event.decision, event.by)
             case events.QuestionAsked() | events.QuestionAnswered() | events.QuestionRefused():
                 self._solving().questioned(event)
+                if isinstance(event, events.QuestionAnswered):
+                    self._note_decision(event.call, event.action, event.by)
             case events.UsageNoted():
                 self.spending.add(event.usage)
             case events.MessageAdded():
@@ -208,6 +218,10 @@ class Machine:
             case events.RunEnded():
                 self._end(event)
         self._advance()
+
+    def _note_decision(self, call: int | None, decision: str, by: Decider) -> None:
+        what = "the plan" if call is None else f"call {call} ({self.history[call].call.name})"
+        self.decided.append((what, decision, by))
 
     def _expect(self, *phases: Phase) -> None:
         if self.phase not in phases:
