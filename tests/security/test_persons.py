@@ -32,6 +32,7 @@ from tests.server.serving import (
 
 pytestmark = pytest.mark.anyio
 
+ASKS = Path(__file__).parent.parent / "modules" / "servers" / "asks.py"
 UNHURRIED = Path(__file__).parent / "launch_unhurried.py"
 Answer = Callable[[str], Awaitable[types.ElicitResult]]
 
@@ -127,6 +128,36 @@ async def test_the_model_cannot_decide_what_the_person_left_open(url: str, era: 
         said = await refused(client, "decide_approval", run=told["run"], decisions=decision(told))
         assert "nothing was decided: only the person decides" in said
     assert not (tmp_path / "one").exists()
+
+
+async def test_the_model_cannot_accept_a_plan_or_answer_a_module_for_the_person(era: str, tmp_path: Path) -> None:
+    client: Client
+    said: list[str] = []
+
+    async def answer(form: str) -> types.ElicitResult:
+        run, approval = form.rsplit("Run ", 1)[1].removesuffix(".").split(", approval ")
+        made: dict[str, Any] = {"decision": "approve"}
+        if form.startswith("Module asks asks"):
+            made = {"decision": "value", "value": {"name": "Eve", "seats": 5}}
+        decisions = [{"approval": approval, **made}]
+        said.append(await refused(client, "decide_approval", run=run, decisions=decisions))
+        if form.startswith("Module asks asks"):
+            return types.ElicitResult(action="accept", content={"name": "Ann", "seats": 2})
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    configuration = configured(tmp_path, mcpServers={"asks": preloaded.module(ASKS)})
+    async with over_stdio(configuration, era, **person(answer)) as client:
+        told = await call(client, "solve", task="Book.", planning="lazy", output_schema={"type": "string"})
+        calls = [{"_tool": "book", "who": "ann", "_outputPath": "got"}]
+        solution = {"calls": calls, "output": "†state.got"}
+        done = await call(client, "submit_solution", run=told["run"], turn=0, solution=solution)
+    assert len(said) == 2
+    assert all("only the person decides: in the form" in one for one in said)
+    assert '"content": {"name": "Ann", "seats": 2}' in done["output"]
+    assert done["decided"] == [
+        "the plan: approve by the person at the client",
+        "call 0 (book): accept by the person at the client",
+    ]
 
 
 # -- through another session ---------------------------------------------------------------------------------------
