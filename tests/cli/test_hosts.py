@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from ideabridge.bridge.trust import trust_file
 from ideabridge.server.hosts.document import read_document
 from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
 from ideabridge.server.hosts.host import HOSTS, Places, find_host
@@ -303,6 +304,7 @@ def test_what_was_imported_can_be_read(home: Path, project: Path, capsys: pytest
     told_to_people = capsys.readouterr()
     assert "GH" in told_to_people.err
     assert "envFile" in told_to_people.err or ".env" in told_to_people.err
+    trust_file(project / "ideabridge.json")
     loaded = load_configuration(project=project)
     assert sorted(loaded.modules) == ["files", "github"]
     assert loaded.modules["files"].args == ("-y", "fs", str(project))

@@ -30,11 +30,20 @@ PLAN = {
 DECIDED = ["--take", "calls.0.a=†input.n", "--accept", "calls.0.b", "--accept", "output.of"]
 
 
+CONFIGURATION = '{"tools": ["tools.py"], "store": "store.sqlite"}'
+
+
+def rewrite(folder: Path, tools: str) -> None:
+    """Other tools, which the person trusts again."""
+    (folder / "tools.py").write_text(tools, encoding="utf-8")
+    write_trusted(folder, CONFIGURATION)
+
+
 @pytest.fixture
 def here(project: Path) -> Path:
     """A project with a tool and a plan whose author copied its input."""
     (project / "tools.py").write_text(TOOLS, encoding="utf-8")
-    write_trusted(project, '{"tools": ["tools.py"], "store": "store.sqlite"}')
+    write_trusted(project, CONFIGURATION)
     (project / "plan.json").write_text(json.dumps(PLAN), encoding="utf-8")
     return project
 
@@ -73,14 +82,14 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
         ("plus_two", True, ["run again"]),
         ("then", True, ["answers from the store; nothing runs"]),
     ]
-    (here / "tools.py").write_text(TOOLS.replace("return a + b", "return a - b"), encoding="utf-8")
+    rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     (drifted,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
     assert drifted["faults"] == ['the output drifted: {"sum":18,"of":"numbers"} instead of {"sum":22,"of":"numbers"}']
     assert told(capsys, "ideas", "verify", "plus_two", "--no-live")["ideas"][0]["holds"] is True
-    (here / "tools.py").write_text(TOOLS.replace("b: int", "b: int, c: int = 0"), encoding="utf-8")
+    rewrite(here, TOOLS.replace("b: int", "b: int, c: int = 0"))
     (changed,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
     assert changed["faults"] == ["calls.0 (add): its parameters are others than they were"]
-    (here / "tools.py").write_text(TOOLS.replace("def add", "def plus"), encoding="utf-8")
+    rewrite(here, TOOLS.replace("def add", "def plus"))
     (gone,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
     assert gone["faults"][0].startswith("calls.0: unknown tool 'add'")
     assert main(["ideas", "verify"]) == 1
@@ -93,7 +102,7 @@ def test_where_long_outputs_differ_is_told(here: Path, capsys: pytest.CaptureFix
     (here / "plan.json").write_text(json.dumps(long), encoding="utf-8")
     run = told(capsys, "run", "plan.json")["run"]
     told(capsys, "ideas", "publish", run, "plus_two", "--accept", "all")
-    (here / "tools.py").write_text(TOOLS.replace("return a + b", "return a - b"), encoding="utf-8")
+    rewrite(here, TOOLS.replace("return a + b", "return a - b"))
     assert main(["ideas", "verify", "plus_two"]) == 1
     assert "the output drifted: at sums.0: 18 instead of 22\n" in capsys.readouterr().out
 

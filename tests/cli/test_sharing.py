@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ideabridge.bridge.trust import allow_variables
 from ideabridge.server.main import main
 from tests.trusting import write_trusted
 
@@ -111,7 +112,7 @@ def test_a_configured_secret_does_not_leave(
     # Configured afterwards: now it is refused at the door.
     servers = {"vault": {"command": "vault", "env": {"PASSWORD": "${VAULT_PASSWORD}"}, "disabled": True}}
     text = json.dumps({"tools": ["tools.py"], "store": "store.sqlite", "mcpServers": servers})
-    write_trusted(here, text)
+    allow_variables(write_trusted(here, text), frozenset({"VAULT_PASSWORD"}))
     assert main(["run", "plan.json", "--json"]) == 2
     assert "output.note: holds the secret VAULT_PASSWORD" in capsys.readouterr().err
     assert main(["ideas", "export", idea, "--output", "leak.json"]) == 2

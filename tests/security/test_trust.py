@@ -22,11 +22,12 @@ from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.provider import build_model
 from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.bridge.trust import is_trusted
+from ideabridge.bridge.trust import forget, is_trusted, read_trusted, trust_file, trust_path
 from ideabridge.server.main import main
 from ideabridge.tools.errors import ToolFileError
 from ideabridge.tools.tool import Tool
 from tests import preloaded
+from tests.cli.terminal import Terminal
 from tests.trusting import write_own, write_trusted
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
@@ -91,7 +92,7 @@ def listener() -> Generator[tuple[str, list[str]]]:
         server.shutdown()
 
 
-# -- nothing of it is used before it is trusted ------------------------------------------------------------------------
+# -- nothing of it is used before it is trusted -----------------------------------------------------------------------
 
 COMMANDS = (
     ["modules", "list"],
@@ -166,7 +167,7 @@ async def test_a_server_says_so_to_hosts(clone: Path, mode: str) -> None:
     assert not is_trusted(path)
 
 
-# -- exactly this content ----------------------------------------------------------------------------------------------
+# -- exactly this content ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,7 @@ def test_pipes_and_devices_hold_nobody(clone: Path) -> None:
     assert is_trusted(path)
 
 
-# -- what trust does not give ------------------------------------------------------------------------------------------
+# -- what trust does not give -----------------------------------------------------------------------------------------
 
 
 def test_a_trusted_file_names_only_variables_that_were_allowed(
@@ -377,3 +378,323 @@ def test_a_token_that_a_library_picks_up_goes_to_no_other_address(monkeypatch: p
     monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "wJalrXUtnFEMI")
     with pytest.raises(ModelSetupError, match="ANTHROPIC_AUTH_TOKEN would be sent to base_url"):
         build_model(ModelConfiguration(name="anthropic:x", base_url="http://127.0.0.1:9"), Secrets())
+
+
+# -- who may have written it ------------------------------------------------------------------------------------------
+
+
+def not_ours(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file belong to another user."""
+    if os.geteuid() == 0:
+        os.chown(path, 4711, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+
+
+@pytest.mark.parametrize("whose", ["project", "user", "given"])
+@pytest.mark.parametrize("how", ["everybody", "another"])
+def test_a_file_that_others_may_have_written_is_refused(
+    clone: Path,
+    whose: str,
+    how: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = write_trusted(clone, {}) if whose == "project" else write_own({})
+    words = ["modules", "list"]
+    if whose == "given":
+        path = tmp_path / "given.json"
+        path.write_text("{}", encoding="utf-8")
+        words += ["--config", str(path)]
+    if how == "everybody":
+        path.chmod(0o666)
+    else:
+        not_ours(path, monkeypatch)
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert f"{path}: is refused: " in told
+    assert ("chmod o-w" if how == "everybody" else "neither you") in told
+
+
+UNREADABLE = (
+    b"",
+    b"{",
+    b"[]",
+    b"[" * 100_000,
+    b'{"version": 2, "files": {}}',
+    b'{"version": 1, "files": {"a": 1}}',
+    None,
+)
+
+
+@pytest.mark.parametrize("content", UNREADABLE, ids=["empty", "cut", "list", "deep", "newer", "odd", "everybody"])
+def test_what_was_trusted_must_be_readable(
+    clone: Path, content: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_trusted(clone, {"tools": ["tools.py"]})
+    if content is None:
+        trust_path().chmod(0o666)
+    else:
+        trust_path().write_bytes(content)
+    assert not is_trusted(path)
+    assert main(["modules", "list"]) == 0
+    told = capsys.readouterr().err
+    assert str(trust_path()) in told
+    assert ("is refused" if content is None else "it trusts nothing") in told
+    before = trust_path().read_bytes()
+    assert main(["trust", "--env", "X"]) == 2
+    assert trust_path().read_bytes() == before
+
+
+def test_trust_is_for_its_user_alone_and_kept_in_one_piece(clone: Path) -> None:
+    """Processes that trust at once lose nothing of each other's."""
+    folders = [clone / str(number) for number in range(8)]
+    script = clone / "trusting.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom ideabridge.bridge.trust import allow_variables, trust_file\n"
+        "path = Path(sys.argv[1])\nfor number in range(10):\n"
+        "    trust_file(path)\n    allow_variables(path, frozenset({f'N{number}'}))\n",
+        encoding="utf-8",
+    )
+    for folder in folders:
+        folder.mkdir()
+        write(folder, {})
+    processes = [subprocess.Popen(preloaded.python(script, str(folder / "ideabridge.json"))) for folder in folders]
+    assert [process.wait(timeout=60) for process in processes] == [0] * 8
+    trusted, problem = read_trusted()
+    assert problem is None
+    assert all(is_trusted(folder / "ideabridge.json") for folder in folders)
+    assert {len(one.variables) for one in trusted.values()} == {10}
+    assert trust_path().stat().st_mode & 0o077 == 0
+    assert [one.name for one in trust_path().parent.iterdir()].count("trust.json") == 1
+
+
+# -- how a person trusts ----------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_asks(clone: Path) -> None:
+    # Nothing of the file reaches the terminal as it is: no escape, no text that runs backwards.
+    evil = "\x1b]0;x\x07safe‮cod.exe\n  covers    nothing"
+    write(clone, {"mcpServers": {"x": {"command": "sh", "args": ["-c", evil, "${SECRET}"]}}, "approval": "allow_all"})
+    for columns in (80, 120):
+        terminal = Terminal(clone, ["tools", "list"], columns=columns)
+        terminal.read_until("s(how the file): ")
+        shown = terminal.seen
+        terminal.type("")
+        code, _ = terminal.end()
+        assert code == 0
+        assert "is not used: nobody has trusted it" in " ".join(terminal.seen.split())
+        lines = shown.replace("\r", "").splitlines()
+        assert max(map(len, lines)) <= columns
+        told = " ".join(shown.split())
+        assert "start x: sh -c" in told
+        assert "variable SECRET (in mcpServers.x.args.2): not allowed" in told
+        assert "set approval: allow_all" in told
+        assert "What these load is not covered." in told
+        assert not any(one in shown for one in ("\x1b]", "‮", "\x07"))
+        assert "\n  covers    nothing" not in shown.replace("\r", "")
+    assert not is_trusted(clone / "ideabridge.json")
+
+
+def test_a_person_looks_at_the_file_and_trusts_it(clone: Path) -> None:
+    write(clone, {"tools": ["tools.py"], "$schema": "somewhere"})
+    terminal = Terminal(clone, ["tools", "list"])
+    terminal.read_until("s(how the file): ")
+    terminal.type("s")
+    terminal.read_until("s(how the file): ")
+    assert '"$schema": "somewhere"' in terminal.seen
+    terminal.type("perhaps")
+    terminal.read_until("s(how the file): ")
+    terminal.type("y")
+    code, out = terminal.end()
+    assert code == 0
+    assert "write" in out
+    terminal = Terminal(clone, ["tools", "list"])
+    assert "write" in terminal.end()[1]
+    assert "Trust it?" not in terminal.seen
+
+
+def test_without_a_terminal_trust_takes_the_hash_of_what_was_shown(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(clone, {"tools": ["tools.py"]})
+    assert main(["trust"]) == 2
+    assert "ideabridge trust --show" in capsys.readouterr().err
+    assert main(["trust", "--env", "X"]) == 2
+    capsys.readouterr()
+    assert main(["trust", "--show", "--json"]) == 1
+    shown = json.loads(capsys.readouterr().out)
+    assert main(["trust", "--hash", shown["hash"][:16]]) == 2
+    # It changes between looking and trusting.
+    (clone / "tools.py").write_text(TOOL + "#", encoding="utf-8")
+    assert main(["trust", "--hash", shown["hash"]]) == 2
+    assert "is not what was shown" in capsys.readouterr().err
+    (clone / "tools.py").write_text(TOOL, encoding="utf-8")
+    assert main(["trust", "--hash", shown["hash"], str(clone)]) == 0
+    assert is_trusted(path)
+    assert not (clone / "IMPORTED").exists()
+    # In another place the same content is not trusted.
+    other = clone.parent / "other"
+    clone.rename(other)
+    assert not is_trusted(other / "ideabridge.json")
+    assert main(["trust", "--show", str(other)]) == 1
+    other.rename(clone)
+    assert main(["trust", "--remove"]) == 0
+    assert main(["trust", "--remove"]) == 1
+    assert not is_trusted(path)
+    assert not forget(path)
+
+
+@pytest.mark.parametrize("where", ["inside", "linked", "elsewhere"])
+def test_a_file_inside_the_project_needs_trust_however_it_is_named(
+    clone: Path, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # The entry for a host is in the repository as well: it chooses the options.
+    (clone / "conf").mkdir()
+    path = clone / "conf" / "mine.json"
+    path.write_text(json.dumps({"tools": ["../tools.py"], "store": "s.sqlite"}), encoding="utf-8")
+    words = ["--config", str(path)]
+    if where == "linked":
+        (tmp_path / "link").symlink_to(clone)
+        words = ["--config", str(tmp_path / "link" / "conf" / "mine.json")]
+    if where == "elsewhere":
+        words += ["--project", str(tmp_path / "home")]
+    assert main(["tools", "list", *words]) == 0
+    told = capsys.readouterr().err
+    assert "mine.json is not used: nobody has trusted it" in told
+    assert f"ideabridge trust --config {words[1]}" in told
+    assert not (clone / "IMPORTED").exists()
+    trust_file(path)
+    assert main(["tools", "list", "--config", str(path)]) == 0
+    assert "write" in capsys.readouterr().out
+
+
+def test_a_file_outside_of_the_project_is_trusted_as_it_is_given(
+    clone: Path, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = home / "mine.json"
+    path.write_text(json.dumps({"tools": [str(clone / "tools.py")], "store": str(tmp_path / "s.sqlite")}))
+    write_own({"mcpServers": {"x": {"command": "false"}}})
+    # It is used alone, and also where the person works in the home folder.
+    for folder in (clone, home):
+        monkeypatch.chdir(folder)
+        assert main(["tools", "list", "--config", str(path)]) == 0
+        shown = capsys.readouterr()
+        assert "write" in shown.out
+        assert "trust" not in shown.err
+
+
+# -- one file over the other ------------------------------------------------------------------------------------------
+
+
+def test_a_projects_settings_lie_over_the_users(clone: Path, home: Path) -> None:
+    (home / ".config" / "ideabridge").mkdir(parents=True)
+    (home / ".config" / "ideabridge" / "own.py").write_text(TOOL, encoding="utf-8")
+    own = write_own(
+        {
+            "mcpServers": {"both": {"command": "mine", "cwd": "x"}, "mine": {"command": "mine", "cwd": "x"}},
+            "tools": ["own.py"],
+            "store": "s.sqlite",
+            "limits": {"calls": 7, "requests": 8},
+            "order": "all",
+            "model": "openai:mine",
+        }
+    )
+    theirs = {"both": {"command": "theirs", "cwd": "x"}, "theirs": {"command": "theirs"}}
+    content = {"mcpServers": theirs, "tools": ["tools.py"], "limits": {"calls": 9}, "order": "none"}
+    path = write_trusted(clone, content)
+    loaded = load_configuration(project=clone)
+    assert {name: one.command for name, one in loaded.modules.items()} == {
+        "both": "theirs",
+        "mine": "mine",
+        "theirs": "theirs",
+    }
+    assert {name: loaded.folder_of(name) for name in loaded.modules} == {
+        "both": clone,
+        "mine": own.parent,
+        "theirs": clone,
+    }
+    assert loaded.tools == (str(own.parent / "own.py"), str(clone / "tools.py"))
+    assert (loaded.limits.calls, loaded.limits.requests, loaded.order) == (9, 8, "none")
+    assert (loaded.model, loaded.store) == ("openai:mine", str(own.parent / "s.sqlite"))
+    assert (loaded.source, [one.file for one in loaded.layers]) == (path, [own, path])
+    assert loaded.approval_setting == "default"
+
+
+def test_doctor_shows_where_each_setting_comes_from(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = write_own({"mcpServers": {"time": TIME}, "order": "all", "limits": {"calls": 7}})
+    path = write_trusted(clone, {"tools": ["tools.py"], "limits": {"requests": 9}, "order": "none"})
+    assert main(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert f"{own} (yours)" in told
+    assert "from it: modules time; limits\n" in told
+    assert f"{path} (the project's, trusted)" in told
+    assert "from it: tools; limits; order\n" in told
+    (clone / "tools.py").write_text("", encoding="utf-8")
+    assert main(["doctor"]) == 1
+    assert "tools.py changed since it was trusted" in capsys.readouterr().out
+
+
+# -- other ways in ----------------------------------------------------------------------------------------------------
+
+
+def host_file(folder: Path) -> None:
+    (folder / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "evil"}}}), encoding="utf-8")
+
+
+def test_importing_servers_keeps_trust_of_what_was_trusted(
+    clone: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"own": {"command": "own"}}}), encoding="utf-8")
+    path = clone / "ideabridge.json"
+    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert is_trusted(path)
+    write(clone, {"order": "all"})
+    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert not is_trusted(path)
+    assert "is not trusted; to look at it and trust it: ideabridge trust" in capsys.readouterr().err
+
+
+def test_servers_of_a_cloned_folder_are_not_trusted_by_being_imported(
+    clone: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host_file(clone)
+    assert main(["modules", "import", "claude-code", "--write"]) == 0
+    assert not is_trusted(clone / "ideabridge.json")
+    (clone / "ideabridge.json").unlink()
+    own = write_own({"mcpServers": {}})
+    assert main(["modules", "import", "claude-code", "--write"]) == 1
+    assert "name it to have it in your own configuration" in capsys.readouterr().err
+    assert json.loads(own.read_text()) == {"mcpServers": {}}
+    assert main(["modules", "import", "claude-code", "evil", "--write"]) == 0
+    assert "evil" in json.loads(own.read_text())["mcpServers"]
+
+
+def test_completion_reads_nothing_of_a_cloned_folder(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_own({"mcpServers": {"mine": {"command": "x"}}})
+    write(clone, {"mcpServers": {"theirs\x1b[2J": {"command": "x"}}, "store": "pipe"})
+    os.mkfifo(clone / "pipe")
+    for line, offered in (("modules test ", "mine"), ("runs show ", "")):
+        words = f"ideabridge {line}"
+        monkeypatch.setenv("_IDEABRIDGE_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        assert main([]) == 0
+        assert capsys.readouterr().out.strip() == offered
+
+
+def test_modules_of_python_are_not_taken_from_the_current_folder(clone: Path) -> None:
+    for name in ("typer", "pathlib", "json", "platformdirs"):
+        (clone / f"{name}.py").write_text("open('RAN', 'w')\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "ideabridge.server", "tools", "list"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (clone / "RAN").exists()

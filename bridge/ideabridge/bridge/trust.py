@@ -23,8 +23,9 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import platformdirs
 
@@ -82,7 +83,7 @@ def read_own(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[tuple[BinaryIO, os.stat_result]]:
+def _opened(path: Path) -> Generator[tuple[BufferedReader, os.stat_result]]:
     """A file, open, and what the system says of exactly this one.
 
     Raises:

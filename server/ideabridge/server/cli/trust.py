@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 import sys
 import textwrap
 import time
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ideabridge.server.cli.console import clean, print_json, report, say, show
+from ideabridge.server.cli.console import clean, err, out, print_json, report, say, show
 from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -113,7 +112,7 @@ def ask(standing: Standing, parsed: Configuration, user: Configuration) -> bool:
     """Ask the person at the terminal whether to trust a project file, and keep a yes."""
     from ideabridge.bridge.trust import keep_trusted
 
-    _print(standing, parsed, user, lambda text: say(text))
+    _print(standing, parsed, user, say, err().width)
     while True:
         sys.stderr.write("Trust it? y(es), n(o), s(how the file): ")
         sys.stderr.flush()
@@ -139,14 +138,15 @@ def _show(standing: Standing, parsed: Configuration, user: Configuration, *, as_
     if as_json:
         print_json(_told(standing, parsed, user))
         return
-    _print(standing, parsed, user, show)
+    _print(standing, parsed, user, show, out().width if sys.stdout.isatty() else None)
     show(f"hash      {standing.found.hash}")
 
 
-def _print(standing: Standing, parsed: Configuration, user: Configuration, put: Callable[[str], None]) -> None:
-    """What a project file would do, within the width of the terminal."""
+def _print(
+    standing: Standing, parsed: Configuration, user: Configuration, put: Callable[[str], None], width: int | None
+) -> None:
+    """What a project file would do, within the width of the terminal; elsewhere each thing is one line."""
     found = standing.found
-    width = shutil.get_terminal_size((100, 24)).columns
     if standing.is_trusted and standing.before is not None:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
         head = f"{found.file} is trusted since {when}. It does this:"
@@ -154,16 +154,21 @@ def _print(standing: Standing, parsed: Configuration, user: Configuration, put: 
         head = f"{found.file} is not what was trusted. It would do this:"
     else:
         head = f"{found.file} is not trusted. It would do this:"
-    lines = [(" ", head), *((what, path) for path, what in standing.changed), *_effects(standing, parsed, user)]
     files = list(found.digests)
     more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
-    lines.append(("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."))
-    for what, text in lines:
+    told = [
+        ("", head),
+        *((what, path) for path, what in standing.changed),
+        *_effects(standing, parsed, user),
+        ("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."),
+    ]
+    for number, (what, text) in enumerate(told):
         plain = clean(text).replace("\n", "\\n").replace("\t", "\\t")
-        begin = "" if what == " " else what.ljust(_INDENT)
-        for line in textwrap.wrap(
-            plain, width, initial_indent=begin, subsequent_indent=" " * _INDENT, break_on_hyphens=False
-        ):
+        first, further = ("", "") if number == 0 else (what.ljust(_INDENT), " " * _INDENT)
+        lines = [first + plain]
+        if width is not None:
+            lines = textwrap.wrap(plain, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+        for line in lines:
             put(line)
 
 
