@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.run_status import RunStatus
     from ideabridge.bridge.runs import RunSummary
     from ideabridge.bridge.session import Session
+    from ideabridge.bridge.trust import TrustError, trust_file
     from ideabridge.bridge.waiting_plan import WaitingPlan
 
 __all__ = [
@@ -186,6 +187,7 @@ __all__ = [
     "SolutionRejected",
     "Store",
     "StoreError",
+    "TrustError",
     "UnknownIdeaError",
     "UnknownOutcomeError",
     "UnknownPathError",
@@ -200,6 +202,7 @@ __all__ = [
     "recording",
     "report_lines",
     "report_of",
+    "trust_file",
 ]
 
 _HOMES: Final = {
@@ -329,6 +332,10 @@ _HOMES: Final = {
     "run_status": ("RunStatus",),
     "runs": ("RunSummary",),
     "session": ("Session",),
+    "trust": (
+        "TrustError",
+        "trust_file",
+    ),
     "waiting_plan": ("WaitingPlan",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}

@@ -62,7 +62,7 @@ async def _list(options: Options) -> int:
         print_json({"configuration": source, "modules": [_told(status) for status in statuses]})
     elif not statuses:
         if configuration.untrusted is not None:
-            say("no modules are configured in what is used")
+            say("no modules are configured")
         else:
             where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
             say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")

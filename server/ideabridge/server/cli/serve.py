@@ -72,7 +72,8 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
         say("Set a host up to start it by itself: `ideabridge install claude-code --write`.")
     else:
         say("ideabridge serves MCP over HTTP. Ctrl-C ends it.")
-    say(f"configuration: {configuration.source or 'none, so the defaults hold'}", "dim")
+    files = " over ".join(str(layer.file) for layer in reversed(configuration.layers))
+    say(f"configuration: {files or 'none, so the defaults hold'}", "dim")
     say(f"store: {configuration.store}", "dim")
     names = [name for name, entry in configuration.modules.items() if not entry.disabled]
     say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
