@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 
 from ideabridge.bridge import Bridge, load_configuration
 from ideabridge.bridge.configuration import ConfigurationError, load_workspace
-from ideabridge.bridge.loop.policy import approval_timeout, policy_named
+from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.provider import build_model
@@ -28,6 +28,7 @@ from ideabridge.tools.errors import ToolFileError
 from ideabridge.tools.tool import Tool
 from tests import preloaded
 from tests.cli.terminal import Terminal
+from tests.server.serving import all_tools
 from tests.trusting import write_own, write_trusted
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"
@@ -324,6 +325,35 @@ def test_a_trusted_file_does_not_widen_approval(clone: Path, approval: Any, caps
     assert "approval: allows calls that your own configuration may not allow" in told
     write_own({"approval": "allow_all"})
     assert main(["run", "plan.json"]) == 0
+
+
+@pytest.mark.anyio
+async def test_a_trusted_file_does_not_let_hosts_call_the_users_modules_directly(clone: Path) -> None:
+    own = clone.parent / "own.py"
+    own.write_text(TOOL, encoding="utf-8")
+    write_own({"mcpServers": {"time": TIME}, "tools": [str(own)]})
+    write_trusted(clone, {"mcpServers": {"theirs": TIME}, "expose": ["modules", "tools"], "store": "s.sqlite"})
+    program, *arguments = preloaded.python(EXECUTABLE, "serve")
+    parameters = StdioServerParameters(command=program, args=arguments, env=dict(os.environ))
+    async with Client(parameters, read_timeout_seconds=20) as client:
+        # Both servers are up then.
+        for module in ("time", "theirs"):
+            await client.call_tool("search_tools", {"words": "", "module": module})
+        names = set(await all_tools(client))
+    assert "theirs_convert_time" in names or "convert_time" in names
+    assert not names & {"time_convert_time", "write"}
+    assert load_configuration(project=clone).unexposed == {"time"}
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [({"by": "person"}, "default"), ({"default": "ask"}, {"by": "person"}), ("allow_all", {"by": "person"})],
+    ids=str,
+)
+def test_that_only_persons_decide_holds_whichever_file_says_so(clone: Path, own: Any, theirs: Any) -> None:
+    write_own({"approval": own})
+    write_trusted(clone, {"approval": theirs})
+    assert only_persons(load_configuration(project=clone).approval_setting)
 
 
 def test_a_trusted_file_may_narrow_approval(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,6 +170,9 @@ class Configuration(BaseModel):
 
     layers: tuple[Layer, ...] = Field(default=(), exclude=True, description="The files it came from, the lowest first.")
     also: tuple[Approval, ...] = Field(default=(), exclude=True, description="Approvals that hold besides `approval`.")
+    unexposed: frozenset[str] = Field(
+        default=frozenset(), exclude=True, description="Modules that `expose` does not cover."
+    )
     untrusted: Untrusted | None = Field(default=None, exclude=True, description="A project file that is not used.")
 
     @property
@@ -220,7 +223,7 @@ class Configuration(BaseModel):
         return None
 
 
-_OURS: Final = ("source", "project", "layers", "also", "untrusted")
+_OURS: Final = ("source", "project", "layers", "also", "unexposed", "untrusted")
 """Fields that say where a configuration came from; not keys of the file."""
 
 _FIELDS: Final = (*_OURS, "modules", "schema_url")  # names in Python that are no keys of the file
@@ -499,7 +502,9 @@ def lay_over(user: Configuration, project: Configuration, standing: Standing) ->
     narrowed: list[str] = []
     refused: list[str] = []
     for key in layer.keys:
-        if key in _PARTS:
+        if key in _USERS_OWN:
+            refused.append(f"{file.name}: {key} is not used: it belongs into your own configuration")
+        elif key in _PARTS:
             part, below = getattr(project, key), getattr(user, key)
             changes[key] = below.model_copy(update={one: getattr(part, one) for one in part.model_fields_set})
         elif key not in ("$schema", "mcpServers", "tools"):
@@ -511,6 +516,8 @@ def lay_over(user: Configuration, project: Configuration, standing: Standing) ->
         if refusal is not None:
             refused.append(f"{file.name}: model is not used: {refusal}")
             del changes["model"]
+    if "expose" in layer.keys:
+        changes |= _exposed(user, project, narrowed)
     replaced = tuple(name for name in project.modules if name in user.modules)
     also = [*user.also]
     if "approval" in layer.keys:
@@ -536,6 +543,23 @@ def lay_over(user: Configuration, project: Configuration, standing: Standing) ->
             "source": file,
         }
     )
+
+
+_USERS_OWN: Final = ("auth", "users")
+"""Keys of which a project's file has no say: who may use the server."""
+
+
+def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
+    """`expose` of both: a project's adds its own modules and tools. A direct call of the user's would not ask."""
+    expose, unexposed = set(project.expose), frozenset[str]()
+    if "modules" in expose and "modules" not in user.expose:
+        unexposed = frozenset(user.modules) - frozenset(project.modules)
+    if "tools" in expose and "tools" not in user.expose and user.tools:
+        expose.discard("tools")
+        narrowed.append("expose: tools is not used: your own tool files would be exposed as well")
+    if unexposed:
+        narrowed.append(f"expose: modules does not cover your own: {', '.join(sorted(unexposed))}")
+    return {"expose": tuple(sorted(expose)), "unexposed": unexposed}
 
 
 def _inner_store(store: str, file: Path) -> str:

@@ -110,7 +110,7 @@ class ToolCatalogue:
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.module is not None:
-            return self._expose_modules
+            return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
         return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None
 
     def _kept(self, name: str, tool: Tool) -> ServedTool | None:

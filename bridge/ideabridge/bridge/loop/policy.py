@@ -245,7 +245,7 @@ def approval_timeout(setting: ApprovalSetting) -> float | None:
 
 def only_persons(setting: ApprovalSetting) -> bool:
     """Whether the assistant may decide nothing, in no session."""
-    return isinstance(setting, dict) and setting.get("by") == "person"
+    return any(isinstance(part, dict) and part.get("by") == "person" for part in approval_parts(setting))
 
 
 def _named(tool: Tool) -> str:
