@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 
 from ideabridge.server.main import main
+from tests import preloaded
 from tests.server.serving import call, over_stdio, structured, text
 from tests.trusting import write_own, write_trusted
 
@@ -209,7 +210,7 @@ def test_a_list_of_runs_cuts_no_id(here: Path, columns: int, capsys: pytest.Capt
     plan: dict[str, Any] = {
         "calls": [send, {"_tool": "count", "items": []}, {"_tool": "look", "name": "x", "_after": ["sent"]}]
     }
-    write_trusted(here, '{"tools": ["tools.py"], "store": "store.sqlite"}')
+    write_own({})
     (here / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
     assert main(["run", "plan.json", "--json"]) == 4
     # The longest that is said of how a run stands, and the longest events.
@@ -241,7 +242,10 @@ def test_a_run_that_waits_or_was_left_is_cancelled(here: Path, capsys: pytest.Ca
 
 @pytest.mark.anyio
 async def test_a_host_is_told_that_a_run_was_left(here: Path) -> None:
-    async with over_stdio(here / "ideabridge.json", "2026-07-28") as client:
+    def serve(configuration: Path) -> list[str]:
+        return preloaded.python(EXECUTABLE, "serve", "--project", str(configuration.parent))
+
+    async with over_stdio(here / "ideabridge.json", "2026-07-28", serve) as client:
         # When the server starts, it takes up what was left until then.
         assert structured(await client.call_tool("check_run", {})) == {"runs": []}
         await anyio.to_thread.run_sync(killed, here, SEND)

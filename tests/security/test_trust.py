@@ -186,6 +186,7 @@ async def test_a_server_says_so_to_hosts(clone: Path, mode: str) -> None:
         ({"command": "sh", "args": ["${NOWHERE_SET:-bin}/start"]}, "bin/start"),
         ({"command": "sh", "args": ["x"], "env": {"BASH_ENV": "hook.sh"}}, "hook.sh"),
         ({"command": "sh", "args": ["linked"]}, "../target"),
+        ({"command": "sh", "args": ["start", "behind/../start"]}, "../start"),
         ({"command": "sh", "args": ["x"], "disabled": True}, "x"),
     ],
     ids=str,
@@ -200,6 +201,11 @@ def test_a_change_of_any_named_file_ends_trust(
     named.parent.mkdir(exist_ok=True)
     if file == "../target":
         (clone / "linked").symlink_to(named)
+    elif file == "../start":
+        # By its text it is the file beside, which does not change.
+        (clone.parent / "elsewhere").mkdir()
+        (clone / "behind").symlink_to(clone.parent / "elsewhere")
+        (clone / "start").write_text("same", encoding="utf-8")
     elif file != "tools.py" and how == "new":
         named.unlink(missing_ok=True)
     if file not in ("ideabridge.json", "tools.py") and how != "new":
@@ -218,7 +224,7 @@ def test_a_change_of_any_named_file_ends_trust(
     assert main(["trust", "--show", "--json"]) == 1
     shown = json.loads(capsys.readouterr().out)
     assert shown["state"] == "changed"
-    told = "linked" if file == "../target" else file
+    told = {"../target": "linked", "../start": "behind/../start"}.get(file, file)
     assert shown["changed"] == [{"file": told, "what": how}]
     assert load_configuration(project=clone).untrusted is not None
 
@@ -243,9 +249,9 @@ def test_a_tool_file_that_appears_after_trust_is_not_loaded(clone: Path) -> None
 
 
 def test_more_files_than_anybody_looks_at_are_refused(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(clone, {"mcpServers": {"x": {"command": "x", "args": [str(number) for number in range(20_001)]}}})
+    write(clone, {"mcpServers": {"x": {"command": "x", "args": [str(number) for number in range(10_001)]}}})
     assert main(["trust", "--show"]) == 2
-    assert "more than 20,000 words" in capsys.readouterr().err
+    assert "more than 10,000 words" in capsys.readouterr().err
     with (clone / "big").open("wb") as file:
         file.truncate(300 * 1024 * 1024)
     write(clone, {"mcpServers": {"x": {"command": "./big"}}})

@@ -46,7 +46,9 @@ from ideabridge.bridge.trust import (
     Variables,
     project_file,
     read_own,
+    read_trusted,
     standing_of,
+    was_trusted,
 )
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, decode, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -450,6 +452,10 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
     user = user_configuration(project)
     if is_user_file(file) or (file.name == FILE_NAME and not file.is_file()):
         return user
+    if ask is None and not was_trusted(file):
+        # Of a folder that nobody ever trusted, nothing but this one file is read.
+        _parsed(_read(file.absolute())[1], project, file.absolute())
+        return user.model_copy(update={"untrusted": Untrusted(file.absolute(), problem=read_trusted()[1])})
     found, parsed = read_project_file(file, project)
     standing = standing_of(found)
     if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):

@@ -18,7 +18,6 @@ import re
 import shlex
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -40,7 +39,8 @@ MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 
 MAX_NAMED_FILES: Final = 1000
 MAX_NAMED_BYTES: Final = 256 * 1024 * 1024
-_MAX_WORDS: Final = 20_000
+MAX_NAMES: Final = 10_000
+"""Words, each in each folder it may be relative to: so many are looked for."""
 
 HARMLESS: Final = frozenset(
     {
@@ -160,14 +160,18 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     folder = file.parent
     digests = {file.name: hashlib.sha256(data).hexdigest()}
     left = MAX_NAMED_BYTES
-    for path, anywhere in _named(content, folder):
-        told = _told(path, folder)
-        if told in digests or not (anywhere or _is_inside(path, folder)):
+    seen: set[Path] = set()
+    for number, (path, anywhere) in enumerate(_named(content, folder)):
+        if number > MAX_NAMES:
+            raise TrustError(f"{file}: has more than {MAX_NAMES:,} words that may name files; nobody can look at these")
+        # Most words are no files, and that takes the least time to see.
+        if path in seen or not os.path.lexists(path) or not (anywhere or _is_inside(path, folder)):
             continue
+        seen.add(path)
         found = _digest(path, left)
         if found is None:
             continue
-        digests[told], size = found
+        digests[_told(path, folder)], size = found
         left -= size
         if left < 0 or len(digests) > MAX_NAMED_FILES:
             raise TrustError(
@@ -184,7 +188,6 @@ def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
         yield folder / os.path.expanduser(text), True  # noqa: PTH111 - Path.expanduser raises where there is no home
     servers = members.get("mcpServers")
     entries = list(servers.values()) if isinstance(servers, dict) else []
-    count = 0
     for entry in entries:
         if not isinstance(entry, dict):
             continue
@@ -192,22 +195,27 @@ def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
         values = list(environment.values()) if isinstance(environment, dict) else None
         arguments = _texts(entry.get("args"))
         words = [*_texts([entry.get("command")]), *arguments, *_texts(values)]
-        modules = [after for before, after in itertools.pairwise(arguments) if before == "-m"]
-        for name in modules:
-            inner = name.replace(".", "/")
-            words += [f"{inner}.py", f"{inner}/__main__.py", f"{inner}/__init__.py"]
-        folders = {folder, folder / _filled(str(entry.get("cwd") or "."))}
+        for before, name in itertools.pairwise(arguments):
+            if before == "-m":
+                inner = name.replace(".", "/")
+                words += [f"{inner}.py", f"{inner}/__main__.py", f"{inner}/__init__.py"]
+        folders = dict.fromkeys([folder, *(folder / _filled(text) for text in _texts([entry.get("cwd")]))])
         for word in words:
-            count += 1
-            if count > _MAX_WORDS:
-                raise TrustError(f"mcpServers: more than {_MAX_WORDS:,} words of commands; nobody can look at these")
-            for text in {word, word.partition("=")[2]} - {""}:
-                for base in folders:
+            for text in dict.fromkeys([word, word.partition("=")[2]]):
+                for base in folders if text else ():
                     yield base / _filled(text), False
 
 
 def _texts(value: JSON) -> list[str]:
-    return [one for one in value if isinstance(one, str) and "\0" not in one] if isinstance(value, list) else []
+    """The texts of a list that a path can have."""
+    found: list[str] = []
+    for one in value if isinstance(value, list) else []:
+        try:
+            if isinstance(one, str) and b"\0" not in os.fsencode(one):
+                found.append(one)
+        except UnicodeEncodeError:  # half a surrogate pair
+            continue
+    return found
 
 
 def _filled(text: str) -> str:
@@ -228,8 +236,8 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def _told(path: Path, folder: Path) -> str:
-    normal = Path(os.path.normpath(path))
-    return normal.relative_to(folder).as_posix() if normal.is_relative_to(folder) else str(normal)
+    # `..` stays as it is: behind a link it leads elsewhere than the text says.
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
 
 
 def _digest(path: Path, most: int) -> tuple[str, int] | None:
@@ -357,8 +365,18 @@ def standing_of(found: ProjectFile) -> Standing:
 
 
 def is_trusted(file: Path) -> bool:
-    """Whether a person has trusted exactly what a project file holds now."""
-    return standing_of(look_at(file)).is_trusted
+    """Whether a person has trusted exactly what a project file holds now.
+
+    Raises:
+        TrustError, OSError: as `look_at`.
+    """
+    return was_trusted(file) and standing_of(look_at(file)).is_trusted
+
+
+def was_trusted(file: Path) -> bool:
+    """Whether a person has trusted a project file once: where not, what it names need not be read."""
+    before = read_trusted()[0].get(_key(file.absolute()))
+    return before is not None and bool(before.digests)
 
 
 def may_be_trusted(file: Path) -> bool:
@@ -449,6 +467,8 @@ def _write(path: Path, trusted: Mapping[str, Trusted]) -> None:
         key: {"digests": dict(one.digests), "variables": sorted(one.variables), "at": one.at}
         for key, one in sorted(trusted.items())
     }
+    import tempfile  # takes time that only a change of trust has
+
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
