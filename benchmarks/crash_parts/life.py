@@ -66,7 +66,8 @@ async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None
     """
 
     def tell(record: RunRecord, why: str) -> None:
-        say(f"trouble {record.id} {why}")
+        if "is set aside" not in why:
+            say(f"trouble {record.id} {why}")
 
     def taken_up(run: Run) -> None:
         say(f"resumed {run.id}")

@@ -152,7 +152,7 @@ def test_over_http(tmp_path: Path, how: str) -> None:
 
         def send(number: int, name: str, arguments: dict[str, Any]) -> None:
             body = {"jsonrpc": "2.0", "id": number, "method": "tools/call"}
-            params = {"name": name, "arguments": arguments, "_meta": META}
+            params: dict[str, Any] = {"name": name, "arguments": arguments, "_meta": META}
             with subprocess.Popen([*post, name], stdin=subprocess.PIPE) as sending:
                 sending.communicate(json.dumps({**body, "params": params}).encode())
 
@@ -160,7 +160,7 @@ def test_over_http(tmp_path: Path, how: str) -> None:
         check_end(process, signal.SIGTERM)
 
 
-META = {
+META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
     "io.modelcontextprotocol/clientCapabilities": {},
 }

@@ -150,6 +150,7 @@ class Bridge(Publishing):
         answering = (self.mind, self.approver, self._lease_seconds, self.configuration.recorded_max_age_s)
         self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering)
         self._group.start_soon(self._open.heartbeat)
+        self._group.start_soon(self._open.listen)
         return self
 
     async def __aexit__(
@@ -412,8 +413,15 @@ class Bridge(Publishing):
         return self._open_runs.get(run_id, caller)
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
-        """Take a run up again whose process died, and go on with it here; see `Runs.resume` and what it raises."""
-        return self._open_runs.resume(run_id, caller)
+        """Take a run up again whose process died, or that was set aside, and go on with it here; see `Runs.resume` and
+        what it raises.
+        """
+        return self._open_runs.resume(run_id, caller, anyway=True)
+
+    async def cancel(self, run_id: str, reason: str, *, caller: str | None = None) -> Run:
+        """End a run wherever it is at work; see `Runs.cancel` and what it raises."""
+        check_text("run_id", run_id)
+        return await self._open_runs.cancel(run_id, caller, reason)
 
     async def recover_runs(self, tell: Tell, taken_up: Callable[[Run], None] | None = None) -> None:
         """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work."""

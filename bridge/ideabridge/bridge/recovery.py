@@ -13,7 +13,7 @@ from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.defect import cause
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.runs import Runs
+from ideabridge.bridge.runs import Runs, is_set_aside
 
 AT_ONCE: Final = 8
 """How many runs are taken up side by side; the next when one of them has ended or waits for somebody."""
@@ -32,7 +32,8 @@ class Recovery:
     """Takes up the runs that were at work when their process died, and nobody else is at work on.
 
     Runs that wait for a solution or an approval are left alone: somebody will come. Runs that were interrupted because
-    the configuration had changed go on where it has become theirs again.
+    the configuration had changed go on where it has become theirs again. A run that was taken up twice and came no
+    further is set aside: it may be what ended the processes that took it up.
 
     Args:
         store: holds the runs.
@@ -74,10 +75,19 @@ class Recovery:
             while room > 0:
                 page = self._store.runs(status=status, limit=min(_PAGE, room), after=after)
                 room -= len(page)
-                yield from (one for one in page if status == "running" or one.fingerprint == self._fingerprint)
+                yield from (
+                    one
+                    for one in page
+                    if (status == "running" or one.fingerprint == self._fingerprint) and not self._is_set_aside(one)
+                )
                 if len(page) < _PAGE:
                     break
                 after = page[-1].id
+
+    def _is_set_aside(self, record: RunRecord) -> bool:
+        """Whether a run, or the one that it is a room of, waits for a person."""
+        root = record if record.parent is None else self._store.run(record.id.partition(".")[0])
+        return root is not None and is_set_aside(root)
 
     async def _recover(self, record: RunRecord) -> None:
         # A lease that is held tells nothing of whether its driver lives, until it was to be prolonged.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Sequence
-from typing import NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
 import anyio
@@ -24,6 +24,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
@@ -38,7 +39,17 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.bridge.ways import Ways
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.names import did_you_mean
+
+MOST_TAKEN_UP: Final = 2
+"""How often a run that comes no further is taken up again, before it is set aside until a person asks for it."""
+
+LISTENS_SECONDS: Final = 0.5
+"""How often a process looks whether another one asks it to cancel a run."""
+
+ANSWERS_SECONDS: Final = 5.0
+"""How long a process that drives a run may take to cancel it."""
 
 _AT_HAND = 256
 """How many runs stay in memory before those that ended or wait are let go."""
@@ -58,6 +69,16 @@ class RunSummary(TypedDict):
     """When it began, ISO 8601 in UTC."""
     reason: NotRequired[str]
     """Why it is interrupted."""
+
+
+def is_set_aside(record: RunRecord) -> bool:
+    """Whether a run is taken up only when a person asks for it: it came no further the last times."""
+    return record.status == "interrupted" and (record.summary or {}).get("set_aside") is True
+
+
+def _who(record: RunRecord) -> str:
+    parts = (record.driver or "").rsplit("|", 5)
+    return f"process {parts[3]} on {parts[0]}" if len(parts) == 6 else "another process"
 
 
 class Runs:
@@ -175,24 +196,29 @@ class Runs:
             return room
         return self._load(record, parent)
 
-    def resume(self, run_id: str, caller: str | None = None) -> Run:
+    def resume(self, run_id: str, caller: str | None = None, *, anyway: bool = False) -> Run:
         """Take a run up again and go on with it here; one that waits for somebody is given as it stands.
 
         Args:
             run_id: the run.
             caller: whose it is; None: anybody's (the person who holds the store).
+            anyway: also a run that was set aside: a person asks for it.
 
         Raises:
             UnknownRunError: there is none of that id for this caller.
             FinishedRunError: it has ended.
-            InterruptedRunError: another process drives it, or it was made under another configuration.
+            InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
         """
         record = self._store.run(run_id)
         if record is None:
             raise UnknownRunError(f"unknown run {run_id!r}")
         # Looked at before: it may end at once when it is taken up.
         last = next(self._store.events(run_id, max(record.last_event - 1, 0)), None)
-        run = self.get(run_id, record.caller if caller is None else caller)
+        whose = record.caller if caller is None else caller
+        if anyway and record.caller == whose and is_set_aside(record):
+            run = self._load(record, anyway=True)
+        else:
+            run = self.get(run_id, whose)
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
         if run.runner.lost is not None:
@@ -200,6 +226,65 @@ class Runs:
         if run.status == "running" and self._drivers[run_id].epoch is None:
             raise InterruptedRunError(f"run {run_id} is driven by another process right now")
         return run
+
+    async def cancel(self, run_id: str, caller: str | None, reason: str) -> Run:
+        """End a run wherever it is at work, and its calls with it; what was done stays. One that has ended stays so.
+
+        A run that nobody is at work on is ended without being taken up first. Where another live process is at work on
+        it, that one is asked, and noticed the end of it.
+
+        Args:
+            run_id: the run.
+            caller: whose it is; None: anybody's.
+            reason: why; journaled.
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+            InterruptedRunError: the process that is at work on it does not answer. What was asked is kept: the run ends
+                as soon as that process looks, or when another takes the run up.
+        """
+        deadline = anyio.current_time() + ANSWERS_SECONDS
+        while True:
+            record = self._store.run(run_id)
+            if record is None or (caller is not None and record.caller != caller):
+                known = [one.id for one in self._store.runs(caller=caller, limit=50)]
+                raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+            run = self._runs.get(run_id)
+            if run is None or not self._is_at_hand(run, self._drivers[run_id], record.last_event):
+                run = self.get(run_id, record.caller) if record.parent else self._load(record, end=reason)
+            if run.runner.lost is None and (record.parent or self._drivers[run_id].epoch is not None or may_rest(run)):
+                run.cancel(reason)
+            if record.parent or run.machine.phase == "ended":
+                self._store.forget_cancel(run_id)
+                return run
+            self._store.ask_cancel(run_id, reason)
+            if anyio.current_time() > deadline:
+                raise InterruptedRunError(
+                    f"run {run_id}: {_who(record)} is at work on it and has not cancelled it within "
+                    f"{ANSWERS_SECONDS:g} s; it ends as soon as that process looks, or when another takes the run up"
+                )
+            await anyio.sleep(LISTENS_SECONDS / 2)
+
+    async def listen(self) -> None:
+        """Cancel the runs that other processes ask this one to cancel. Runs until it is cancelled."""
+        while True:
+            await anyio.sleep(LISTENS_SECONDS)
+            if not self._at_work():
+                continue
+            with contextlib.suppress(StoreError):
+                for run_id, reason in self._store.cancels_asked().items():
+                    run = self._runs.get(run_id)
+                    if run is not None and self._drivers[run_id].epoch is not None:
+                        self._end(run, reason)
+
+    def _end(self, run: Run, reason: str) -> None:
+        try:
+            run.cancel(reason)
+        except (InterruptedRunError, FinishedRunError):
+            return
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(error)
+        self._store.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, driver: Driver, last_event: int) -> bool:
         """Whether what this process holds of a run is the whole of it, and at work where it should be."""
@@ -302,8 +387,17 @@ class Runs:
         for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
             del self._kept[run_id]
 
-    def _load(self, record: RunRecord, parent: Run | None = None) -> Run:
-        """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it."""
+    def _load(
+        self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
+    ) -> Run:
+        """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it.
+
+        Args:
+            record: its record.
+            parent: the run it belongs to.
+            anyway: also where it was set aside.
+            end: why it is ended, where it is; then nothing of it goes on.
+        """
         numbered = [(number, event_from_json(event)) for number, event in self._store.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
         named = events[0].mind if events and isinstance(events[0], RunStarted) else None
@@ -322,6 +416,15 @@ class Runs:
                 self._settle(run, driver)
             return run
         if self.rooms.end_orphan(run):
+            return run
+        if parent is None:
+            end = end or self._store.cancels_asked().get(record.id)
+        if end is not None:
+            return self._load_to_end(run, driver, end)
+        # A room stands still with the run it belongs to.
+        root = record if parent is None else self._store.run(run.root.id)
+        if root is not None and is_set_aside(root) and not anyway:
+            run.runner.lost = f"{(root.summary or {}).get('reason')}"
             return run
         self.rooms.reopen(run)
         # A room may ask while a call of the run itself was cut off: that one goes on.
@@ -344,7 +447,7 @@ class Runs:
         if not current:
             # It was at work until a moment ago, and has come further than what was read.
             driver.release()
-            return self._load(self._store.run(record.id) or record, parent)
+            return self._load(self._store.run(record.id) or record, parent, anyway=anyway)
         if why is not None:
             driver.set_status("interrupted", {"reason": why})
             driver.release()
@@ -353,16 +456,67 @@ class Runs:
         if waits:
             # The process died between the last event and the note of how the run stands.
             run.rest()
-        else:
-            if record.status != "running":
-                driver.set_status("running")
+        elif self._may_go_on(run, driver, record, anyway=anyway):
             if run.people is not None:
                 run.people.ask()
             run.runner.resume()
+        else:
+            return run
         if run.people is not None:
             # Not before: what a denial sets going would look as if it had been in flight.
             run.people.expire()
         return run
+
+    def _may_go_on(self, run: Run, driver: Driver, record: RunRecord, *, anyway: bool) -> bool:
+        """Note that a run is taken up. One that came no further the last times is set aside: what it does may be what
+        ended its processes.
+        """
+        if run.parent is not None:
+            if record.status != "running":
+                driver.set_status("running")
+            return True
+        mark = self._events_of(record)
+        before = record.summary or {}
+        times = before.get("taken_up") if before.get("events") == mark else None
+        times = times if isinstance(times, int) else 0
+        noted: JSONObject = {"taken_up": MOST_TAKEN_UP if anyway else times + 1, "events": mark}
+        if anyway or times < MOST_TAKEN_UP:
+            driver.set_status("running", noted)
+            return True
+        calls = [one.call.label for one, _ in in_flight(run.machine.history)]
+        at = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
+        why = (
+            f"it is set aside: it was taken up {times} times and came no further; at work was {at}. "
+            f"`ideabridge resume {record.id}` tries again, `ideabridge runs cancel {record.id}` ends it"
+        )
+        driver.set_status("interrupted", {**noted, "reason": why, "set_aside": True})
+        driver.release()
+        run.runner.lost = why
+        return False
+
+    def _events_of(self, record: RunRecord) -> int:
+        """How many events the journals of a run and its rooms hold."""
+        rooms = self._store.rooms_of(record.id)
+        return record.last_event + sum(self._events_of(room) for room in rooms)
+
+    def _load_to_end(self, run: Run, driver: Driver, reason: str) -> Run:
+        """End a run that was read from its journal, without going on with it first; where nobody is at work on it."""
+        try:
+            current = driver.take()
+        except InterruptedRunError:
+            return run
+        if not current:
+            driver.release()
+            return self._load(self._store.run(run.id) or self._unknown(run.id), end=reason)
+        self._end(run, reason)
+        for room in self._store.rooms_of(run.id):
+            # Their calls have ended without them: so do they.
+            self._load(room, run)
+        return run
+
+    @staticmethod
+    def _unknown(run_id: str) -> RunRecord:
+        raise UnknownRunError(f"unknown run {run_id!r}")
 
     # -- ends --------------------------------------------------------------------------------------------------
 

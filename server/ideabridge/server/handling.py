@@ -171,10 +171,11 @@ class OwnHandlers:
                 if key in arguments:
                     raise UnknownPathError(f"{key}: which run? give `run`; without it your latest runs are told")
             return await self._latest(asked.caller)
-        run = await self._run(arguments, asked)
         cancel, paths = arguments.get("cancel") is True, arguments.get("paths")
         if cancel:
-            run.cancel("the caller cancelled it")
+            run = await self._bridge.cancel(str(arguments["run"]), "the caller cancelled it", caller=asked.caller)
+        else:
+            run = await self._run(arguments, asked)
         await self._running.wait(run, _seconds(arguments, 0.0 if cancel or paths else WAIT_S), asked)
         if not isinstance(paths, list) or not paths:
             return self._running.answer_of(run, asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import Final, cast
 
 from ideabridge.bridge.ideas.answers import Answers
 from ideabridge.bridge.ideas.database import Database
@@ -12,6 +12,9 @@ from ideabridge.bridge.ideas.journal import Journal
 from ideabridge.bridge.ideas.records import Page, RunRecord
 from ideabridge.bridge.ideas.tool_memory import ToolMemory
 from ideabridge.tools.encoding import JSONObject
+
+_CANCEL: Final = "cancel "
+"""Settings that begin so ask for a run to be cancelled; the rest is its id."""
 
 
 class RunStore:
@@ -132,6 +135,23 @@ class RunStore:
     def run(self, run_id: str) -> RunRecord | None:
         """One run; None where there is no such."""
         return self._journal.run(run_id)
+
+    def ask_cancel(self, run_id: str, reason: str) -> None:
+        """Ask whoever drives a run to cancel it."""
+        self.set_setting(f"{_CANCEL}{run_id}", reason.encode())
+
+    def cancels_asked(self) -> dict[str, str]:
+        """Run -> reason, of the runs whose drivers are asked to cancel them."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT key, value FROM settings WHERE key >= ? AND key < ?", (_CANCEL, _CANCEL[:-1] + "!")
+            ).fetchall()
+        return {key.removeprefix(_CANCEL): bytes(value).decode() for key, value in rows}
+
+    def forget_cancel(self, run_id: str) -> None:
+        """A run is cancelled: nobody is asked any more."""
+        with self._database.guard:
+            self._database.execute("DELETE FROM settings WHERE key = ?", (f"{_CANCEL}{run_id}",))
 
     def runs(
         self,

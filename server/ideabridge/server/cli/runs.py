@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True)
 
 _PAGE: Final = 200
+_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
 
 class Status(StrEnum):
@@ -206,29 +207,47 @@ async def _resume(options: Options, run_id: str) -> int:
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
-def cancel(options: Options, run: RunArgument) -> int:
-    """End a run that waits, or whose process has ended. What was done stays.
+def cancel(
+    options: Options,
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs: ids, beginnings of them, or `last`.")],
+) -> int:
+    """End runs, and their calls. What was done stays.
 
-    It needs the configuration the run was started under. A run that another process is at work on is cancelled there.
+    A run that nobody is at work on is ended here, without going on with it first. Where another process is at work on
+    it, that one is asked to, and has 5 seconds.
     """
     import anyio
 
-    return anyio.run(_cancel, options, run_given(options, run))
+    return anyio.run(_cancel, options, [run_given(options, run) for run in runs])
 
 
-async def _cancel(options: Options, record: RunRecord) -> int:
+async def _cancel(options: Options, records: list[RunRecord]) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import FinishedRunError
-    from ideabridge.server.cli.console import print_json, say
+    from ideabridge.server.cli.console import print_json, report, say
+    from ideabridge.tools.errors import IdeabridgeError
 
+    told: list[JSON] = []
+    faults: list[IdeabridgeError] = []
     async with Bridge(existing(options)) as bridge:
-        run = (await bridge.run(record.id, caller=record.caller)).root
-        if run.machine.phase == "ended":
-            raise FinishedRunError(f"run {run.id} has ended ({run.status}); there is nothing to cancel")
-        run.cancel("cancelled at the command line")
-        await run.wait()
+        for record in records:
+            # What a room gives belongs to its run: that is what ends.
+            root = record.id.partition(".")[0]
+            try:
+                before = bridge.store.run(root)
+                if before is not None and before.status in _ENDED:
+                    raise FinishedRunError(f"run {root} has ended ({before.status}); there is nothing to cancel")
+                run = await bridge.cancel(root, "cancelled at the command line")
+            except IdeabridgeError as error:
+                faults.append(error)
+                continue
+            told.append({"run": run.id, "status": run.status})
+            if not options.json:
+                say(f"{run.id}: {run.status}", "green")
+    if len(records) == 1 and faults:
+        raise faults[0]
     if options.json:
-        print_json({"run": run.id, "status": run.status})
-    else:
-        say(f"{run.id}: {run.status}", "green")
-    return 0
+        print_json(told[0] if len(records) == 1 else {"runs": told, "errors": [str(error) for error in faults]})
+    for error in faults:
+        report(str(error))
+    return 1 if faults else 0

@@ -1,0 +1,245 @@
+"""A run that ends its processes is not taken up for ever, and can be ended by a person."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import pytest
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.errors import InterruptedRunError
+from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.plan import read_plan
+from ideabridge.server.main import main
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.encoding import JSON
+from ideabridge.tools.toolbox import Toolbox
+from tests import preloaded
+from tests.server.serving import Gate, call, configured, over_stdio
+
+pytestmark = pytest.mark.anyio
+
+DRIVER = Path(__file__).parents[1] / "crash" / "process.py"
+PLAN: JSON = {
+    "calls": [{"_tool": "quick", "_outputPath": "a"}, {"_tool": "stuck", "_imports": ["†state.a"], "_outputPath": "b"}],
+    "output": "†state.b",
+}
+
+
+class Desk:
+    """Tools of a bridge; `stuck` never ends, unless it is `free`."""
+
+    def __init__(self, *, free: bool = False) -> None:
+        self.started = 0
+        self.begun = anyio.Event()
+        self.left: list[tuple[str, str]] = []
+        self.taken: list[str] = []
+
+        @tool(read_only=True)
+        async def quick() -> str:
+            """Quick."""
+            return "quick"
+
+        @tool(read_only=True)
+        async def stuck() -> str:
+            """Stuck."""
+            self.started += 1
+            self.begun.set()
+            if not free:
+                await anyio.sleep_forever()
+            return "free"
+
+        self.toolbox = Toolbox(quick, stuck)
+
+    def tell(self, record: RunRecord, why: str) -> None:
+        self.left.append((record.id, why))
+
+    async def recover(self, bridge: Bridge) -> None:
+        with anyio.fail_after(10):
+            await bridge.recover_runs(self.tell, lambda run: self.taken.append(run.id))
+
+
+async def stuck_run(store: Path) -> str:
+    desk = Desk()
+    async with Bridge(toolbox=desk.toolbox, store=store) as bridge:
+        run = await bridge.run_plan(read_plan(PLAN))
+        await desk.begun.wait()
+        return run.id
+
+
+async def taken_up(store: Path) -> Desk:
+    """A process that takes up what was left, and ends while its call is at work, or has nothing to do."""
+    desk = Desk()
+    async with Bridge(toolbox=desk.toolbox, store=store) as bridge, anyio.create_task_group() as group:
+        ended = anyio.Event()
+
+        async def recover() -> None:
+            await desk.recover(bridge)
+            ended.set()
+
+        group.start_soon(recover)
+        with anyio.fail_after(10):
+            while not (desk.begun.is_set() or ended.is_set()):
+                await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    return desk
+
+
+async def test_a_run_that_comes_no_further_is_set_aside_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await stuck_run(path)
+    for _ in range(2):
+        assert (await taken_up(path)).started == 1
+    third = await taken_up(path)
+    assert third.started == 0
+    [(left, why)] = third.left
+    assert left == run_id
+    assert "taken up 2 times and came no further; at work was call 1 (stuck)" in why
+    assert f"`ideabridge resume {run_id}`" in why
+    assert f"`ideabridge runs cancel {run_id}`" in why
+    # It is told once; nothing takes it up by itself, not even a look at it.
+    fourth = await taken_up(path)
+    assert (fourth.started, fourth.left) == (0, [])
+    desk = Desk()
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        run = await bridge.run(run_id)
+        assert run.status == "interrupted"
+        assert "set aside" in str(run.answer()["reason"])
+        [listed] = bridge.runs()
+        assert (listed["status"], "set aside" in listed.get("reason", "")) == ("interrupted", True)
+        assert desk.started == 0
+
+
+async def test_a_person_may_take_it_up_and_it_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await stuck_run(path)
+    for _ in range(3):
+        await taken_up(path)
+    desk = Desk(free=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        run = await bridge.resume(run_id)
+        with anyio.fail_after(10):
+            assert await run.result() == "free"
+
+
+def stepping(reaches: int, reached: list[int], at_work: anyio.Event) -> Toolbox:
+    """A tool whose calls end up to the one numbered `reaches`."""
+
+    @tool(read_only=True)
+    async def step(n: int) -> int:
+        """Step."""
+        if n > reaches:
+            at_work.set()
+            await anyio.sleep_forever()
+        reached.append(n)
+        return n
+
+    return Toolbox(step)
+
+
+async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    calls: list[JSON] = [
+        {"_tool": "step", "n": n, "_outputPath": f"s{n}", **({"_imports": [f"†state.s{n - 1}"]} if n else {})}
+        for n in range(6)
+    ]
+    run_id = ""
+    for process in range(6):
+        reached, at_work = list[int](), anyio.Event()
+        async with Bridge(toolbox=stepping(process, reached, at_work), store=path) as bridge:
+            if not run_id:
+                run_id = (await bridge.run_plan(read_plan({"calls": calls, "output": "†state.s5"}))).id
+            run = await bridge.run(run_id)
+            with anyio.fail_after(10):
+                if process < 5:
+                    await at_work.wait()
+                else:
+                    assert await run.result() == 5
+            assert reached == [process]
+
+
+async def test_a_set_aside_run_is_cancelled_without_being_taken_up(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    run_id = await stuck_run(path)
+    desk = Desk()
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        run = await bridge.cancel(run_id, "enough")
+        assert (run.status, run.machine.reason, desk.started) == ("cancelled", "enough", 0)
+        events = [event["event"] for _, event in bridge.store.events(run_id)]
+        assert events[-1] == "run_ended"
+        record = bridge.store.run(run_id)
+        assert record is not None
+        assert (record.status, record.driver) == ("cancelled", None)
+
+
+async def test_a_run_of_another_process_is_cancelled_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    gate = Gate(tmp_path)
+    configuration = configured(tmp_path)
+    async with over_stdio(configuration, "auto") as client:
+        begun = await call(
+            client, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0
+        )
+        assert begun["status"] == "running"
+        run_id = str(begun["run"])
+        code = await anyio.to_thread.run_sync(
+            main, ["runs", "cancel", run_id, "--config", str(configuration), "--json"]
+        )
+        out = json.loads(capfd.readouterr().out)
+        assert (code, out) == (0, {"run": run_id, "status": "cancelled"})
+        told = await call(client, "check_run", run=run_id, wait_s=5)
+        assert (told["status"], told["reason"]) == ("cancelled", "cancelled at the command line")
+    gate.close()
+
+
+async def test_check_run_cancels_across_processes(tmp_path: Path) -> None:
+    gate = Gate(tmp_path)
+    configuration = configured(tmp_path)
+    async with over_stdio(configuration, "auto") as one, over_stdio(configuration, "auto") as other:
+        begun = await call(
+            one, "run_plan", calls=[{"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"}], wait_s=0
+        )
+        told = await call(other, "check_run", run=begun["run"], cancel=True)
+        assert told["status"] == "cancelled"
+    gate.close()
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="a process is stopped")
+def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """A driver that stands still: the wish is kept, and whoever takes the run up ends it."""
+    store = tmp_path / "store.sqlite"
+    with subprocess.Popen(
+        preloaded.python(DRIVER, str(store), "60"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("start\n")
+        process.stdin.flush()
+        lines = sorted(process.stdout.readline().split() for _ in range(2))
+        [run_id] = [words[1] for words in lines if words[0] == "run"]
+        with Store.open(store) as looking:
+            record = looking.run(run_id)
+            assert record is not None
+            driver = int(str(record.driver).rsplit("|", 5)[3])
+        os.kill(driver, signal.SIGSTOP)
+
+        async def cancel() -> None:
+            async with Bridge(store=store) as bridge:
+                with pytest.raises(InterruptedRunError, match=f"process {driver} on .* within 5 s"):
+                    await bridge.cancel(run_id, "enough")
+                assert bridge.store.cancels_asked() == {run_id: "enough"}
+
+        anyio.run(cancel)
+        os.kill(driver, signal.SIGCONT)
+        assert process.stdout.readline() == "ended cancelled\n"
+        process.stdin.close()
+    with Store.open(store) as looking:
+        assert looking.cancels_asked() == {}
