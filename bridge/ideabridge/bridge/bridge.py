@@ -57,6 +57,7 @@ from ideabridge.bridge.runs import Runs, RunSummary
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.session import Session, opened
 from ideabridge.bridge.starts import start_plan, start_solve
+from ideabridge.bridge.ways import Ways
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError
@@ -179,6 +180,11 @@ class Bridge(Publishing):
         if self._open is None:
             raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
         return self._open
+
+    @property
+    def ways(self) -> Ways:
+        """How calls of published ideas are answered, and which tools they mean."""
+        return self._open_runs.ways
 
     # -- tools -------------------------------------------------------------------------------------------------
 

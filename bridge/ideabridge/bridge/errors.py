@@ -147,6 +147,10 @@ class NameInUseError(PublicationError):
         self.lines = lines
 
 
+class MeantToolError(PublicationError):
+    """A published idea calls a tool that is gone, away or changed; no other tool takes its place."""
+
+
 class UndecidedError(PublicationError):
     """A publication that waits for what a person must decide first.
 

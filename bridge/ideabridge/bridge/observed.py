@@ -16,7 +16,7 @@ import orjson
 
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.tool import Tool
 
 SECONDS: Final = 1.0
@@ -65,7 +65,7 @@ class Observed:
         if len(self._next) >= _TRACKED:
             self._next.clear()
         self._next[key] = now + SECONDS
-        digest, shape = _digest(tool), shape_of(value)
+        digest, shape = tool.prose_digest, shape_of(value)
         try:
             known = self._memory.shapes(owner, digest)
             if known and merged([*known, shape]) == merged(known):
@@ -83,15 +83,9 @@ class Observed:
         """
         if tool.output is not None:
             return None
-        known = self._memory.shapes(owner, _digest(tool))
+        known = self._memory.shapes(owner, tool.prose_digest)
         # The latest alone, where all together are too large to be told.
         return next((told for told in (merged(known), merged(known[:1])) if told and len(encode(told)) <= _BYTES), None)
-
-
-def _digest(tool: Tool) -> str:
-    """SHA-256 of what a tool is, under whatever name it is offered: another definition has other results."""
-    name = tool.remote_name or tool.name
-    return content_hash([tool.module, name, tool.description, tool.parameters])
 
 
 def shape_of(value: JSON) -> JSONObject:

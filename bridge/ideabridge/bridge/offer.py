@@ -99,6 +99,14 @@ class Offer:
             return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls))
         return Catalogue(catalogue.tools, catalogue.latent, self.away())
 
+    def why_away(self, module: str) -> str | None:
+        """Why a configured module is not up, as a sentence; None: it is, or there is none of that name."""
+        for one in self._modules.statuses():
+            if one.name == module and one.state != "up":
+                state = "is disabled" if one.state == "disabled" else f"is down ({one.error or one.state})"
+                return f"module {module!r} {state}, and no other tool takes the place of its own"
+        return None
+
     def away(self) -> str:
         """What an unknown tool may be a tool of: the modules that are not up, as a sentence; else empty."""
         away = [f"{one.name} ({one.error or one.state})" for one in self._modules.away()]
@@ -175,7 +183,7 @@ class Offer:
         """The tools of these keys that there are now, rooms among them, each once."""
         keys = list(keys)
         known = Catalogue([*self.catalogue.tools, *self._rooms((module for module, _ in keys), caller)])
-        found = [known.look_up({"_module": module, "_tool": name}) for module, name in keys]
+        found = [known.get(key) for key in keys]
         return list({tool.key: tool for tool in found if tool is not None}.values())
 
     def with_defined(self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = ()) -> Catalogue:

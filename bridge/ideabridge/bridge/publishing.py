@@ -36,6 +36,7 @@ from ideabridge.bridge.replay.verify import Verdict, reason_not_to_run, verdict_
 from ideabridge.bridge.replay.verify import drift as drift_of
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
@@ -144,6 +145,11 @@ class Publishing(Keeping):
         for tool in tools:
             if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
                 raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
+
+    @property
+    @abstractmethod
+    def ways(self) -> Ways:
+        """How calls of published ideas are answered, and which tools they mean."""
 
     @abstractmethod
     async def _replay(
@@ -288,7 +294,8 @@ class Publishing(Keeping):
         wanted = list(names)
         found = [self.store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
         verdicts: list[Verdict] = []
-        for publication in found:
+        for before in found:
+            publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
             plan = None
@@ -297,7 +304,12 @@ class Publishing(Keeping):
             solved = None if publication.guide is None else Plan(calls=calls_of(publication.guide))
             looked = plan or solved
             tools = self.offer.catalogue if looked is None else self.offer.of_plan(looked, caller)
-            verdict = verdict_of(publication, self.store, tools)
+            standing = self.ways.standing(
+                publication.plan or publication.guide, [] if looked is None else looked.calls, tools
+            )
+            verdict = verdict_of(publication, self.store, standing)
+            if publication is not before:
+                verdict.notes.append("its tools are pinned now")
             if plan is not None and live and not verdict.faults:
                 why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)
                 verdict.faults += [] if different is None else [different]

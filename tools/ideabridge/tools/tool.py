@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.identity import ToolChangedError, differences, digest, essence_of
 
 META_PROPERTIES: Final = (
     "_tool",
@@ -124,6 +126,7 @@ class Tool:
     clean: bool = False
     reaches: tuple[str, ...] | None = field(default=None, compare=False)
     wrapper: JSONObject | None = None
+    _digests: list[str] = field(default_factory=list[str], init=False, compare=False, repr=False)
 
     @property
     def reached(self) -> tuple[str, ...]:
@@ -141,6 +144,55 @@ class Tool:
     def key(self) -> ToolKey:
         """(module, name)."""
         return (self.module, self.name)
+
+    @property
+    def origin(self) -> ToolKey:
+        """(module, its name there), under whatever name it is offered. Of an idea, without its version."""
+        return (self.module, self.name if self.in_room or self.remote_name is None else self.remote_name)
+
+    @property
+    def essence(self) -> JSONObject:
+        """What a call of it relies on; see `essence_of`. The hints of an idea are not in it: they are those of its
+        calls, each of which means one tool itself.
+        """
+        hints: JSONObject = {} if self.in_room else dataclasses.replace(self.annotations, title=None).to_json()
+        return essence_of(self.module or "", self.origin[1], self.parameters, self.wrapper or self.output, hints)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of its essence: where it differs, it is not the tool that was meant. Computed once."""
+        return self._both_digests()[0]
+
+    @property
+    def prose_digest(self) -> str:
+        """SHA-256 of everything that is told of it, prose included. Computed once."""
+        return self._both_digests()[1]
+
+    def _both_digests(self) -> list[str]:
+        if not self._digests:
+            essence = self.essence
+            told: JSONObject = {"description": self.description, "title": self.annotations.title}
+            if self.in_room:
+                told["version"] = self.remote_name
+            told |= {"essence": essence, "parameters": self.parameters, "output": self.wrapper or self.output}
+            self._digests.extend((digest(essence), digest(told)))
+        return self._digests
+
+    def expect_same(self, then: Tool) -> None:
+        """Do nothing where this is the tool that `then` was.
+
+        Raises:
+            ToolChangedError: it is another one; the message shows the difference.
+        """
+        if self is not then and self.digest != then.digest:
+            lines = "; ".join(differences(then.essence, self.essence))
+            raise ToolChangedError(f"{self.label} has changed since the run began, and was not called: {lines}")
+
+    @property
+    def label(self) -> str:
+        """`module.name`, by its name there; of a tool of this process, its name."""
+        module, name = self.origin
+        return f"{module}.{name}" if module is not None and not self.in_room else str(module or name)
 
     def to_json(self) -> JSONObject:
         """The definition as JSON: what fingerprints, ideas and `search_tools` hold."""
@@ -184,10 +236,6 @@ class Tool:
             reaches=None if stored.get("reaches") is None else tuple(stored["reaches"]),
             wrapper=stored.get("wrapper"),
         )
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the definition: tells whether the tool is still the one a run was made with."""
-        return content_hash(self.to_json())
 
 
 Order = Literal["effects", "all", "none"]

@@ -362,6 +362,25 @@ def _eleventh(connection: sqlite3.Connection) -> None:
     )
 
 
+_TWELFTH: Final = (
+    # What the tools were that published calls mean, by digest: a change is shown against it.
+    (
+        "CREATE TABLE tool_definitions (digest TEXT PRIMARY KEY, essence TEXT NOT NULL, time TEXT NOT NULL) "
+        "STRICT, WITHOUT ROWID"
+    ),
+    # Whose each exposed name is, by the folder of the configuration: a name never comes to mean another tool.
+    (
+        "CREATE TABLE exposed_names (scope TEXT NOT NULL, name TEXT NOT NULL, module TEXT NOT NULL, "
+        "tool TEXT NOT NULL, PRIMARY KEY (scope, name)) STRICT, WITHOUT ROWID"
+    ),
+)
+
+
+def _twelfth(connection: sqlite3.Connection) -> None:
+    for statement in _TWELFTH:
+        connection.execute(statement)
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     _first,
     _second,
@@ -374,5 +393,6 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     _ninth,
     _tenth,
     _eleventh,
+    _twelfth,
 )
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

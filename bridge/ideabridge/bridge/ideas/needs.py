@@ -55,7 +55,12 @@ def need_of(call: JSON, modules: dict[str, str]) -> Need | None:
 
 
 def modules_of(schema: JSON) -> dict[str, str]:
-    """Tool -> module, as the call schemas of a composed schema say it (DESIGN 4.2)."""
+    """Tool -> module, as the call schemas of a composed schema say it, for those that have one."""
+    return {tool: module for tool, module in tools_in(schema).items() if module}
+
+
+def tools_in(schema: JSON) -> dict[str, str]:
+    """Tool -> module, as the call schemas of a composed schema say it; "": it belongs to no module."""
     definitions = schema.get("$defs") if isinstance(schema, dict) else None
     found: dict[str, str] = {}
     for branch in _branches(schema):
@@ -66,7 +71,7 @@ def modules_of(schema: JSON) -> dict[str, str]:
         properties = branch.get("properties")
         if isinstance(properties, dict):
             tool, module = _const(properties.get("_tool")), _const(properties.get("_module"))
-            if tool and module:
+            if tool:
                 found[tool] = module
     return found
 

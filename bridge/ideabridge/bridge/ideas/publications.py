@@ -152,6 +152,14 @@ class Publications:
         self._index(name, told.description)
         return told if told.version == version else self.get(name, version)
 
+    def pin(self, name: str, version: int, plan: JSONObject | None, recorded: JSON) -> Publication:
+        """Put what its calls mean into a version. Inside a transaction."""
+        self._database.execute(
+            "UPDATE publications SET plan = ?, recorded = ? WHERE name = ? AND version = ?",
+            (_text(plan), _text(recorded), name, version),
+        )
+        return self.get(name, version)
+
     def stand_for(self, name: str, version: int | None, *, pinned: bool) -> Publication:
         """Let a name stand for one of its versions (None: the latest), pinned to it or until the next is published.
         Inside a transaction.

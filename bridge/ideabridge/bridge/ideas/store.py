@@ -240,6 +240,29 @@ class Store(IdeaStore):
                 owner=owner,
             )
 
+    def pin(
+        self,
+        publication: Publication,
+        plan: JSONObject | None,
+        guide: JSONObject | None,
+        definitions: Mapping[str, JSONObject],
+    ) -> Publication:
+        """Put into a version which tools its calls mean. Nothing else of a version ever changes.
+
+        Args:
+            publication: the version.
+            plan: its plan with pins, as `Publication.plan`.
+            guide: what a fresh run of it begins with, with pins, as `Publication.guide`.
+            definitions: the essences of the tools by digest, so that a change can be shown.
+        """
+        recorded = publication.recorded
+        if guide is not None and isinstance(recorded, dict):
+            told: JSONObject = {**recorded, "solve": guide}
+            recorded = told
+        with self._database.transaction():
+            self.tool_memory.keep_definitions(definitions)
+            return self._publications.pin(publication.name, publication.version, plan, recorded)
+
     def unpublish(self, name: str) -> None:
         """Take a name out of the catalogue. Its versions stay readable, and counting goes on from the last.
 

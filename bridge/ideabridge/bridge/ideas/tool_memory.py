@@ -1,11 +1,14 @@
-"""ToolMemory: what the store keeps of tools: the last list of each module, and the shapes of results."""
+"""ToolMemory: what the store keeps of tools: the last list of each module, what the tools that published calls mean
+were, and the shapes of results.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database, now_text
-from ideabridge.tools.encoding import JSON, decode_trusted, encode, encode_text
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 MAX_LISTS: Final = 256
 """Modules whose list is kept, of all configurations that use the store; the oldest lists go first."""
@@ -18,7 +21,7 @@ MAX_SHAPES: Final = 4096
 
 
 class ToolMemory:
-    """The tables `module_tools` and `observed_shapes`."""
+    """The tables `module_tools`, `tool_definitions` and `observed_shapes`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -57,6 +60,24 @@ class ToolMemory:
                 "DELETE FROM module_tools WHERE number NOT IN "
                 "(SELECT number FROM module_tools ORDER BY number DESC LIMIT ?)",
                 (MAX_LISTS,),
+            )
+
+    def definition(self, digest: str) -> JSONObject | None:
+        """What a tool was that a published call means; None: it is not kept here.
+
+        Args:
+            digest: of its essence (`Tool.digest`).
+        """
+        with self._database.guard:
+            row = self._database.execute("SELECT essence FROM tool_definitions WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else cast("JSONObject", decode_trusted(row[0]))
+
+    def keep_definitions(self, essences: Mapping[str, JSONObject]) -> None:
+        """Keep what tools are that published calls mean, by digest, so that a change can be shown."""
+        rows = [(digest, encode_text(essence), now_text()) for digest, essence in essences.items()]
+        with self._database.transaction():
+            self._database.connection.executemany(
+                "INSERT OR IGNORE INTO tool_definitions(digest, essence, time) VALUES (?, ?, ?)", rows
             )
 
     def shapes(self, owner: str, tool: str) -> list[JSON]:

@@ -33,6 +33,7 @@ class Catalogue:
         self._missing = missing
         self._by_key: dict[ToolKey, Tool] = {tool.key: tool for tool in tools}
         self._by_name: dict[str, list[Tool]] = {}
+        self._by_origin: dict[ToolKey, Tool] = {tool.origin: tool for tool in self._by_key.values()}
         for tool in list(self._by_key.values()):
             self._by_name.setdefault(tool.name, []).append(tool)
             if tool.remote_name is not None and tool.module is not None:
@@ -98,6 +99,14 @@ class Catalogue:
                 if tool is not None:
                     found[tool.key] = tool
         return list(found.values())
+
+    def same(self, tool: Tool) -> Tool | None:
+        """The tool of the same module and name there, under whatever name it stands here; None: there is none."""
+        return self._by_origin.get(tool.origin)
+
+    def get(self, key: ToolKey) -> Tool | None:
+        """The tool of exactly this module (None: of this process), by its name here or there; None: there is none."""
+        return self._by_origin.get(key) or self._by_key.get(key)
 
     def look_up(self, call: JSONObject) -> Tool | None:
         """The tool a listed call means, or None."""

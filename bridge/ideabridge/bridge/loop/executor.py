@@ -36,6 +36,7 @@ class RemoteTools(Protocol):
         progress: ProgressCallback | None = None,
         run: Hashable = None,
         asker: Asker | None = None,
+        meant: Tool | None = None,
     ) -> JSON:
         """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
         ...
@@ -151,6 +152,7 @@ class Executor:
                 progress=on_progress,
                 run=context.run,
                 asker=context.asker,
+                meant=tool,
             )
             if tool.wrapper is not None and isinstance(value, dict):
                 value = value["result"]

@@ -305,6 +305,7 @@ class Module:
         progress: Progress | None = None,
         run: Hashable = None,
         asker: Asker | None = None,
+        meant: Tool | None = None,
     ) -> JSON:
         """Call one of its tools.
 
@@ -316,12 +317,14 @@ class Module:
             progress: is told of the module's progress notifications.
             run: whose call it is: runs take turns where there are more calls than places.
             asker: whom the module may ask meanwhile; the time they take is not the module's. None: nobody.
+            meant: the definition that was looked at, and approved, before. None: whatever it is now.
 
         Returns:
             Structured content, else text, else a list of content blocks (see `results.result_value`).
 
         Raises:
             ModuleError: one of its classes, by cause.
+            ToolChangedError: the module lists another definition now than `meant`; nothing was sent.
             LimitExceededError: the result is over `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
         """
@@ -334,12 +337,18 @@ class Module:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._places.take(run)
         try:
-            return await self._send(tool, theirs, seconds, progress, asker)
+            return await self._send(tool, theirs, seconds, progress, asker, meant)
         finally:
             self._places.give_back()
 
     async def _send(
-        self, tool: Tool, arguments: JSONObject, seconds: float, progress: Progress | None, asker: Asker | None
+        self,
+        tool: Tool,
+        arguments: JSONObject,
+        seconds: float,
+        progress: Progress | None,
+        asker: Asker | None,
+        meant: Tool | None,
     ) -> JSON:
         """Call over the connection there is; where the server forgot the session, once more over a new one."""
         for again in (True, False):
@@ -349,6 +358,9 @@ class Module:
                 # A question of the call that was given up would be taken for one of this call.
                 await self._forget(connection)
                 connection = await self._usable()
+            if meant is not None:
+                # Here and not before: a connection that was made anew listed the tools anew.
+                self.tool(tool.name).expect_same(meant)
             try:
                 value = await remote_call(
                     connection,

@@ -229,6 +229,7 @@ class Modules:
         progress: Progress | None = None,
         run: Hashable = None,
         asker: Asker | None = None,
+        meant: Tool | None = None,
     ) -> JSON:
         """Call a tool of a module; waits for one that is still connecting. See `Module.call`.
 
@@ -236,7 +237,9 @@ class Modules:
             UnknownModuleError: no such module; the message names the nearest ones.
         """
         found = self._find(module)
-        return await found.call(tool_name, arguments, timeout=timeout, progress=progress, run=run, asker=asker)
+        return await found.call(
+            tool_name, arguments, timeout=timeout, progress=progress, run=run, asker=asker, meant=meant
+        )
 
     def _find(self, name: str) -> Module:
         found = self._modules.get(name)

@@ -12,6 +12,7 @@ from ideabridge.bridge.replay.choices import MIND, Choices, unknown_path
 from ideabridge.bridge.replay.consistency import inconsistency
 from ideabridge.bridge.replay.leaves import Leaf, names_of
 from ideabridge.bridge.replay.lift import Lifted
+from ideabridge.bridge.replay.pins import Pin, defined_in, meant, tools_meant
 from ideabridge.bridge.replay.replay import read_published
 from ideabridge.bridge.replay.witness import Witness
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -38,9 +39,11 @@ class Decided:
     asks_mind: list[int] = field(default_factory=list[int])
 
     def plan(self) -> JSONObject:
-        """The plan as a publication holds it; see `read_published`."""
-        function = self.lifted.function
-        plan: JSONObject = {**function.plan(), "calls": self.calls, "output": self.output}
+        """The plan as a publication holds it; see `read_published`. It says whose tools its calls mean."""
+        catalogue = self.lifted.catalogue
+        calls = [meant(call, catalogue.look_up(call) if isinstance(call, dict) else None) for call in self.calls]
+        plan: JSONObject = {**self.lifted.function.plan(), "calls": calls, "output": self.output}
+        plan["pins"] = [Pin.of(tool).to_json() for tool in tools_meant(calls, catalogue, defined_in(plan))]
         return plan
 
     def with_input(self, given: JSONObject) -> Plan:

@@ -20,12 +20,12 @@ from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
 from ideabridge.bridge.replay.hints import hints_of
 from ideabridge.bridge.replay.lift import lift_function
+from ideabridge.bridge.replay.pins import calls_in, defined_in, essences_of, read_pins, standing_of
 from ideabridge.bridge.replay.report import counts_of
 from ideabridge.bridge.replay.seen import subject_of
 from ideabridge.bridge.replay.solving import calls_of, guide_of
 from ideabridge.bridge.replay.telling import told_of
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS
 
 _NAMED: Final = 8
@@ -102,6 +102,9 @@ def publish(
         recorded["max_age_s"] = max_age_s
         if max_age_s > 0 and made.annotations.get("readOnlyHint") is True:
             sentences += f" The same input within {_span(max_age_s)} gets the stored answer."
+    pins = read_pins(made.plan or made.guide) or []
+    essences = essences_of(function.run.machine.catalogue)
+    store.tool_memory.keep_definitions({pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences})
     publication = store.publish(
         name,
         function.stored.id,
@@ -135,14 +138,15 @@ def _as_plan(decided: Decided, answer: str, store: Store, tools: Callable[[Plan]
     confirmed = _confirmations(decided)
     catalogue = tools(decided.with_input(decided.lifted.function.input or {}))
     asking = asking_calls(store, catalogue, decided.calls)
-    listed = [call for call in decided.calls if isinstance(call, dict)]
+    plan = _with_decisions(decided, confirmed, by)
+    listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # Of a latent call only a mind is asked.
     called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
     return _Made(
         "auto" if answer == "auto" else "plan",
         _sentences(decided, confirmed, asking),
         hints_of(called),
-        plan=_with_decisions(decided, confirmed, by),
+        plan=plan,
     )
 
 
@@ -192,14 +196,17 @@ def _lifted(
     cycle = cycle_through(store, name, next_version(store, name), decided.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"
-    catalogue = tools(decided.with_input(function.input or {}))
-    for place, call in enumerate(decided.calls):
-        if isinstance(call, dict):
-            module = call.get("_module")
-            try:
-                catalogue.find(str(call.get("_tool")), module if isinstance(module, str) else None)
-            except UnknownToolError as error:
-                return f"calls.{place}: {error}"
+    plan = decided.plan()
+    standing = standing_of(
+        read_pins(plan),
+        calls_in(plan),
+        tools(decided.with_input(function.input or {})),
+        defined=defined_in(plan),
+        definition=essences_of(lifted.catalogue).get,
+        away=lambda _: None,
+    )
+    if standing.faults:
+        return standing.faults[0]
     difference = decided.difference()
     if difference is not None and choices.take:
         raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")

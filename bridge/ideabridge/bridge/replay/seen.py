@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
@@ -49,7 +49,7 @@ def subject_of(publication: Publication, arguments: JSONObject) -> bytes:
 
     Versions of a name that differ in their description alone share their answers.
     """
-    plan = {key: value for key, value in (publication.plan or {}).items() if key != "lifting"}
+    plan = {key: value for key, value in (publication.plan or {}).items() if key not in ("lifting", "pins")}
     return bytes.fromhex(
         content_hash(
             {
@@ -127,13 +127,13 @@ def changed_since(store: Store, run: RecordedRun, tools: Callable[[Plan], Catalo
         if one.call.has_latent or then is None or then.key in machine.catalogue.latent or then.module == ANONYMOUS:
             # A mind wrote it, or a room answered it, whose own calls are looked at below.
             continue
-        tool = now.look_up(one.call.raw)
+        tool = now.same(then)
         if tool is None:
             return f"{then.name} is gone"
         if tool.annotations.read_only is not True:
             return f"{tool.name} does not say that it only reads"
         # The remote name of an idea has its version.
-        if replace(tool, description="", annotations=then.annotations) != replace(then, description=""):
+        if tool.digest != then.digest or (then.in_room and tool.remote_name != then.remote_name):
             return f"{tool.name} is another than it was"
         items = range(len(one.items)) if one.call.has_each else [None]
         named = [room_name(run.id, (one.call.index, item)) for item in items]

@@ -10,6 +10,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.replay.called import cycle_through, next_version
 from ideabridge.bridge.replay.function import Function
+from ideabridge.bridge.replay.pins import Pin, defined_in, meant, tools_meant
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import IDEA, Tool
 
@@ -51,15 +52,18 @@ def guide_of(function: Function, lifted: JSONObject | None, task: str, store: St
         if cycle is not None:
             return f"it would call itself: {' -> '.join(cycle)}"
     offered: list[JSON] = [
-        [tool.module, tool.name]
+        list[JSON](tool.origin)
         for tool in without_cycles(store, name, version, machine.catalogue.tools)
         if tool.module is not None or tool.name not in defined
     ]
     asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
     guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
     guide["by_instance"] = machine.settings.output_by_instance
-    if calls:
-        guide["plan"] = {"calls": calls, "output": output}
+    if isinstance(calls, list) and calls:
+        known = machine.catalogue
+        said = [meant(call, known.look_up(call) if isinstance(call, dict) else None) for call in calls]
+        guide["plan"] = {"calls": said, "output": output}
+        guide["pins"] = [Pin.of(tool).to_json() for tool in tools_meant(said, known, defined_in(guide))]
     return guide
 
 

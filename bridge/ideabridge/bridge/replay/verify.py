@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
@@ -14,12 +14,11 @@ from ideabridge.bridge.replay.decide import Decided
 from ideabridge.bridge.replay.function import read_function
 from ideabridge.bridge.replay.leaves import contrast
 from ideabridge.bridge.replay.lift import lift_function
-from ideabridge.bridge.replay.solving import calls_of
+from ideabridge.bridge.replay.pins import Standing
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
-from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.errors import IdeabridgeError
 
 
 @dataclass(slots=True)
@@ -51,47 +50,30 @@ class Verdict:
         }
 
 
-def verdict_of(publication: Publication, store: Store, tools: Catalogue) -> Verdict:
+def verdict_of(publication: Publication, store: Store, standing: Standing) -> Verdict:
     """What can be told without running anything: tools gone or changed, and whether the plan still does what its run
     did.
 
     Args:
         publication: what is published.
         store: holds its run.
-        tools: the tools there are now.
+        standing: how the tools that it calls are now.
     """
     verdict = Verdict(publication.name, publication.version, publication.answer)
+    verdict.faults += standing.faults
+    verdict.notes += standing.notes
     plan = publication.plan
-    if plan is None and publication.guide is not None:
-        verdict.notes.append("a mind is asked each time; nothing is run")
-        verdict.faults += [
-            f"{call.get('_tool')}, with which it was solved, is gone"
-            for call in calls_of(publication.guide)
-            if isinstance(call, dict) and tools.look_up(call) is None
-        ]
-        return verdict
     if plan is None:
-        verdict.notes.append("answers from the store; nothing runs")
+        solved = publication.guide is not None
+        verdict.notes.append(
+            "a mind is asked each time; nothing is run" if solved else "the store answers; nothing runs"
+        )
         return verdict
-    calls = plan.get("calls")
-    listed = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    decided: Decided | None = None
     try:
-        decided = _again(publication, plan, store)
+        difference = None if verdict.faults else _again(publication, plan, store).difference()
     except IdeabridgeError as error:
         verdict.notes.append(f"its run cannot be looked at: {error}")
-    known = decided.lifted.catalogue if decided is not None else None
-    for place, call in enumerate(listed):
-        module = call.get("_module")
-        try:
-            now = tools.find(str(call.get("_tool")), module if isinstance(module, str) else None)
-        except UnknownToolError as error:
-            verdict.faults.append(f"calls.{place}: {error}")
-            continue
-        then = known.look_up(call) if known is not None else None
-        verdict.faults += [f"calls.{place} ({now.name}): {what}" for what in _changes(then, now)] if then else []
-    if decided is not None and not verdict.faults:
-        difference = decided.difference()
+    else:
         verdict.faults += [] if difference is None else [f"not self-consistent any more: {difference}"]
     return verdict
 
@@ -112,18 +94,6 @@ def _again(publication: Publication, plan: JSONObject, store: Store) -> Decided:
     lifted = lift_function(read_function(store, record.id, record.caller), store, record.caller, ())
     calls = plan.get("calls")
     return Decided(lifted, Choices(), calls if isinstance(calls, list) else [], plan.get("output"))
-
-
-def _changes(then: Tool, now: Tool) -> list[str]:
-    found: list[str] = []
-    if content_hash(then.parameters) != content_hash(now.parameters):
-        found.append("its parameters are others than they were")
-    if content_hash(then.output) != content_hash(now.output):
-        found.append("its output schema is another than it was")
-    # A title says nothing of what it does.
-    if replace(then.annotations, title=None) != replace(now.annotations, title=None):
-        found.append("its annotations are others than they were")
-    return found
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:
