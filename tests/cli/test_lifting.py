@@ -88,10 +88,12 @@ def test_what_is_published_is_looked_after(here: Path, capsys: pytest.CaptureFix
     assert told(capsys, "ideas", "verify", "plus_two", "--no-live")["ideas"][0]["holds"] is True
     rewrite(here, TOOLS.replace("b: int", "b: int, c: int = 0"))
     (changed,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
-    assert changed["faults"] == ["calls.0 (add): its parameters are others than they were"]
+    assert changed["faults"] == [
+        'calls.0: add has changed: parameters.properties.c: was absent, now {"type": "integer"}'
+    ]
     rewrite(here, TOOLS.replace("def add", "def plus"))
     (gone,) = told(capsys, "ideas", "verify", "plus_two", code=1)["ideas"]
-    assert gone["faults"][0].startswith("calls.0: unknown tool 'add'")
+    assert gone["faults"][0].startswith("calls.0: add is not here now: unknown tool 'add'")
     assert main(["ideas", "verify"]) == 1
     assert "plus_two, version 1: does not hold" in capsys.readouterr().out
     assert main(["ideas", "verify", "nothing_of_that_name"]) == 2

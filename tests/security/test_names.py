@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
+import anyio
 import pytest
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.errors import MeantToolError
+from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
+from ideabridge.bridge.ideas.records import Answer
+from ideabridge.bridge.replay.pins import read_pins
 from ideabridge.bridge.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -38,18 +44,25 @@ async def ended(run: Run) -> JSON:
     return run.given()
 
 
+def approve(run: Run) -> None:
+    """Let a person approve the one call that asks."""
+    [asked] = run.approvals()
+    assert isinstance(asked, dict)
+    run.decide(str(asked["approval"]), "approve", by="a person")
+
+
 async def replayed(bridge: Bridge, name: str = "history") -> JSON:
     answer = await bridge.call_idea(name, {"repo": "other"})
     assert answer.run is not None
     return await ended(answer.run)
 
 
-async def publish(modules: Modules, store: Path, name: str = "history", answer: str = "plan") -> None:
+async def publish(modules: Modules, store: Path, name: str = "history", answer: Answer = "plan") -> None:
     """Publish an idea over `git_log` of `git`, written with its bare name."""
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan(LOG)
         assert await ended(run) == "git.git_log"
-        bridge.publish(run.id, name, answer=answer)  # pyright: ignore[reportArgumentType]
+        bridge.publish(run.id, name, answer=answer)
 
 
 # -- another module lists the name ---------------------------------------------------------------------------------
@@ -60,11 +73,11 @@ async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(modu
     await publish(modules, store)
     modules.takes_down("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="module 'git' is down .*no other tool takes the place"):
+        with pytest.raises(MeantToolError, match=r"module 'git' is down .*no other tool takes the place"):
             await bridge.call_idea("history", {"repo": "other"})
     # Not even where `git` is not configured any more, so that nothing of it is known.
     async with Bridge(modules.configured("evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="git.git_log is not here now: unknown module 'git'"):
+        with pytest.raises(MeantToolError, match=r"git\.git_log is not here now: unknown module 'git'"):
             await bridge.call_idea("history", {"repo": "other"})
     assert modules.calls("evil") == []
 
@@ -87,8 +100,10 @@ async def test_a_module_takes_no_place_of_a_tool_of_the_process(modules: Modules
 
     store = tmp_path / "ideas.sqlite"
     async with Bridge(modules.configured(), toolbox=Toolbox(words), store=store) as bridge:
-        run = await bridge.run_plan({**LOG, "calls": [{"_tool": "words", "repo": "†input.repo", "_outputPath": "log"}]})
-        bridge.publish(await ended(run) and run.id, "counted", answer="plan")
+        calls: list[JSON] = [{"_tool": "words", "repo": "†input.repo", "_outputPath": "log"}]
+        run = await bridge.run_plan({**LOG, "calls": calls})
+        await ended(run)
+        bridge.publish(run.id, "counted", answer="plan")
     modules.lists("evil", "words")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match=r"evil\.words is another tool and does not take its place"):
@@ -116,7 +131,7 @@ async def test_a_tool_that_changed_since_publication_is_refused(change: str, mod
     now, difference = CHANGES[change]
     modules.lists("git", now)
     async with Bridge(modules.configured("git", approval="allow_all"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match=f"git.git_log has changed: {difference}") as caught:
+        with pytest.raises(MeantToolError, match=rf"git\.git_log has changed: {difference}") as caught:
             await bridge.call_idea("history", {"repo": "other"})
         assert "ideabridge ideas verify history" in str(caught.value)
         assert "ideabridge modules accept git" in str(caught.value)
@@ -143,12 +158,11 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
     async with Bridge(modules.configured("git")) as bridge:
         run = await bridge.run_plan(LOG)
         assert await run.wait(20) == "needs_approval"
-        asked = run.approvals()[0]
         modules.lists("git", described("git_log", read_only=None, required=["repo"]), "refresh")
         before = bridge.modules.tool("git", "git_log")
         await bridge.modules.call("git", "refresh", {})
         await changed(bridge, before.digest)
-        run.decide(asked["approval"], "approve", by="a person")
+        approve(run)
         await run.wait(20)
         assert "git.git_log has changed since the run began, and was not called" in str(run.errors())
         assert 'required: was absent, now ["repo"]' in str(run.errors())
@@ -157,8 +171,6 @@ async def test_a_tool_that_changes_while_a_person_decides_does_not_run(modules: 
 
 async def changed(bridge: Bridge, digest: str) -> None:
     """Wait until the module's new list is in."""
-    import anyio
-
     with anyio.fail_after(20):
         while bridge.modules.tool("git", "git_log").digest == digest:
             await anyio.lowlevel.checkpoint()
@@ -173,7 +185,117 @@ async def test_a_run_that_is_taken_up_again_calls_the_tool_it_was_made_with(modu
     modules.lists("git", described("git_log"))
     async with Bridge(modules.configured("git"), store=store) as bridge:
         again = await bridge.run(run.id)
-        again.decide(again.approvals()[0]["approval"], "approve", by="a person")
+        approve(again)
         await again.wait(20)
         assert "readOnlyHint: was absent, now true" in str(again.errors())
     assert modules.calls("git") == []
+
+
+async def test_an_own_tool_that_changed_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+    def box(*, wide: bool) -> Toolbox:
+        if wide:
+
+            @tool(name="send")
+            def send(repo: str, force: bool = True) -> str:
+                return f"sent {repo} {force}"
+
+            return Toolbox(send)
+
+        @tool(name="send")
+        def send_once(repo: str) -> str:
+            return f"sent {repo}"
+
+        return Toolbox(send_once)
+
+    store = tmp_path / "ideas.sqlite"
+    calls: list[JSON] = [{"_tool": "send", "repo": "†input.repo", "_outputPath": "log"}]
+    async with Bridge(toolbox=box(wide=False), store=store) as bridge:
+        run = await bridge.run_plan({**LOG, "calls": calls})
+        assert await run.wait(20) == "needs_approval"
+    async with Bridge(toolbox=box(wide=True), store=store) as bridge:
+        with pytest.raises(InterruptedRunError, match=r"'send' has changed .*force: was absent"):
+            await bridge.resume(run.id)
+    async with Bridge(toolbox=box(wide=False), store=store) as bridge:
+        again = await bridge.resume(run.id)
+        approve(again)
+        assert await ended(again) == "sent r"
+
+
+# -- accepting a change --------------------------------------------------------------------------------------------
+
+
+async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    await publish(modules, store)
+    await publish(modules, store, "again")
+    modules.lists("git", described("git_log", required=["repo"]))
+    async with Bridge(modules.configured("git"), store=store) as bridge:
+        changed = await bridge.changed_tools("git")
+        assert [(one.publication.name, one.lines) for one in changed] == [
+            ("again", ['parameters.required: was absent, now ["repo"]']),
+            ("history", ['parameters.required: was absent, now ["repo"]']),
+        ]
+        bridge.accept(changed, by="person")
+        assert await bridge.changed_tools("git") == []
+        assert await replayed(bridge) == "git.git_log"
+        plan = bridge.store.publication("history").plan or {}
+        [pin] = read_pins(plan) or []
+        [step] = pin.accepted
+        assert isinstance(step, dict)
+        assert step["by"] == "person"
+        assert step["was"] == changed[0].pin.digest
+    # What was accepted is that definition, and no later one.
+    modules.lists("git", described("git_log", required=["repo"], additionalProperties=False))
+    async with Bridge(modules.configured("git"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match="additionalProperties: was absent, now false"):
+            await bridge.call_idea("history", {"repo": "other"})
+
+
+# -- ideas of earlier versions -------------------------------------------------------------------------------------
+
+
+def without_pins(store: Path) -> None:
+    """Make the versions in a store what an earlier ideabridge published: bare names and no pins."""
+    with closing(sqlite3.connect(store)) as connection:
+        for number, plan in connection.execute("SELECT number, plan FROM publications").fetchall():
+            told = json.loads(plan)
+            del told["pins"]
+            for call in told["calls"]:
+                call.pop("_module", None)
+            connection.execute("UPDATE publications SET plan = ? WHERE number = ?", (json.dumps(told), number))
+        connection.execute("DELETE FROM tool_definitions")
+        connection.commit()
+
+
+async def test_an_idea_of_before_means_the_tools_of_its_run(modules: Modules, tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    await publish(modules, store)
+    without_pins(store)
+    modules.takes_down("git")
+    async with Bridge(modules.configured("evil"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match=r"git\.git_log is not here"):
+            await bridge.call_idea("history", {"repo": "other"})
+    modules.brings_up("git")
+    modules.lists("git", described("git_log", read_only=False))
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match="readOnlyHint: was true, now false"):
+            await bridge.call_idea("history", {"repo": "other"})
+    assert modules.calls("evil") == []
+
+
+async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schema(
+    modules: Modules, tmp_path: Path
+) -> None:
+    store = tmp_path / "ideas.sqlite"
+    await publish(modules, store)
+    without_pins(store)
+    with closing(sqlite3.connect(store)) as connection:
+        connection.executescript("UPDATE runs SET status = 'failed'; DELETE FROM events;")
+    async with Bridge(modules.configured("evil"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match=r"git\.git_log is not here"):
+            await bridge.call_idea("history", {"repo": "other"})
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        [verdict] = await bridge.verify(["history"], live=False)
+        assert "its tools are pinned now" in verdict.notes
+        assert await replayed(bridge) == "git.git_log"
+    assert modules.calls("evil") == []

@@ -12,6 +12,7 @@ from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.forking import Forking
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.modules.expansion import learn_secrets
+from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.run import Run
@@ -32,6 +33,7 @@ class Keeping(ABC):
     configuration: Configuration
     fingerprint: str
     handlers: Handlers
+    modules: Modules
     offer: Offer
     secrets: Secrets
 

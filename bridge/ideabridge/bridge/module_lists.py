@@ -39,11 +39,15 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then."""
+        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then. Where
+        one has another configuration than it had then, it is another module, and only the names stay its own.
+        """
         for name, fingerprint in self._fingerprints.items():
             told = self._modules.secrets.redact(self._memory.tools(fingerprint))
             if isinstance(told, list):
                 self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
+            else:
+                self._modules.reserve(name, self._memory.names(name))
 
     def keep(self, name: str) -> None:
         """Keep the list of a module that is up."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ideabridge.bridge.context.errors import MessageError
@@ -16,7 +17,7 @@ from ideabridge.bridge.room_context import SOLVE
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.fixed import with_fixed
-from ideabridge.tools.names import safe_name
+from ideabridge.tools.names import is_disguised, safe_name, shown_name, skeleton
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox
@@ -54,7 +55,7 @@ class Offer:
         process. So a name does not depend on which modules are up. The same list object until something changes.
         """
         if self._known is None:
-            self._known = offered_tools(self._toolbox, self._modules.known_tools())
+            self._known = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
         return self._known
 
     @property
@@ -226,28 +227,60 @@ def defined_tools(messages: Iterable[Message]) -> list[Tool]:
     return found
 
 
-def offered_tools(toolbox: Toolbox, remote: Iterable[Tool]) -> list[Tool]:
-    """The tools of the toolbox and of the modules. A module's tool whose name is taken gets the server as prefix;
-    nothing is silently shadowed.
+def offered_tools(
+    toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
+) -> list[Tool]:
+    """The tools of the toolbox and of the modules. Nothing is silently shadowed: a module's tool gets the server as
+    prefix where its name, or one that looks like it, is another's too, or says that it is another module's tool.
+
+    Args:
+        toolbox: the tools here; they keep their names.
+        remote: those of the modules.
+        away: by module, the names of further tools that it has when it is up.
     """
     offered: list[Tool] = list(toolbox.tools.values())
     remote = list(remote)
-    count: dict[str, int] = {}
-    for tool in (*offered, *remote):
-        count[tool.name] = count.get(tool.name, 0) + 1
-    taken = set(count)
-    prefixed: dict[int, str] = {}
+    names = [(None, tool.name) for tool in offered] + [(tool.module, tool.name) for tool in remote]
+    names += [(module, name) for module, others in (away or {}).items() for name in others]
+    owners: dict[str, set[str | None]] = {}
+    for module, name in names:
+        owners.setdefault(skeleton(name), set()).add(module)
+    modules = {skeleton(module): module for module, _ in names if module is not None}
+    # What a tool is called where it is prefixed is its own, also while it is not.
+    prefixed_forms = {skeleton(f"{module}_{name}"): module for module, name in names if module is not None}
+
+    def is_doubtful(tool: Tool) -> bool:
+        shape = skeleton(tool.name)
+        before = modules.get(re.split(r"[./]", shape, maxsplit=1)[0]) if re.search(r"[./]", shape) else None
+        claimed = (prefixed_forms.get(shape, tool.module), before or tool.module)
+        return len(owners[shape]) > 1 or claimed != (tool.module, tool.module) or is_disguised(tool.name)
+
+    taken = {tool.name for tool in offered} | {tool.name for tool in remote if not is_doubtful(tool)}
     # In an order of their own: two prefixed names may be one but for a number, which must not tell who came first.
     for place in sorted(range(len(remote)), key=lambda place: (remote[place].module or "", remote[place].name)):
         tool = remote[place]
-        if count[tool.name] > 1:
-            prefixed[place] = safe_name(f"{tool.module}_{tool.name}", taken)
-            taken.add(prefixed[place])
-    for place, tool in enumerate(remote):
-        if place in prefixed:
-            tool = dataclasses.replace(tool, name=prefixed[place], remote_name=tool.remote_name or tool.name)
-        offered.append(tool)
-    return offered
+        if is_doubtful(tool):
+            name = safe_name(f"{tool.module}_{tool.name}", taken)
+            taken.add(name)
+            remote[place] = dataclasses.replace(tool, name=name, remote_name=tool.remote_name or tool.name)
+    return [*offered, *remote]
+
+
+def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
+    """What lists say of tools whose names could be taken for another's, by `Tool.origin`."""
+    groups: dict[str, list[Tool]] = {}
+    for tool in tools:
+        groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
+    found: dict[ToolKey, str] = {}
+    for group in groups.values():
+        for tool in group:
+            name = tool.origin[1]
+            others = [one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])]
+            if others:
+                found[tool.origin] = f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
+            elif is_disguised(name):
+                found[tool.origin] = f"{shown_name(name)} is not written in ASCII, as it seems to be"
+    return found
 
 
 def latent_keys(toolbox: Toolbox, tools: Iterable[Tool]) -> list[ToolKey]:

@@ -17,6 +17,7 @@ from ideabridge.bridge.ideas.versions import differences
 from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.loop.decider import APPROVER, Decider, decider_of
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
+from ideabridge.bridge.offer import SETTLE_SECONDS
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.replay.adopt import (
     Adopted,
@@ -29,6 +30,7 @@ from ideabridge.bridge.replay.adopt import (
 from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.lift import lift
+from ideabridge.bridge.replay.pins import Changed, changed_in, with_accepted
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of
 from ideabridge.bridge.replay.solving import calls_of
@@ -40,6 +42,7 @@ from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
+from ideabridge.tools.tool import IDEA
 
 
 class Publishing(Keeping):
@@ -317,7 +320,49 @@ class Publishing(Keeping):
             verdicts.append(verdict)
         return verdicts
 
-    def _published(self, caller: str) -> list[Publication]:
+    async def changed_tools(self, module: str) -> list[Changed]:
+        """The tools of a module that changed since ideas that call them were published, of every version and owner.
+
+        Args:
+            module: the module, `idea:NAME`; "": the tools of this process.
+
+        Raises:
+            ModuleError: the module is not up.
+            UnknownModuleError: there is none of that name.
+        """
+        if module and not module.startswith(IDEA):
+            await self.modules.ready(module, SETTLE_SECONDS)
+        found: list[Changed] = []
+        definition = self.store.tool_memory.definition
+        for live in self._published(None):
+            for before in self.store.versions(live.name):
+                one = await self.ways.pinned(before, before.owner or LOCAL)
+                looked = plan_of(one, {}) if one.plan is not None else Plan(calls=calls_of(one.guide or {}))
+                found += changed_in(one, module, self.offer.of_plan(looked, one.owner or LOCAL), definition)
+        return found
+
+    def accept(self, changed: Iterable[Changed], *, by: str) -> None:
+        """Let published ideas mean what changed tools are now. Each version keeps what its tools were, when that was
+        accepted and by whom.
+
+        Args:
+            changed: from `changed_tools`, as a person saw them.
+            by: who accepts.
+        """
+        groups: dict[tuple[str, int], list[Changed]] = {}
+        for one in changed:
+            groups.setdefault((one.publication.name, one.publication.version), []).append(one)
+        with self.store.transaction():
+            for group in groups.values():
+                publication = group[0].publication
+                plan, guide = publication.plan, publication.guide
+                if plan is not None:
+                    plan = with_accepted(plan, group, by)
+                elif guide is not None:
+                    guide = with_accepted(guide, group, by)
+                self.store.pin(publication, plan, guide, {one.tool.digest: one.tool.essence for one in group})
+
+    def _published(self, caller: str | None) -> list[Publication]:
         found: list[Publication] = []
         after: str | None = None
         while True:

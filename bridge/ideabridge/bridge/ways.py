@@ -173,8 +173,8 @@ class Ways:
             calls = [_with_module(call, listed) for call in calls]
             then = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
             if not all(_is_found(call, then, listed) for call in calls):
-                # Whose they are is not known before their modules are there.
-                return publication
+                # What they are is not known before their modules are there.
+                return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
         said = [meant(call, then.look_up(call) if isinstance(call, dict) else None) for call in calls]
         tools = tools_meant(said, then, defined)
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]

@@ -1,13 +1,14 @@
-"""Names: those every host takes, and the nearest ones to a name nobody knows (DESIGN 4.2, 6)."""
+"""Names: those every host takes, those that look like another, and the nearest ones to a name nobody knows."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher
-from functools import lru_cache
-from typing import Final
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any, Final
 
 from ideabridge.tools.visible import without_hidden
 
@@ -21,6 +22,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
+_LOOKED_AT: Final = 32
 
 
 def is_safe_name(text: str) -> bool:
@@ -77,11 +79,82 @@ def known_as(name: str, remote_name: str | None, module: str | None) -> tuple[st
     return tuple(dict.fromkeys(folded(one) for one in names))
 
 
-def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
+_LOOKS: Final = str.maketrans({"1": "l", "i": "l", "|": "l", "0": "o"})
+
+
+@lru_cache(maxsize=16_384)
+def skeleton(name: str) -> str:
+    """What a reader sees of a name: equal for names that only differ in case, width, script, marks, in characters
+    without a shape, or in shapes that are easily taken for each other (`l`, `i` and `1`).
+    """
+    plain = name if name.isascii() else _in_ascii(name)
+    return plain.casefold().translate(_LOOKS).replace("rn", "m").replace("vv", "w")
+
+
+def _in_ascii(name: str) -> str:
+    parts: list[str] = []
+    for char in unicodedata.normalize("NFKD", without_hidden(name)):
+        if unicodedata.category(char) not in ("Cf", "Mn", "Me"):
+            parts.append(char if char.isascii() else _ascii_shapes().get(char, char))
+    return "".join(parts)
+
+
+@cache
+def _ascii_shapes() -> dict[str, str]:
+    """Characters of other scripts -> the letter or digit of ASCII that they look like."""
+    # Only names that are not ASCII need it, and reading its tables takes longer than `ideabridge --version`.
+    data: dict[str, list[dict[str, Any]]] = import_module("confusable_homoglyphs.confusables").confusables_data
+    found: dict[str, str] = {}
+    for char, others in data.items():
+        if len(char) == 1 and not char.isascii():
+            shapes = [one["c"] for one in others if len(one["c"]) == 1 and one["c"].isascii()]
+            if shapes:
+                found[char] = shapes[0]
+    return found
+
+
+def is_disguised(name: str) -> bool:
+    """Whether a name is read as ASCII and is not: it has letters of other scripts, or characters without a shape."""
+    return not name.isascii() and skeleton(name).isascii()
+
+
+def shown_name(name: str) -> str:
+    r"""A name for lists: where it is read as ASCII and is not, its odd characters are escaped (`g\u0456t_log`)."""
+    return name.encode("ascii", "backslashreplace").decode() if is_disguised(name) else name
+
+
+def _told_apart(name: str, found: list[str], spelled: Mapping[str, str]) -> list[str]:
+    """Names without those that could be taken for another: of names that look alike, the one spelled nearest to `name`
+    stays, and none of several; what is only read as ASCII goes.
+    """
+    groups: dict[str, set[str]] = {}
+    for one in found:
+        own = spelled.get(one, one)
+        groups.setdefault(skeleton(own), set()).add(own)
+    best: dict[str, str | None] = {}
+    for shape, own in groups.items():
+        ranked = sorted([(_ratio(name, one), one) for one in own], reverse=True)
+        tied = len(ranked) > 1 and ranked[0][0] == ranked[1][0]
+        best[shape] = None if tied else ranked[0][1]
+    spellings = [(one, spelled.get(one, one)) for one in found]
+    return [one for one, own in spellings if best[skeleton(own)] == own and not is_disguised(own)]
+
+
+def _ratio(name: str, other: str) -> float:
+    return SequenceMatcher(None, name[:_COMPARED], other[:_COMPARED], autojunk=False).ratio()
+
+
+def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, str] | None = None) -> list[str]:
     """At most `n` of `names` that look like `name`, the most alike first; none where none does.
 
     Case does not count, nor do the separators `_`, `-`, `.` and space; a name that holds the other as a whole part
-    (`search` and `github_search`) counts as alike.
+    (`search` and `github_search`) counts as alike. A name that could be taken for another of them is never given.
+
+    Args:
+        name: what was asked for.
+        names: those there are.
+        n: how many to give.
+        spelled: what a name is where it comes from, for those that are offered under another.
     """
     wanted = _compared(name)
     if not wanted:
@@ -105,7 +178,7 @@ def nearest(name: str, names: Iterable[str], n: int = 3) -> list[str]:
             scored.append((ratio, candidate))
     # A stable sort: equally near names keep the order they were given in.
     scored.sort(key=lambda pair: -pair[0])
-    return [candidate for _, candidate in scored[:n]]
+    return _told_apart(name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {})[:n]
 
 
 def _compared(name: str) -> str:
@@ -117,9 +190,9 @@ def _part_of(one: str, other: str) -> bool:
     return len(short) > 2 and f"_{short}_" in f"_{long}_"
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """The end of an error message: " Did you mean 'x' or 'y'?", or "" where nothing is near."""
-    found = [f"'{candidate}'" for candidate in nearest(name, names)]
+def did_you_mean(name: str, names: Iterable[str], spelled: Mapping[str, str] | None = None) -> str:
+    """The end of an error message: " Did you mean 'x' or 'y'?", or "" where nothing is near; as `nearest`."""
+    found = [f"'{candidate}'" for candidate in nearest(name, names, spelled=spelled)]
     if not found:
         return ""
     if len(found) == 1:

@@ -36,6 +36,16 @@ class ToolMemory:
             row = self._database.execute("SELECT tools FROM module_tools WHERE module = ?", (module,)).fetchone()
         return None if row is None else cast("list[JSON]", decode_trusted(row[0]))
 
+    def names(self, name: str) -> list[str]:
+        """The names of the tools that a module of a name listed last, under whatever configuration."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT json_extract(tool.value, '$.name') FROM json_each("
+                "(SELECT tools FROM module_tools WHERE name = ? ORDER BY number DESC LIMIT 1)) AS tool",
+                (name,),
+            ).fetchall()
+        return [str(row[0]) for row in rows]
+
     def keep_tools(self, module: str, name: str, tools: list[JSON]) -> None:
         """Keep what a module lists, if it is not what it listed before. A list that is too large is not kept.
 

@@ -50,6 +50,11 @@ class Catalogue:
         """The tools, each once, in the order given."""
         return self._unique()
 
+    @property
+    def _spelled(self) -> dict[str, str]:
+        """What tools are called by their modules, by their names here."""
+        return {tool.name: tool.origin[1] for tool in self._by_key.values()}
+
     def _unique(self) -> list[Tool]:
         return [tool for key, tool in self._by_key.items() if key == tool.key]
 
@@ -78,7 +83,7 @@ class Catalogue:
             raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
         if module == ANONYMOUS:
             own = [key[1] for key in self._by_key if key[0] in (None, ANONYMOUS)]
-            raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{did_you_mean(name, own)}")
+            raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{did_you_mean(name, own, self._spelled)}")
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
@@ -86,8 +91,11 @@ class Catalogue:
                     f"unknown module {quoted(module)}.{did_you_mean(module, sorted(modules))}{self._missing}"
                 )
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
-            raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own)}")
-        raise UnknownToolError(f"unknown tool {quoted(name)}.{did_you_mean(name, list(self._by_name))}{self._missing}")
+            raise UnknownToolError(
+                f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own, self._spelled)}"
+            )
+        near = did_you_mean(name, list(self._by_name), self._spelled)
+        raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self._missing}")
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
         """The tools that `module.tool` or `module/tool` may mean: so they are named where people read of them."""

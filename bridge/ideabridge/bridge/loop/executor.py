@@ -9,8 +9,10 @@ from ideabridge.bridge.context.reference import format_reference
 from ideabridge.bridge.inquiry import Asker
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.progress import Progress
+from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
+from ideabridge.tools.identity import differences
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
@@ -121,6 +123,13 @@ class Executor:
             return self._toolbox.activity_for(tool) is not None
         except UnknownToolError:
             return False
+
+    def difference(self, tool: Tool) -> str | None:
+        """How a tool of our own is other here than it was; None: it is the same, or ideabridge's own."""
+        now = self._toolbox.tools.get(tool.name)
+        if now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
+            return None
+        return "; ".join(differences(tool.essence, now.essence))
 
     async def execute(self, effect: Execute, context: CallContext, on_progress: ProgressCallback) -> JSON:
         """The result of a call.

@@ -46,6 +46,7 @@ class Modules:
     ) -> None:
         self.secrets: Final = secrets or Secrets()
         self._modules: dict[str, Module] = {}
+        self._reserved: dict[str, list[str]] = {}
         if configuration.modules:
             # Importing the SDK takes longer than all the rest: who has no module need not wait for it.
             from ideabridge.bridge.modules.module import Module
@@ -119,6 +120,16 @@ class Modules:
     def recall(self, name: str, tools: list[Tool]) -> None:
         """Tell what a module listed when it was last up: `known_tools` has that until it lists its tools again."""
         self._find(name).recall(tools)
+
+    def reserve(self, name: str, tools: list[str]) -> None:
+        """Tell what tools a module of this name had under another configuration: their names stay its own for as long
+        as nothing better is known.
+        """
+        self._reserved[name] = tools
+
+    def reserved(self) -> dict[str, list[str]]:
+        """By module, the names of tools that are its own though they are not in `known_tools`."""
+        return {name: tools for name, tools in self._reserved.items() if not self._find(name).known_tools}
 
     def known_tools(self) -> list[Tool]:
         """The tools of every module by its last list, which may be from before this process, in the order of the

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.ideas.database import now_text
+from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -151,7 +152,7 @@ class Standing:
     Attributes:
         faults: what blocks it, a sentence each: a tool that is gone, away or changed.
         notes: what is reported: changed prose.
-        modules: whose changed definitions a person may accept.
+        modules: whose changed definitions a person may accept; "": those of the process.
     """
 
     faults: list[str] = field(default_factory=list[str])
@@ -162,7 +163,7 @@ class Standing:
         """Why a call of the idea is refused, with the commands that help."""
         lines = [f"{name} cannot be called: {'; '.join(self.faults)}"]
         if self.modules:
-            accept = " or ".join(f"`ideabridge modules accept {one}`" for one in dict.fromkeys(self.modules))
+            accept = " or ".join(f"`ideabridge modules accept {one or '--own'}`" for one in dict.fromkeys(self.modules))
             lines.append(f"See `ideabridge ideas verify {name}`; {accept} accepts the definitions of now.")
         return "\n".join(lines)
 
@@ -220,6 +221,44 @@ def standing_of(
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A tool of which a published plan means another definition than it has now.
+
+    Attributes:
+        publication: the version that calls it.
+        pin: what it means.
+        tool: what there is now.
+        lines: the difference.
+    """
+
+    publication: Publication
+    pin: Pin
+    tool: Tool
+    lines: list[str]
+
+
+def changed_in(publication: Publication, module: str, catalogue: Catalogue, definition: Definition) -> list[Changed]:
+    """The tools of a module ("": of the process) that changed since a version was published, or a change was accepted.
+    One that is gone is not among them: nothing can be accepted in its place.
+    """
+    found: list[Changed] = []
+    for pin in read_pins(publication.plan or publication.guide) or ():
+        tool = catalogue.get(pin.key) if pin.module == module else None
+        if tool is not None and tool.digest != pin.digest:
+            then = definition(pin.digest)
+            lines = [_UNKNOWN] if then is None else differences(then, tool.essence)
+            found.append(Changed(publication, pin, tool, lines))
+    return found
+
+
+def with_accepted(held: JSONObject, changed: Iterable[Changed], by: str) -> JSONObject:
+    """A plan or guide that means the tools of now."""
+    replaced = {one.pin.key: one.pin.replaced_by(one.tool, by) for one in changed}
+    pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(held) or ()]
+    return {**held, "pins": pins}
+
+
 def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     """Whether a pin is of the same built-in tool as an earlier ideabridge brought it: what it says it does is the same.
     Another tool of its name, which the user had, would hardly say the very same.
@@ -234,7 +273,7 @@ def _compare(pin: Pin, now: Tool, found: Standing, definition: Definition, where
         then = definition(pin.digest)
         lines = [_UNKNOWN] if then is None else differences(then, now.essence)
         found.faults.append(f"{where}: {pin.label} has changed: {'; '.join(lines)}")
-        found.modules.append(pin.module or pin.tool)
+        found.modules.append(pin.module)
     elif pin.prose != now.prose_digest:
         version = f" (it is {now.remote_name} now)" if now.in_room else ""
         found.notes.append(f"{pin.label}: its description has changed{version}")

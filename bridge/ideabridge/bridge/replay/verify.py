@@ -66,7 +66,7 @@ def verdict_of(publication: Publication, store: Store, standing: Standing) -> Ve
     if plan is None:
         solved = publication.guide is not None
         verdict.notes.append(
-            "a mind is asked each time; nothing is run" if solved else "the store answers; nothing runs"
+            "a mind is asked each time; nothing is run" if solved else "answers from the store; nothing runs"
         )
         return verdict
     try:

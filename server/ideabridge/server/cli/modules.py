@@ -17,6 +17,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.bridge.replay.pins import Changed
     from ideabridge.server.hosts.adopt import Adoption
 
 app = typer.Typer(help="List, test and import the MCP servers behind ideabridge.", no_args_is_help=True)
@@ -155,6 +156,73 @@ def signature(schema: JSONObject) -> str:
     names = list(properties) if isinstance(properties, dict) else []
     needed = required if isinstance(required, list) else []
     return ", ".join(name if name in needed else f"[{name}]" for name in names)
+
+
+@app.command("accept")
+@command("config", "project", "store", "tools", "json")
+def accept_module(
+    options: Options,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[MODULE]", help="The module, or idea:NAME where an idea calls an idea.")
+    ] = None,
+    own: Annotated[bool, typer.Option("--own", help="The tools of the tool files instead of a module's.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Let published ideas call a module's tools as they are now, where they changed since. Shows each difference.
+
+    Without this, a call of a tool whose schema or behaviour hints changed is refused.
+    """
+    import anyio
+
+    from ideabridge.server.cli.exits import UsageError
+
+    if own == (name is not None):
+        raise UsageError("give a MODULE, or --own")
+    return anyio.run(_accept, options, name or "", yes)
+
+
+async def _accept(options: Options, module: str, yes: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import connected
+    from ideabridge.server.cli.console import print_json, say, show
+    from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
+    from ideabridge.server.cli.stores import existing
+
+    asks = not yes and not options.json and standing_in_terminal()
+    async with connected(Bridge(existing(options))) as bridge:
+        changed = await bridge.changed_tools(module)
+        accepted = bool(changed) and yes
+        if not options.json:
+            for label, lines, ideas in _by_tool(changed):
+                show(f"{label}, which {', '.join(ideas)} {'calls' if len(ideas) == 1 else 'call'}:", "bold")
+                for line in lines:
+                    show(f"  {line}")
+        if asks and changed:
+            accepted = typer.confirm("Let them call it as it is now?", err=True)
+        elif changed and not yes and not options.json:
+            raise UsageError("nothing was accepted: look at the differences, then add --yes")
+        if accepted:
+            bridge.accept(changed, by="person, command line")
+    if options.json:
+        told: list[JSON] = [
+            {"tool": label, "differences": list[JSON](lines), "ideas": list[JSON](ideas)}
+            for label, lines, ideas in _by_tool(changed)
+        ]
+        print_json({"module": module, "changed": told, "accepted": accepted})
+    elif not changed:
+        say("nothing that a published idea calls has changed", "green")
+    else:
+        say("accepted" if accepted else "nothing was accepted", "green" if accepted else "yellow")
+    return ExitCode.DONE if accepted or not changed else ExitCode.FAILED
+
+
+def _by_tool(changed: list[Changed]) -> list[tuple[str, list[str], list[str]]]:
+    """(tool, differences, ideas that call it), those with the same differences once."""
+    groups: dict[tuple[str, ...], tuple[str, list[str], list[str]]] = {}
+    for one in changed:
+        group = groups.setdefault((one.pin.label, *one.lines), (one.pin.label, one.lines, []))
+        group[2].append(f"{one.publication.name}@{one.publication.version}")
+    return list(groups.values())
 
 
 @app.command("import")

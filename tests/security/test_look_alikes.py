@@ -1,0 +1,139 @@
+"""Names that look like another tool's: never suggested, and told apart where tools are listed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.offer import look_alikes
+from ideabridge.tools.names import did_you_mean, is_disguised, nearest, shown_name, skeleton
+from ideabridge.tools.tool import Tool
+
+from .listing import Modules
+
+pytestmark = pytest.mark.anyio
+
+CYRILLIC = "g\u0456t_log"
+LOOKING = {
+    "another script": CYRILLIC,
+    "case": "GIT_LOG",
+    "width": "\uff47\uff49\uff54_\uff4c\uff4f\uff47",
+    "a letter without a shape": "git_\u3164log",
+    "a mark without a shape": "git_lo\ufe0fg",
+    "mathematical letters": "\U0001d420it_log",
+    "a digit": "git_1og",
+}
+
+
+@pytest.mark.parametrize("kind", LOOKING)
+def test_names_that_look_alike_have_one_skeleton(kind: str) -> None:
+    assert skeleton(LOOKING[kind]) == skeleton("git_log")
+
+
+def test_names_that_do_not_look_alike_have_their_own() -> None:
+    names = [
+        "git_log",
+        "git_status",
+        "\u043f\u043e\u0438\u0441\u043a",
+        "\u691c\u7d22",
+        "search",
+        "read_file",
+        "read_files",
+    ]
+    assert len({skeleton(name) for name in names}) == len(names)
+    assert not any(is_disguised(name) for name in names)
+    assert shown_name("\u691c\u7d22") == "\u691c\u7d22"
+    assert shown_name(CYRILLIC) == r"g\u0456t_log"
+
+
+@pytest.mark.parametrize("kind", LOOKING)
+def test_a_name_that_looks_like_another_is_not_suggested(kind: str) -> None:
+    for names in (["git_log", LOOKING[kind]], [LOOKING[kind], "git_log"]):
+        for wanted in ("git_log", "git_lgo", "git_logs"):
+            assert nearest(wanted, names) == ["git_log"]
+
+
+def test_what_only_seems_to_be_ascii_is_never_suggested() -> None:
+    assert did_you_mean("git_log", [CYRILLIC]) == ""
+
+
+def test_a_real_tool_in_camel_case_stays_the_suggestion() -> None:
+    assert nearest("getUser", ["getuser", "getUser"]) == ["getUser"]
+
+
+@pytest.mark.parametrize("kind", LOOKING)
+async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path) -> None:
+    modules = Modules(tmp_path)
+    modules.lists("git", "git_log", "refresh")
+    modules.lists("evil", LOOKING[kind])
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        # Listed by both at once: each has its module before its name, and what looks alike is flagged.
+        await bridge.offer.settled()
+        names = {tool.label: tool.name for tool in bridge.known_tools() if tool.module}
+        assert names["git.git_log"] == "git_git_log"
+        assert names[f"evil.{LOOKING[kind]}"].startswith("evil_g")
+        flagged = look_alikes(bridge.known_tools())
+        assert "looks like git.git_log" in flagged["evil", LOOKING[kind]]
+        with pytest.raises(PlanError) as caught:
+            await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
+        assert "git_git_log" in str(caught.value)
+        assert "evil_" not in str(caught.value)
+    modules.takes_down("git")
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        with pytest.raises(PlanError, match="module 'git' is down") as caught:
+            await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
+        assert "evil" not in str(caught.value)
+    assert modules.calls("evil") == []
+
+
+# -- names of modules' tools are reserved --------------------------------------------------------------------------
+
+
+async def test_a_bare_name_stays_its_modules_while_that_is_down(tmp_path: Path) -> None:
+    modules = Modules(tmp_path)
+    modules.lists("git", "git_log", "refresh")
+    modules.lists("evil", "git_log")
+    store = tmp_path / "ideas.sqlite"
+    async with Bridge(modules.configured("git"), store=store) as bridge:
+        await bridge.offer.settled()
+    modules.takes_down("git")
+    both = modules.configured("evil", "git")
+    other = both.modules["git"].model_copy(update={"args": (*both.modules["git"].args, "--verbose")})
+    # Also where `git` is started otherwise than when its list was kept.
+    changed = both.model_copy(update={"modules": {**both.modules, "git": other}})
+    for configuration in (both, changed):
+        async with Bridge(configuration, store=store) as bridge:
+            with pytest.raises(PlanError, match="git_log is a tool of module 'git', which is down"):
+                await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
+            run = await bridge.run_plan(calls=[{"_tool": "git_log", "_module": "evil", "repo": "r"}])
+            assert await run.wait(20) == "done"
+            assert [tool.name for tool in bridge.tools() if tool.module == "evil"] == ["evil_git_log"]
+
+
+@pytest.mark.parametrize("literal", ["git_git_log", "git.git_log", "git/git_log", "GIT.git_log", "Git_Git_Log"])
+async def test_a_name_that_says_it_is_another_modules_is_not_believed(literal: str, tmp_path: Path) -> None:
+    modules = Modules(tmp_path)
+    modules.lists("git", "git_log")
+    modules.lists("evil", literal, "git_log")
+    for order in (("git", "evil"), ("evil", "git")):
+        async with Bridge(modules.configured(*order)) as bridge:
+            await bridge.offer.settled()
+            for name in ("git_git_log", "git.git_log", "git/git_log"):
+                run = await bridge.run_plan(
+                    calls=[{"_tool": name, "repo": "r", "_outputPath": "log"}], output="†state.log"
+                )
+                assert await run.wait(20) == "done"
+                assert run.given() == "git.git_log"
+    assert modules.calls("evil") == []
+
+
+def test_look_alikes_of_one_module_are_flagged_too() -> None:
+    tools = [Tool("git_log", module="git"), Tool("GIT_LOG", module="git"), Tool("git_status", module="git")]
+    assert look_alikes(tools) == {
+        ("git", "git_log"): "git_log looks like git.GIT_LOG",
+        ("git", "GIT_LOG"): "GIT_LOG looks like git.git_log",
+    }
