@@ -94,6 +94,7 @@ class Offer:
             if any(catalogue.look_up(call) is None for call in missing):
                 await self.settled()
                 catalogue = self.of_plan(plan, caller)
+            self._expect_up(plan, catalogue)
             self._expect_named_ideas(plan, catalogue, caller)
         known = all(catalogue.look_up(call) is not None for call in calls)
         if known:
@@ -119,6 +120,20 @@ class Offer:
         found = [known.look_up(call) for call in calls]
         names = [tool.module for tool in found if tool is not None and tool.module is not None]
         return names if len(names) == len(found) else None
+
+    def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
+        """A bare name that is known to be a tool's of a module that is not up means no other."""
+        away = {module: {*names} for module, names in self._modules.reserved().items()}
+        for tool in self._modules.known_tools():
+            if tool.module is not None and not self._modules.is_listed(tool.module):
+                away.setdefault(tool.module, set()).add(tool.name)
+        for place, call in enumerate(plan.calls):
+            if isinstance(call, dict) and "_module" not in call and catalogue.look_up(call) is None:
+                name = call.get("_tool")
+                owners = [module for module, names in away.items() if name in names]
+                why = [reason for module in owners if (reason := self.why_away(module)) is not None]
+                if why:
+                    raise PlanError(f"calls[{place}]: {name}: {why[0]}")
 
     def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
         """A host lists an idea as a tool by its name alone; in a plan it is a module, in a version that there is."""

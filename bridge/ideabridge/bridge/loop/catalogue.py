@@ -11,7 +11,7 @@ from ideabridge.bridge.context.reference import quoted
 from ideabridge.tools.compose import admit_references
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import did_you_mean, skeleton
 from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
@@ -94,7 +94,14 @@ class Catalogue:
             raise UnknownToolError(
                 f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own, self._spelled)}"
             )
-        near = did_you_mean(name, list(self._by_name), self._spelled)
+        alike = [tool for tool in self._by_key.values() if skeleton(tool.origin[1]) == skeleton(name[:MAX_QUALIFIED])]
+        sharing = sorted({str(tool.module) for tool in alike if tool.origin[1] == name})
+        if len(sharing) > 1:
+            modules = ", ".join(map(repr, sharing))
+            raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
+        # A single tool that is not offered under its own name: that is another's, which is not here.
+        left = {tool.name for tool in alike if tool.name != tool.origin[1]} if len({t.key for t in alike}) == 1 else ()
+        near = did_you_mean(name, [one for one in self._by_name if one not in left], self._spelled)
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self._missing}")
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
