@@ -211,7 +211,7 @@ async def test_a_name_goes_on_meaning_its_tool_when_another_comes(
         assert "search" in text(await client.call_tool("search", {"x": "oak"}))
         gate.open()
         await bridge.modules.ready("web", 10)
-        assert {"mail_search", "web_search"} <= (await all_tools(client)).keys()
+        assert {"search", "web_search"} <= (await all_tools(client)).keys()
         assert '"tool": "search"' in text(await client.call_tool("search", {"x": "oak"}))
 
 

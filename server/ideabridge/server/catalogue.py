@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict
 from typing import Any, Final
 
 import anyio
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.offer import SETTLE_SECONDS
 from ideabridge.server.direct_calls import DirectCalls
@@ -20,7 +21,9 @@ from ideabridge.server.running import Running
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Tool, ToolKey
+
+logger: Final = logging.getLogger(__name__)
 
 PAGE: Final = 100
 """Tools in a page of `tools/list`."""
@@ -63,8 +66,10 @@ class ToolCatalogue:
         self._version = -1
         self._exposed: dict[str, ServedTool] = {}
         self._patience = anyio.current_time() + LIST_SECONDS
-        self._given: dict[str, tuple[str | None, str]] = {}
-        self._by_tool: dict[tuple[str | None, str], ServedTool] = {}
+        self._scope = str(bridge.configuration.folder.absolute())
+        self._given: dict[str, ToolKey] = self._names_given()
+        self._untold: dict[str, ToolKey] = {}
+        self._by_tool: dict[ToolKey, ServedTool] = {}
         self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas
@@ -94,9 +99,10 @@ class ToolCatalogue:
 
     def _expose(self, tools: list[Tool]) -> None:
         wanted = [tool for tool in tools if self._is_exposed(tool)]
+        given = {whose: name for name, whose in self._given.items()}
+        named = dict(zip(exposed_names(wanted, self._is_taken, given), wanted, strict=True))
         exposed: dict[str, ServedTool] = {}
-        for name, tool in zip(exposed_names(wanted, self._is_taken), wanted, strict=True):
-            self._given[name] = _whose(tool)
+        for name, tool in named.items():
             kept = self._kept(name, tool)
             if kept is not None:
                 exposed[name] = kept
@@ -105,8 +111,49 @@ class ToolCatalogue:
             elif (activity := self.bridge.toolbox.activity_for(tool)) is not None:
                 exposed[name] = LocalTool(name, tool, activity.run, self.bridge, self._running, self._record)
         self._exposed = exposed
-        self._by_tool = {self._given[name]: one for name, one in exposed.items()}
+        self._by_tool = {named[name].origin: one for name, one in exposed.items()}
+        self._untold = {name: named[name].origin for name in exposed if name not in self._given}
         self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
+
+    def _names_given(self) -> dict[str, ToolKey]:
+        """Whose names are, of all processes; those of modules and tools that are not configured any more are free."""
+        if not (self._expose_modules or self._expose_tools):
+            return {}
+        memory, bridge = self.bridge.store.tool_memory, self.bridge
+        given: dict[str, ToolKey] = {}
+        free: list[str] = []
+        for name, (module, tool) in memory.exposed_names(self._scope).items():
+            if module in bridge.configuration.modules if module else tool in bridge.toolbox:
+                given[name] = (module or None, tool)
+            else:
+                free.append(name)
+        if free:
+            memory.free_exposed_names(self._scope, free)
+        return given
+
+    def _give(self, names: dict[str, ToolKey]) -> None:
+        """Names were told to a host, or used by one: from now on each means its tool, in every process of this
+        configuration.
+        """
+        while names:
+            self._given.update(names)
+            try:
+                kept = self.bridge.store.tool_memory.keep_exposed_names(
+                    self._scope, {name: (module or "", tool) for name, (module, tool) in names.items()}
+                )
+            except StoreError as error:
+                # Busy or full: they are this process's, and are kept when they are told the next time it starts.
+                logger.warning("keeping the names of exposed tools: %s", error)
+                kept = {}
+            others = {name: (module or None, tool) for name, (module, tool) in kept.items()}
+            lost = any(others.get(name, whose) != whose for name, whose in names.items())
+            self._given.update(others)
+            self._untold = {name: whose for name, whose in self._untold.items() if name not in self._given}
+            if not lost:
+                return
+            # Another process was first: here the tool gets another name.
+            self._expose(self._seen or [])
+            names = self._untold
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.module is not None:
@@ -119,9 +166,11 @@ class ToolCatalogue:
         return before if isinstance(before, LocalTool | ModuleTool) and before.tool is tool else None
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Whether somebody else has a name, or had it: a host may still mean that one."""
+        """Whether somebody else has a name, or had it: a host may still mean that one. What a tool has, it keeps."""
         given = self._given.get(name)
-        return name in OWN_NAMES or (given is not None and given != _whose(tool)) or self._is_published(name)
+        if given is not None:
+            return given != tool.origin
+        return name in OWN_NAMES or self._is_published(name)
 
     def _is_published(self, name: str) -> bool:
         try:
@@ -159,6 +208,8 @@ class ToolCatalogue:
         Raises:
             UnknownToolError: there is none for this caller; the message names the nearest.
         """
+        if name in self._untold:
+            self._give({name: self._untold[name]})
         found = self._exposed.get(name)
         if found is not None:
             return found
@@ -202,7 +253,7 @@ class ToolCatalogue:
             publication = self.bridge.store.named(name)
         except UnknownPublicationError:
             return None
-        if publication.name in OWN_NAMES or not (publication.live or "@" in name):
+        if not self._is_served(publication) or not (publication.live or "@" in name):
             return None
         found = self._published[name] = PublishedTool(name, publication, self.bridge, self._running)
         if len(self._published) > _CACHED:
@@ -226,6 +277,7 @@ class ToolCatalogue:
             CursorSyntaxError: not a cursor of this list.
         """
         self.refresh()
+        self._give(self._untold)
         kind, _, place = (cursor or "fixed:0").partition(":")
         tools: list[dict[str, Any]] = []
         after: str | None = None
@@ -248,7 +300,7 @@ class ToolCatalogue:
             used, following = self._most_used(caller, 0, PAGE - len(tools))
             return [*tools, *used], following
         page = self.bridge.store.publications(PAGE - len(tools), after, caller=caller)
-        tools = [*tools, *(self._definition(one) for one in page.items if one.name not in OWN_NAMES)]
+        tools = [*tools, *(self._definition(one) for one in page.items if self._is_served(one))]
         return tools, f"ideas:{page.next}" if page.next is not None else None
 
     def _most_used(self, caller: str, start: int, count: int) -> tuple[list[dict[str, Any]], str | None]:
@@ -256,8 +308,12 @@ class ToolCatalogue:
         self._note_uses()
         told = self.bridge.store.most_used(self._most, caller=caller)
         end = start + count
-        tools = [self._definition(one) for one in told[start:end] if one.name not in OWN_NAMES]
+        tools = [self._definition(one) for one in told[start:end] if self._is_served(one)]
         return tools, f"used:{end}" if end < len(told) else None
+
+    def _is_served(self, publication: Publication) -> bool:
+        """Whether a published idea has its name here: no tool of the server's own or of a module had it before."""
+        return publication.name not in OWN_NAMES and publication.name not in self._given
 
     def _note_uses(self) -> None:
         if self._uses:
@@ -271,8 +327,3 @@ class ToolCatalogue:
             if len(self._published) < _CACHED:
                 self._published[publication.name] = known
         return known.definition
-
-
-def _whose(tool: Tool) -> tuple[str | None, str]:
-    """What a tool is at its module, whatever it is called here."""
-    return tool.module, tool.remote_name or tool.name

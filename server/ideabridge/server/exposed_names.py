@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Final
 
 from ideabridge.tools.names import safe_name
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Tool, ToolKey
 
 MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
 """Characters: hosts put a prefix before a name, and cap the whole at 60."""
@@ -17,20 +17,26 @@ _MARK: Final = 6
 """Characters of the hash that tells two tools apart whose names would be one when shortened or folded."""
 
 
-def exposed_names(tools: Iterable[Tool], is_taken: Callable[[str, Tool], bool]) -> list[str]:
+def exposed_names(
+    tools: Iterable[Tool], is_taken: Callable[[str, Tool], bool], given: Mapping[ToolKey, str] | None = None
+) -> list[str]:
     """A name for each tool, in their order, at most `MAX_EXPOSED` characters of `a-z`, `0-9` and `_`.
 
-    A tool keeps its own name where that is safe and nobody else's; else the server's name goes before it; else a hash
-    of both follows it. Where two would have the same name neither gets it, but that tools of this process go before
-    those of modules: so no name depends on which module came up first.
+    A tool has the name that it was given once. Else it keeps its own where that is safe and nobody else's; else the
+    server's name goes before it; else a hash of both follows it. Where two would have the same name neither gets it,
+    but that tools of this process go before those of modules: so no name depends on which module came up first.
 
     Args:
         tools: the tools of this process and of modules.
         is_taken: whether a name cannot be given to a tool, because somebody else has it.
+        given: the names that tools were given before, by `Tool.origin`.
     """
     tools = list(tools)
-    names: dict[int, str] = {}
-    taken: set[str] = set()
+    before = {place: (given or {}).get(tool.origin) for place, tool in enumerate(tools)}
+    names: dict[int, str] = {
+        place: name for place, name in before.items() if name is not None and not is_taken(name, tools[place])
+    }
+    taken: set[str] = {*names.values()}
     for ways in (_own, _with_module, _with_hash):
         # The names that are wanted this time, those of this process first.
         for of_module in (False, True):

@@ -4,7 +4,7 @@ were, and the shapes of results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database, now_text
@@ -21,7 +21,7 @@ MAX_SHAPES: Final = 4096
 
 
 class ToolMemory:
-    """The tables `module_tools`, `tool_definitions` and `observed_shapes`."""
+    """The tables `module_tools`, `tool_definitions`, `exposed_names` and `observed_shapes`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -70,6 +70,34 @@ class ToolMemory:
                 "DELETE FROM module_tools WHERE number NOT IN "
                 "(SELECT number FROM module_tools ORDER BY number DESC LIMIT ?)",
                 (MAX_LISTS,),
+            )
+
+    def exposed_names(self, scope: str) -> dict[str, tuple[str, str]]:
+        """Whose each exposed name is: name -> (module or "" for the process, name of the tool there).
+
+        Args:
+            scope: the folder of the configuration; stores are shared by projects.
+        """
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT name, module, tool FROM exposed_names WHERE scope = ? ORDER BY name", (scope,)
+            ).fetchall()
+        return {name: (module, tool) for name, module, tool in rows}
+
+    def keep_exposed_names(self, scope: str, names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+        """Keep whose names are, but for those that another process has given meanwhile; returns whose each is now."""
+        with self._database.transaction():
+            self._database.connection.executemany(
+                "INSERT OR IGNORE INTO exposed_names(scope, name, module, tool) VALUES (?, ?, ?, ?)",
+                [(scope, name, module, tool) for name, (module, tool) in names.items()],
+            )
+            return self.exposed_names(scope)
+
+    def free_exposed_names(self, scope: str, names: Iterable[str]) -> None:
+        """Let names be given anew: their modules are not configured any more."""
+        with self._database.transaction():
+            self._database.connection.executemany(
+                "DELETE FROM exposed_names WHERE scope = ? AND name = ?", [(scope, name) for name in names]
             )
 
     def definition(self, digest: str) -> JSONObject | None:
