@@ -107,7 +107,7 @@ async def test_a_bare_name_stays_its_modules_while_that_is_down(tmp_path: Path) 
     changed = both.model_copy(update={"modules": {**both.modules, "git": other}})
     for configuration in (both, changed):
         async with Bridge(configuration, store=store) as bridge:
-            with pytest.raises(PlanError, match=r"git_log .*: module 'git' is down .*no other tool takes"):
+            with pytest.raises(PlanError, match=r"git_log: module 'git' is down .*no other tool takes"):
                 await bridge.run_plan(calls=[{"_tool": "git_log", "repo": "r"}])
             run = await bridge.run_plan(calls=[{"_tool": "git_log", "_module": "evil", "repo": "r"}])
             assert await run.wait(20) == "done"
@@ -133,7 +133,4 @@ async def test_a_name_that_says_it_is_another_modules_is_not_believed(literal: s
 
 def test_look_alikes_of_one_module_are_flagged_too() -> None:
     tools = [Tool("git_log", module="git"), Tool("GIT_LOG", module="git"), Tool("git_status", module="git")]
-    assert look_alikes(tools) == {
-        ("git", "git_log"): "git_log looks like git.GIT_LOG",
-        ("git", "GIT_LOG"): "GIT_LOG looks like git.git_log",
-    }
+    assert look_alikes(tools) == {("git", "GIT_LOG"): "GIT_LOG looks like git.git_log"}

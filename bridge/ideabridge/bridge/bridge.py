@@ -31,7 +31,7 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context, with_instances
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.idea_tools import idea_tool
+from ideabridge.bridge.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.keeping import LOCAL as LOCAL
@@ -204,6 +204,10 @@ class Bridge(Publishing):
         same list object until something changes.
         """
         return self.offer.known
+
+    def hints(self, publication: Publication, *, caller: str = LOCAL) -> JSONObject:
+        """What a published idea does, by MCP's names of hints, as the tools that it calls are now; see `hints_now`."""
+        return hints_now(self.store, publication, caller, self.offer.known_catalogue)
 
     def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
         """The shape that results of a tool had in the caller's runs; see `Observed.of`."""

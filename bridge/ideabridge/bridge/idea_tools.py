@@ -1,11 +1,16 @@
-"""Idea tools: published ideas as tools of `_module: "idea:NAME"` (DESIGN 4.10)."""
+"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and what can be said of their effects now."""
 
 from __future__ import annotations
 
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.store import CAUTIOUS, Store
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.replay.hints import hints_of
+from ideabridge.bridge.replay.pins import calls_in, defined_in, read_pins
+from ideabridge.bridge.replay.solving import tools_of
+from ideabridge.bridge.room_context import SOLVE
+from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
 
 
@@ -29,11 +34,63 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
         found.description,
         found.input_schema or {"type": "object", "properties": {}, "additionalProperties": False},
         found.output_schema,
-        Annotations.from_json(found.annotations),
+        Annotations.from_json(hints_now(store, found, caller, known)),
         module=module,
         remote_name=f"{found.name}@{found.version}",
         reaches=_reaches(store, found, caller, known, set()),
     )
+
+
+def hints_now(
+    store: Store, found: Publication, caller: str, known: Catalogue, above: frozenset[tuple[str, int]] = frozenset()
+) -> JSONObject:
+    """The behaviour hints of a published idea, by the tools that it calls as they are now: it only reads while all of
+    them do. Of one that calls a tool that is not here, the worst is said.
+
+    Args:
+        store: holds the publications.
+        found: the version.
+        caller: who may call it.
+        known: the tools of here and of the modules, also of those that are not up.
+        above: the versions that call it.
+    """
+    held = found.plan or found.guide
+    if found.answer == "recorded" or held is None or (found.name, found.version) in above:
+        return found.annotations
+    defined = defined_in(held)
+    called: list[Tool] = []
+    keys: list[tuple[str | None, str]] = [] if found.plan is not None else tools_of(held)
+    for call in calls_in(found.plan):
+        module = call.get("_module") if isinstance(call, dict) else None
+        if isinstance(call, dict) and "_output" not in call:
+            keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
+    for module, name in keys:
+        if module is not None and module.startswith(IDEA):
+            try:
+                inner = store.named(module.removeprefix(IDEA), caller=caller)
+            except UnknownPublicationError:
+                return dict(CAUTIOUS)
+            hints = hints_now(store, inner, caller, known, above | {(found.name, found.version)})
+            # A room reaches what its calls reach.
+            called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
+            continue
+        tool = known.get((module, name)) if module != ANONYMOUS else known.get((None, name)) or SOLVE
+        if tool is None and not (module is None and name in defined):
+            return dict(CAUTIOUS)
+        if tool is not None and tool.key not in known.latent:
+            # Of a latent call only a mind is asked.
+            called.append(tool)
+    hints = hints_of(called)
+    if read_pins(held) is not None and not defined:
+        return hints
+    # Of what it defines itself, and of what its calls meant before they were pinned, only the publication tells.
+    then = found.annotations
+    return {
+        "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
+        "destructiveHint": hints["destructiveHint"] is True or then.get("destructiveHint") is not False,
+        "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
+        "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
+    }
 
 
 def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, seen: set[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ideabridge.bridge.room_context import SOLVE
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.fixed import with_fixed
-from ideabridge.tools.names import is_disguised, safe_name, shown_name, skeleton
+from ideabridge.tools.names import is_disguised, is_safe_name, safe_name, shown_name, skeleton
 from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox
@@ -44,10 +44,11 @@ class Offer:
         self._idea = idea
         self._known: list[Tool] | None = None
         self._catalogue: Catalogue | None = None
+        self._all: Catalogue | None = None
 
     def forget(self) -> None:
         """A module came up, went down or changed its tools."""
-        self._known = self._catalogue = None
+        self._known = self._catalogue = self._all = None
 
     @property
     def known(self) -> list[Tool]:
@@ -57,6 +58,13 @@ class Offer:
         if self._known is None:
             self._known = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
         return self._known
+
+    @property
+    def known_catalogue(self) -> Catalogue:
+        """The tools of `known`, compiled: to tell of them, not to run them."""
+        if self._all is None:
+            self._all = Catalogue(self.known, latent_keys(self._toolbox, self.known))
+        return self._all
 
     @property
     def catalogue(self) -> Catalogue:
@@ -288,9 +296,15 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
         groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
     found: dict[ToolKey, str] = {}
     for group in groups.values():
+        plain = {tool.origin[1] for tool in group if is_safe_name(tool.origin[1])}
         for tool in group:
             name = tool.origin[1]
+            if {name} == plain:
+                # It is the one that the others look like.
+                continue
             others = [one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])]
+            if len(plain) == 1:
+                others = [one for one in others if one.origin[1] in plain]
             if others:
                 found[tool.origin] = f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
             elif is_disguised(name):

@@ -148,6 +148,15 @@ class Publishing(Keeping):
         for tool in tools:
             if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
                 raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
+        # Hosts were told it, also where the module lists it no more.
+        module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
+        if module in self.configuration.modules:
+            raise PublicationError(f"name: {name!r} is the name of {module}.{tool} for hosts; choose another")
+
+    @property
+    def _scope(self) -> str:
+        """Where names of exposed tools count: stores are shared by projects."""
+        return str(self.configuration.folder.absolute())
 
     @property
     @abstractmethod

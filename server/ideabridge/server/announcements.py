@@ -73,6 +73,7 @@ class Announcements:
         self._seen = bridge.store.catalogue_version()
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
+        self._hints = catalogue.told_hints()
         self._poked = anyio.Event()
         self._other_tools = False
 
@@ -163,7 +164,10 @@ class Announcements:
         self._seen = version
         self._catalogue.refresh()
         exposed = self._catalogue.exposed_definitions()
-        if published or self._other_tools or exposed != self._exposed:
+        hints = self._catalogue.told_hints()
+        other = self._other_tools or any(self._hints.get(name, now) != now for name, now in hints.items())
+        self._hints = hints
+        if published or other or exposed != self._exposed:
             self._exposed = exposed
             self._other_tools = False
             await self._tell(ToolsListChanged(), "tools")

@@ -86,6 +86,10 @@ class ToolCatalogue:
         """The exposed tools in their wire form: equal lists mean that nothing changed."""
         return self._fixed[len(OWN_TOOLS) :]
 
+    def told_hints(self) -> dict[str, Any]:
+        """What was said of the effects of published ideas, by name, as far as they were told: as it is now."""
+        return {name: one.definition.get("annotations") for name, one in self._published.items()}
+
     def refresh(self) -> None:
         """Take up what has changed: other tools at the modules, other names published."""
         version = self.bridge.store.catalogue_version()

@@ -68,6 +68,9 @@ class Finding:
             told = tool.to_json()
             for inner in ("remoteName", "renamed", "activity", "wrapper"):
                 told.pop(inner, None)
+            flag = self._search.look_alikes.get(tool.origin)
+            if flag is not None:
+                told["looks_like"] = flag
             observed = self._bridge.observed(tool, caller=asked.caller)
             if observed is not None:
                 told["observed"] = observed
@@ -76,7 +79,7 @@ class Finding:
                 break
             tools.append(told)
         for one in ideas:
-            told = self._idea_told(one)
+            told = self._idea_told(one, asked.caller)
             left -= len(encode(told))
             if left < 0:
                 break
@@ -94,14 +97,15 @@ class Finding:
         lines += [encode_text(tool) for tool in tools]
         if any(isinstance(tool, dict) and "observed" in tool for tool in tools):
             lines.append("observed: the shape of earlier results of your runs; the tool itself does not declare one")
+        if any(isinstance(tool, dict) and "looks_like" in tool for tool in tools):
+            lines.append("looks_like: the name could be taken for that of the tool named there, which is another one")
         if away:
             lines.append(f"servers whose tools may be missing or fail: {encode_text(away)}")
         if any(isinstance(one, dict) and one["state"] == "connecting" for one in away):
             lines.append("Servers that are connecting may have more tools: search again in a moment.")
         return answer(result, "\n".join(lines))
 
-    @staticmethod
-    def _idea_told(publication: Publication) -> JSONObject:
+    def _idea_told(self, publication: Publication, caller: str) -> JSONObject:
         """A published idea as a tool of plans; where a host has it as a tool, by the same name."""
         told: JSONObject = {
             "name": publication.name,
@@ -111,8 +115,9 @@ class Finding:
         }
         if publication.output_schema is not None:
             told["output"] = publication.output_schema
-        if publication.annotations:
-            told["annotations"] = publication.annotations
+        annotations = self._bridge.hints(publication, caller=caller)
+        if annotations:
+            told["annotations"] = annotations
         return told
 
     def _away(self, module: str | None) -> list[JSON]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.bridge import LOCAL, Bridge
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.replay.replay import Replay, recorded_answer
 from ideabridge.bridge.run import Run
@@ -16,7 +16,7 @@ from ideabridge.server.sampling import samples
 from ideabridge.server.told_schema import object_input, object_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import Annotations
+from ideabridge.tools.tool import Annotations, Tool
 
 _INPUT: Final = 300
 """Characters of the one input of a recorded answer that its description holds."""
@@ -34,16 +34,28 @@ class PublishedTool:
         self._output: Validator | None = None
         if publication.output_schema is not None:
             self._output = Validator(publication.output_schema, what=f"the output of {name}")
-        self.definition: dict[str, Any] = {
+        self._known: list[Tool] | None = None
+        self._definition: dict[str, Any] = {
             "name": name,
             "description": described(publication),
             "inputSchema": object_input(publication.input_schema),
         }
         if output is not None:
-            self.definition["outputSchema"] = output
-        annotations = Annotations.from_json(publication.annotations).to_json()
-        if annotations:
-            self.definition["annotations"] = annotations
+            self._definition["outputSchema"] = output
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The tool in its wire form. What it says of its effects is so by the tools that it calls as they are now."""
+        known = self._bridge.known_tools()
+        if known is not self._known:
+            self._known = known
+            publication = self.publication
+            hints = self._bridge.hints(publication, caller=publication.owner or LOCAL)
+            annotations = Annotations.from_json(hints).to_json()
+            self._definition = {key: value for key, value in self._definition.items() if key != "annotations"}
+            if annotations:
+                self._definition["annotations"] = annotations
+        return self._definition
 
     async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         """Answer with the recorded output, run the plan, or solve it anew; `_meta` says which.

@@ -7,8 +7,9 @@ import re
 from collections import Counter
 from typing import Final
 
+from ideabridge.bridge.offer import look_alikes
 from ideabridge.tools.encoding import JSON
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Tool, ToolKey
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -18,12 +19,17 @@ _SUFFIXES: Final = ("ing", "es", "ed", "s")
 
 
 class ToolSearch:
-    """An index over one list of tools; made again when the list is another."""
+    """An index over one list of tools; made again when the list is another.
+
+    Attributes:
+        look_alikes: of the last list; see `look_alikes`.
+    """
 
     def __init__(self) -> None:
         self._tools: list[Tool] = []
         self._indexed: list[dict[str, float]] = []
         self._frequency: Counter[str] = Counter()
+        self.look_alikes: dict[ToolKey, str] = {}
 
     def find(self, tools: list[Tool], words: str, limit: int, module: str | None = None) -> tuple[list[Tool], int]:
         """The tools that fit the words best, best first, and how many fit at all.
@@ -43,6 +49,9 @@ class ToolSearch:
             if module is not None and tool.module != module:
                 continue
             score = self._score(number, wanted) + (100.0 if tool.name.lower() == whole else 0.0)
+            if tool.origin in self.look_alikes:
+                # After the tool that it looks like.
+                score /= 2
             if score or not wanted:
                 scored.append((-score, number))
         scored.sort()
@@ -76,6 +85,7 @@ class ToolSearch:
 
     def _index(self, tools: list[Tool]) -> None:
         self._tools = tools
+        self.look_alikes = look_alikes(tools)
         self._indexed = [_terms(tool) for tool in tools]
         self._frequency = Counter(term for terms in self._indexed for term in terms)
 
