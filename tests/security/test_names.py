@@ -13,6 +13,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
 from ideabridge.bridge.ideas.records import Answer
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.replay.pins import read_pins
 from ideabridge.bridge.run import Run
 from ideabridge.tools.decorator import tool
@@ -235,14 +236,14 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
             ("again", ['parameters.required: was absent, now ["repo"]']),
             ("history", ['parameters.required: was absent, now ["repo"]']),
         ]
-        bridge.accept(changed, by="person")
+        bridge.accept(changed, by=Decider("person", "terminal", "local"))
         assert await bridge.changed_tools("git") == []
         assert await replayed(bridge) == "git.git_log"
         plan = bridge.store.publication("history").plan or {}
         [pin] = read_pins(plan) or []
         [step] = pin.accepted
         assert isinstance(step, dict)
-        assert step["by"] == "person"
+        assert step["by"] == {"kind": "person", "via": "terminal", "user": "local"}
         assert step["was"] == changed[0].pin.digest
     # What was accepted is that definition, and no later one.
     modules.lists("git", described("git_log", required=["repo"], additionalProperties=False))

@@ -312,6 +312,23 @@ def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
     return found
 
 
+def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
+    """What people are told of the names of modules' tools: those that look like another's, and those that plans call
+    otherwise.
+    """
+    offered = offered_tools(toolbox, remote)
+    flags = look_alikes(offered)
+    notes: list[str] = []
+    for tool in offered:
+        module, name = tool.origin
+        flag = flags.get(tool.origin)
+        if module is None or (flag is None and tool.name == name):
+            continue
+        said = flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
+        notes.append(f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}")
+    return notes
+
+
 def latent_keys(toolbox: Toolbox, tools: Iterable[Tool]) -> list[ToolKey]:
     """The inline tools without an activity: the mind writes their result."""
     return [tool.key for tool in tools if tool.module is None and toolbox.activity_for(tool) is None]

@@ -121,7 +121,8 @@ class Publishing(Keeping):
                 if lines:
                     # Nothing of the document is kept.
                     raise NameInUseError(f"{name}@{before.version}", lines)
-        return Adopted(idea_id, after, before)
+        # A document that says which tools it means goes on meaning them; of another, those that are here are meant.
+        return Adopted(idea_id, await self.ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """Refuse a name that a publication may not have, since calls by it mean another tool: ideabridge's own, the
@@ -350,7 +351,7 @@ class Publishing(Keeping):
                 found += changed_in(one, module, self.offer.of_plan(looked, one.owner or LOCAL), definition)
         return found
 
-    def accept(self, changed: Iterable[Changed], *, by: str) -> None:
+    def accept(self, changed: Iterable[Changed], *, by: str | Decider) -> None:
         """Let published ideas mean what changed tools are now. Each version keeps what its tools were, when that was
         accepted and by whom.
 
@@ -366,9 +367,9 @@ class Publishing(Keeping):
                 publication = group[0].publication
                 plan, guide = publication.plan, publication.guide
                 if plan is not None:
-                    plan = with_accepted(plan, group, by)
+                    plan = with_accepted(plan, group, decider_of(by))
                 elif guide is not None:
-                    guide = with_accepted(guide, group, by)
+                    guide = with_accepted(guide, group, decider_of(by))
                 self.store.pin(publication, plan, guide, {one.tool.digest: one.tool.essence for one in group})
 
     def _published(self, caller: str | None) -> list[Publication]:

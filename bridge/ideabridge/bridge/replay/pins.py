@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 from ideabridge.bridge.ideas.database import now_text
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.decider import Decider
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import UnknownToolError
@@ -69,9 +70,9 @@ class Pin:
         told: JSONObject = {"module": self.module, "tool": self.tool, "digest": self.digest, "prose": self.prose}
         return {**told, "accepted": list(self.accepted)} if self.accepted else told
 
-    def replaced_by(self, tool: Tool, by: str) -> Pin:
+    def replaced_by(self, tool: Tool, by: Decider) -> Pin:
         """The pin of the tool as it is now, which a person accepts in the place of what it was."""
-        step: JSONObject = {"was": self.digest, "by": by, "time": now_text()}
+        step: JSONObject = {"was": self.digest, "by": by.to_json(), "time": now_text()}
         return dataclasses.replace(Pin.of(tool), accepted=(*self.accepted, step))
 
 
@@ -252,7 +253,7 @@ def changed_in(publication: Publication, module: str, catalogue: Catalogue, defi
     return found
 
 
-def with_accepted(held: JSONObject, changed: Iterable[Changed], by: str) -> JSONObject:
+def with_accepted(held: JSONObject, changed: Iterable[Changed], by: Decider) -> JSONObject:
     """A plan or guide that means the tools of now."""
     replaced = {one.pin.key: one.pin.replaced_by(one.tool, by) for one in changed}
     pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(held) or ()]

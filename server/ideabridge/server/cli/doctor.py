@@ -179,9 +179,14 @@ async def _modules(found: _Findings, configuration: Configuration) -> None:
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
+        from ideabridge.bridge.offer import naming_notes
+        from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:
             await connecting.wait(modules, tell)
+            notes = naming_notes(Toolbox(), modules.known_tools())
+            if notes:
+                found.add("names", "of modules' tools", hint="; ".join(notes[:20]))
 
 
 async def _mind(found: _Findings, configuration: Configuration) -> None:

@@ -54,19 +54,27 @@ async def _list(options: Options) -> int:
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
+        from ideabridge.bridge.offer import naming_notes
+        from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:
             await connecting.wait(modules, tell)
             statuses = modules.statuses()
+            notes = naming_notes(Toolbox(), modules.known_tools())
     if options.json:
         source = str(configuration.source) if configuration.source else None
-        print_json({"configuration": source, "modules": [_told(status) for status in statuses]})
+        print_json(
+            {"configuration": source, "modules": [_told(status) for status in statuses], "names": list[JSON](notes)}
+        )
     elif not statuses:
         if configuration.untrusted is not None:
             say("no modules are configured")
         else:
             where = configuration.source or f"{configuration.project / 'ideabridge.json'}, which does not exist"
             say(f"no modules are configured in {where}; `ideabridge modules import HOST` adds those of a host")
+    else:
+        for note in notes:
+            say(note, "yellow")
     return ExitCode.DONE if all(map(_is_well, statuses)) else ExitCode.FAILED
 
 
@@ -108,6 +116,7 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.server.cli.console import print_json, print_table, print_value, say
     from ideabridge.server.cli.exits import ExitCode, UsageError
+    from ideabridge.tools.names import shown_name
     from ideabridge.tools.schema import Validator
 
     if tool is None and arguments is not None:
@@ -141,7 +150,7 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
             listed: list[JSON] = [one.to_json() for one in found]
             print_json({"module": _told(status), "tools": listed})
             return ExitCode.DONE
-        print_table(("tool", "parameters"), [(one.remote_name or one.name, signature(one.parameters)) for one in found])
+        print_table(("tool", "parameters"), [(shown_name(one.origin[1]), signature(one.parameters)) for one in found])
         server = " ".join(part for part in (status.server_name, status.server_version) if part)
         say(
             f"{name}: {status.state}, {server or 'unnamed server'}, MCP {status.protocol_version}, {len(found)} tools",
@@ -183,6 +192,7 @@ def accept_module(
 
 async def _accept(options: Options, module: str, yes: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.loop.decider import LOCAL_USER, Decider
     from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, say, show
     from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
@@ -202,7 +212,7 @@ async def _accept(options: Options, module: str, yes: bool) -> int:
         elif changed and not yes and not options.json:
             raise UsageError("nothing was accepted: look at the differences, then add --yes")
         if accepted:
-            bridge.accept(changed, by="person, command line")
+            bridge.accept(changed, by=Decider("person", "terminal" if asks else "command", LOCAL_USER))
     if options.json:
         told: list[JSON] = [
             {"tool": label, "differences": list[JSON](lines), "ideas": list[JSON](ideas)}
