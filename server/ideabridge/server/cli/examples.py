@@ -81,6 +81,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "ideabridge modules test git",
         "ideabridge modules test git git_log -i repo_path=. -i max_count=3",
     ),
+    "modules accept": ("ideabridge modules accept git", "ideabridge modules accept --own --yes"),
     "modules import": ("ideabridge modules import claude-code", "ideabridge modules import vscode github --move"),
     "tools": ("ideabridge tools list", "ideabridge tools list git log"),
     "tools list": ("ideabridge tools list git log", "ideabridge tools list --schemas"),
