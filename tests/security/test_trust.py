@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
-from ideabridge.bridge import Bridge, load_configuration
+from ideabridge.bridge import Bridge, Store, load_configuration
 from ideabridge.bridge.configuration import ConfigurationError, load_workspace
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
@@ -402,8 +402,11 @@ def test_a_trusted_file_does_not_take_a_key_for_its_model(
     told = capsys.readouterr().err
     assert "model is not used: key_env: the variable AWS_SECRET_ACCESS_KEY is not allowed" in told
     assert seen == []
-    # An address of the project's gets no key of a provider's either.
     del model["key_env"]
+    write_trusted(clone, {"model": {**model, "name": "bedrock:x"}})
+    main(["solve", "x", "--mind", "model"])
+    assert "bedrock would sign in there with credentials of this machine" in capsys.readouterr().err
+    # An address of the project's gets no key of a provider's either.
     write_trusted(clone, {"model": model, "store": "s.sqlite"})
     main(["solve", "x"])
     assert seen
@@ -734,3 +737,18 @@ def test_modules_of_python_are_not_taken_from_the_current_folder(clone: Path) ->
     )
     assert done.returncode == 0, done.stderr
     assert not (clone / "RAN").exists()
+
+
+def test_a_person_is_asked_once_by_a_command(clone: Path) -> None:
+    write(clone, {"tools": ["tools.py"]})
+    write_own({"store": str(clone / "mine.sqlite")})
+    with Store.open(clone / "mine.sqlite"):
+        pass
+    # This one needs the configuration at two places.
+    terminal = Terminal(clone, ["ideas", "export", "none", "--output", "x.json"])
+    terminal.read_until("s(how the file): ")
+    terminal.type("n")
+    code, _ = terminal.end()
+    assert code == 2
+    assert "Trust it?" not in terminal.seen
+    assert terminal.seen.count("is not used") == 1

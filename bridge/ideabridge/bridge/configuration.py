@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, as_object
+from ideabridge.bridge.minds.endpoint_settings import SIGNING, ModelConfiguration, as_object
 from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.modules.settings import (
     HINTS,
@@ -508,9 +508,7 @@ def lay_over(user: Configuration, project: Configuration, standing: Standing) ->
     narrowed: list[str] = []
     refused: list[str] = []
     for key in layer.keys:
-        if key in _USERS_OWN:
-            refused.append(f"{file.name}: {key} is not used: it belongs into your own configuration")
-        elif key in _PARTS:
+        if key in _PARTS:
             part, below = getattr(project, key), getattr(user, key)
             changes[key] = below.model_copy(update={one: getattr(part, one) for one in part.model_fields_set})
         elif key not in ("$schema", "mcpServers", "tools"):
@@ -551,10 +549,6 @@ def lay_over(user: Configuration, project: Configuration, standing: Standing) ->
     )
 
 
-_USERS_OWN: Final = ("auth", "users")
-"""Keys of which a project's file has no say: who may use the server."""
-
-
 def _exposed(user: Configuration, project: Configuration, narrowed: list[str]) -> dict[str, Any]:
     """`expose` of both: a project's adds its own modules and tools. A direct call of the user's would not ask."""
     expose, unexposed = set(project.expose), frozenset[str]()
@@ -580,9 +574,15 @@ def _inner_store(store: str, file: Path) -> str:
 
 
 def _model_refusal(model: str | ModelConfiguration, variables: Variables) -> str | None:
-    """Why a project's model may not have the key that it names."""
-    name = None if isinstance(model, str) else model.key_env
-    return None if name is None or name in variables else f"key_env: {variables.refusal(name)}"
+    """Why a project's model is not used: for the key that it names, or for what would go to its address."""
+    if isinstance(model, str):
+        return None
+    if model.key_env is not None and model.key_env not in variables:
+        return f"key_env: {variables.refusal(model.key_env)}"
+    provider = model.name.partition(":")[0]
+    if model.base_url is not None and provider in SIGNING:
+        return f"base_url: {provider} would sign in there with credentials of this machine"
+    return None
 
 
 _MAX_STRICT: Final = 500

@@ -16,6 +16,9 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Setting = bool | int | float | str
 
+SIGNING: Final = frozenset({"bedrock", "google-vertex", "google-cloud", "sagemaker"})
+"""Providers that sign in with credentials which are found on the machine, not with a key alone."""
+
 _GENERAL: Final = frozenset(
     {
         "temperature",

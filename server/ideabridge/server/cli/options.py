@@ -8,7 +8,7 @@ import inspect
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
@@ -64,6 +64,7 @@ class Options:
     tools: tuple[Path, ...] = ()
     allow_all: bool = False
     json: bool = False
+    _loaded: list[Configuration] = field(default_factory=list, compare=False)
 
     @property
     def again(self) -> str:
@@ -114,6 +115,9 @@ class Options:
         from ideabridge.bridge.configuration import load_configuration, load_workspace
         from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 
+        if asking and self._loaded:
+            # A command may ask for it twice: a person is asked once.
+            return self._loaded[0]
         file = self.project_file()
         if file is None:
             loaded = load_configuration(self.config, project=self.folder())
@@ -131,7 +135,7 @@ class Options:
         for file in files:
             if not file.is_file():
                 raise UsageError(f"--tools: {file} is no file")
-        return loaded.model_copy(
+        complete = loaded.model_copy(
             update={
                 "store": str(self.store.expanduser().absolute()) if self.store else loaded.store or default_store(),
                 "tools": tuple(dict.fromkeys([*loaded.tools, *map(str, files)])),
@@ -139,6 +143,9 @@ class Options:
                 "also": () if self.allow_all else loaded.also,
             }
         )
+        if asking:
+            self._loaded.append(complete)
+        return complete
 
 
 def default_store() -> str:
