@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, cast
@@ -47,6 +49,8 @@ _EXPLAINED_HERE: Final = 20_000
 
 _EXPLAINED_SECONDS: Final = 2.0
 _EXPLAINED_BLOCKED: Final = 0.3
+_PATTERNS_SECONDS: Final = 0.25
+_PLAIN_CHARACTERS: Final = 2_000
 _ENDLESS: Final = 10**12
 _EXPLAINED: Final = 5
 _EXPLAINED_NODES: Final = 20_000
@@ -58,7 +62,7 @@ _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
 """A schema so light that no value within the bounds is costly."""
 
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
-_REPEATED: Final = re.compile(r"\{\d{0,6},?(\d{1,6})\}")
+_REPEATED: Final = re.compile(r"\{(?:\d*,)?(\d{1,6})\}")
 
 _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
     "json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
@@ -82,6 +86,8 @@ class _Compiled:
     weight: int
     is_recursive: bool
 
+
+_PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
 
 _compiled: OrderedDict[str, _Compiled] = OrderedDict()
 _lock = threading.Lock()
@@ -311,9 +317,9 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     declared = schema.get("$schema")
     name = declared.split("://", 1)[-1].rstrip("#") if isinstance(declared, str) else ""
     factory = _DRAFTS.get(name, jsonschema_rs.Draft202012Validator)
-    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
+    _check_patterns(schema, what)
     try:
-        valid = factory(schema, validate_formats=False, offline=True, pattern_options=options)
+        valid = factory(schema, validate_formats=False, offline=True, pattern_options=_PATTERNS)
     except jsonschema_rs.ValidationError as error:
         raise SchemaError(f"{what}: the schema is invalid: {_told(error, schema)}") from None
     except ValueError as error:
@@ -324,6 +330,29 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
         while len(_compiled) > _CACHED:
             _compiled.popitem(last=False)
     return compiled
+
+
+def _check_patterns(schema: JSONObject, what: str) -> None:
+    """Refuse a schema whose patterns take too long to compile: one takes 30 ms at most, and there may be thousands."""
+    patterns: list[str] = []
+    stack: list[JSONObject] = [schema]
+    while stack:
+        item = stack.pop()
+        pattern, named = item.get("pattern"), item.get("patternProperties")
+        patterns += [pattern] if isinstance(pattern, str) else []
+        patterns += named if isinstance(named, dict) else []
+        stack.extend(child for _, child in children(item) if isinstance(child, dict))
+    unlike = dict.fromkeys(patterns)
+    if sum(map(_pattern_weight, unlike)) <= _PLAIN_CHARACTERS:
+        return
+    # The time of this thread: whatever else the machine does, the same schema is refused or not.
+    deadline = time.thread_time() + _PATTERNS_SECONDS
+    for pattern in unlike:
+        with suppress(ValueError):
+            # One that is invalid is named with its place when the whole is compiled.
+            jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=_PATTERNS)
+        if time.thread_time() > deadline:
+            raise LimitExceededError(f"{what}: the patterns of the schema ({len(unlike):,}) take too long to compile")
 
 
 def _told(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
@@ -435,5 +464,5 @@ def _pattern_weight(pattern: str) -> int:
         return 100_000
     weight = len(pattern)
     for times in _REPEATED.findall(pattern):
-        weight *= min(int(times), 1_000)
+        weight *= max(1, min(int(times), 1_000))
     return min(weight, 100_000)

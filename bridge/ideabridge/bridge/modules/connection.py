@@ -39,7 +39,6 @@ _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
 _NAME: Final = 200
-_AT_ONCE: Final = 200
 
 
 @functools.cache
@@ -235,8 +234,8 @@ class Connection:
         def listing() -> Listing:
             return without_secrets(make_listing(self._module, found, self._configuration, notes), self._secrets)
 
-        # Compiling thousands of schemas takes half a second, which nobody else should wait for.
-        return listing() if len(found) <= _AT_ONCE else await anyio.to_thread.run_sync(listing)
+        # Compiling thousands of schemas, or a few hostile ones, takes a second, which nobody else should wait for.
+        return await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification):
