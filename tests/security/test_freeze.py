@@ -2,77 +2,450 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import anyio
+import anyio.lowlevel
 import pytest
 from mcp import Client
 
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.plan import read_plan
+from ideabridge.tools import schema as schemas
+from ideabridge.tools import worker
 from ideabridge.tools.builtins import builtin_toolbox
-from ideabridge.tools.encoding import JSON
-from ideabridge.tools.worker import workers
-from tests.server.serving import call, configured, http_process
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, ValueMismatchError
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.worker import WorkerError, workers
+from tests.security.test_signals import descendants, is_there
+from tests.server.serving import call, configured, http_process, plain
+from tests.tools.context import RecordingContext
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="workers are found in /proc")]
 
-ROWS: Final = """
+TOOLS: Final = """
 from ideabridge.tools.decorator import tool
 
 @tool(read_only=True)
 async def rows(n: int) -> list[dict[str, int | str]]:
     return [{"id": one, "name": f"row {one}", "v": one % 7} for one in range(n)]
+
+@tool(read_only=True)
+async def wide(n: int) -> dict[str, int]:
+    return {str(one): 1 for one in range(n)}
+
+@tool(read_only=True)
+async def nested(n: int) -> list[dict[str, list[int]]]:
+    return [{"a": [0] * 50 + [1499]} for one in range(n)]
 """
 SLOW: Final = " && ".join(["contains(name, 'row')"] * 12)
 """A condition that takes seconds over 100,000 rows, and holds for all of them."""
+
+ENDLESS: Final = " && ".join(["contains(name, 'row')"] * 80)
+
+UNIONS: Final[JSONObject] = {"anyOf": [{"type": "string", "minLength": number} for number in range(5500)]}
+"""215 KB. A value that is no text fails in 5,500 ways."""
+
+ENUMERATED: Final[JSONObject] = {"enum": [{"a": [*([0] * 50), number]} for number in range(1500)]}
+"""168 KB. The last one is found after 1,500 comparisons of arrays."""
 
 
 def rows(count: int) -> list[JSON]:
     return [{"id": one, "name": f"row {one}", "v": one % 7} for one in range(count)]
 
 
-async def run(tool: str, **arguments: JSON) -> JSON:
-    return await builtin_toolbox().activity(tool).run(dict[str, JSON](arguments), Any)  # pyright: ignore[reportArgumentType]
+async def shaped(tool: str, /, **arguments: JSON) -> JSON:
+    return await builtin_toolbox().activity(tool).run(arguments, RecordingContext())
 
 
-def children() -> list[int]:
+def at_work() -> set[int]:
     """The worker processes of this process."""
-    return [one.process.pid for one in workers.alive()]
+    script = str(worker.__file__).replace("worker.py", "worker_process.py").encode()
+    found: set[int] = set()
+    for pid in descendants(os.getpid()):
+        try:
+            if script in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                found.add(pid)
+        except OSError:
+            continue
+    return found
 
 
-def is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+async def until(holds: Callable[[], bool]) -> None:
+    with anyio.fail_after(20):
+        while not holds():
+            await anyio.lowlevel.checkpoint()
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_workers() -> Iterator[None]:
+    """Each test begins and ends without workers."""
     workers.close()
     yield
     workers.close()
 
 
-async def test_others_are_answered_while_one_call_computes_over_100_000_items(tmp_path: Path) -> None:
-    tools = tmp_path / "rows.py"
-    tools.write_text(ROWS)
+async def others_run_meanwhile(work: Callable[[], Awaitable[object]]) -> None:
+    """Do some work; fails where other tasks have no turn before it is done."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await anyio.sleep(0.005)
+            turns += 1
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(others)
+        await work()
+        group.cancel_scope.cancel()
+    assert turns >= 10
+
+
+# -- over HTTP ---------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def two_clients(folder: Path, **modules: Any) -> AsyncGenerator[tuple[Client, Client]]:
+    tools = folder / "tools.py"
+    tools.write_text(TOOLS)
+    with http_process(configured(folder, tools=[str(tools)], **modules)) as url:
+        async with Client(url, mode="auto") as one, Client(url, mode="auto") as other:
+            yield one, other
+
+
+async def is_answered(other: Client, run: str) -> None:
+    """Another client is answered before a run is over."""
+    for _ in range(3):
+        assert (await other.list_tools(cache_mode="bypass")).tools
+        assert (await call(other, "search_tools", words="filter"))["tools"]
+    now = await call(other, "check_run", run=run, wait_s=0)
+    assert now["status"] == "running", now
+
+
+async def test_others_are_answered_while_a_call_computes_over_100_000_items(tmp_path: Path) -> None:
     plan: list[dict[str, Any]] = [
         {"_tool": "rows", "n": 100_000, "_outputPath": "rows"},
-        {"_tool": "filter", "items": "†state.rows", "where": f"v > `5` && {SLOW}", "_outputPath": "kept", "_id": "f"},
+        {"_tool": "filter", "items": "†state.rows", "where": f"v > `5` && {SLOW}", "_outputPath": "kept"},
         {"_tool": "pick", "data": "†state.kept", "path": "[length(@), sum([].id)]", "_outputPath": "told"},
     ]
-    with http_process(configured(tmp_path, tools=[str(tools)])) as url:
-        async with Client(url, mode="auto") as one, Client(url, mode="auto") as other:
-            begun = await call(one, "run_plan", calls=plan, output="†state.told", wait_s=0)
-            for _ in range(3):
-                assert (await other.list_tools(cache_mode="bypass")).tools
-                assert (await call(other, "search_tools", words="filter"))["tools"]
-            # The run was not over when the others were answered.
-            now = await call(other, "check_run", run=begun["run"], wait_s=0)
-            assert now["status"] == "running", now
-            done = await call(one, "check_run", run=begun["run"], wait_s=45)
+    async with two_clients(tmp_path) as (one, other):
+        begun = await call(one, "run_plan", calls=plan, output="†state.told", wait_s=0)
+        await is_answered(other, begun["run"])
+        done = await call(one, "check_run", run=begun["run"], wait_s=45)
     kept = [one for one in range(100_000) if one % 7 > 5]
     assert (done["status"], done["output"]) == ("done", [len(kept), sum(kept)])
+
+
+def hostile(schema: JSONObject) -> dict[str, Any]:
+    """A tool that echoes its arguments, and whose output schema is a trap."""
+    argued: JSONObject = {"type": "object", "properties": {"x": schema}}
+    return {
+        "name": "trap",
+        "inputSchema": {"type": "object", "properties": {"x": {}}},
+        "outputSchema": {"type": "object", "properties": {"arguments": argued}},
+        "annotations": {"readOnlyHint": True},
+    }
+
+
+async def test_a_hostile_output_schema_of_215_kb_fails_its_call_alone(tmp_path: Path) -> None:
+    trap = hostile({"type": "object", "additionalProperties": UNIONS})
+    assert 210_000 < len(json.dumps(trap)) < 256 * 1024
+    plan: list[dict[str, Any]] = [
+        {"_tool": "wide", "n": 2_000, "_outputPath": "wide"},
+        {"_tool": "trap", "x": "†state.wide", "_outputPath": "y"},
+        {"_tool": "count", "items": "†state.wide", "_outputPath": "n"},
+    ]
+    async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (one, _):
+        done = await call(one, "run_plan", calls=plan, output="†state.n", wait_s=45)
+    assert (done["status"], done["output"]) == ("done", 2_000)
+    [error] = done["errors"]
+    assert "module 'hostile' answered against its own schema" in error["error"]["message"]
+
+
+async def test_others_are_answered_while_a_result_is_held_against_a_hostile_schema(tmp_path: Path) -> None:
+    trap = hostile({"type": "array", "items": ENUMERATED})
+    plan: list[dict[str, Any]] = [
+        {"_tool": "nested", "n": 20_000, "_outputPath": "nested"},
+        {"_tool": "trap", "x": "†state.nested", "_outputPath": "y"},
+    ]
+    async with two_clients(tmp_path, mcpServers={"hostile": plain(tmp_path, "hostile", trap)}) as (one, other):
+        begun = await call(one, "run_plan", calls=plan, wait_s=0)
+        await is_answered(other, begun["run"])
+        assert (await call(one, "check_run", run=begun["run"], cancel=True))["status"] == "cancelled"
+
+
+# -- built-in tools ----------------------------------------------------------------------------------------------------
+
+
+def deep(text: str, times: int) -> str:
+    return "|".join([text] * times)
+
+
+ATTACKS: Final[list[tuple[str, Callable[[], JSONObject]]]] = [
+    ("filter", lambda: {"items": rows(100_000), "where": ENDLESS}),
+    ("filter", lambda: {"items": rows(1_000), "where": "[@,@]" + "[].[@,@]" * 9}),
+    ("count", lambda: {"items": rows(100_000), "by": f"to_string([{','.join(['@'] * 200)}])"}),
+    ("template", lambda: {"text": "{length(sort_by(r,&name))}" * 2_000, "values": {"r": rows(20_000)}}),
+    ("pick", lambda: {"data": rows(20_000), "path": deep("sort_by(@,&name)", 100)}),
+    ("pick", lambda: {"data": json.dumps(rows(100_000)), "path": f"[?{ENDLESS}]"}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ATTACKS)))
+async def test_a_built_in_tool_ends_at_its_deadline_and_holds_up_nobody(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "SECONDS", 0.5)
+    tool, arguments = ATTACKS[number]
+    given = arguments()
+
+    async def attack() -> None:
+        with pytest.raises(
+            LimitExceededError, match=rf"^{tool} over .* \([\d,]+ bytes\): stopped after 0.5 s|bytes: s"
+        ):
+            await shaped(tool, **given)
+
+    await others_run_meanwhile(attack)
+    assert at_work() == set()
+
+
+async def test_what_is_small_needs_no_worker() -> None:
+    assert await shaped("filter", items=rows(500), where="v > `5`") == [one for one in rows(500) if vee(one) > 5]
+    assert await shaped("template", text="{length(r)} {r[0].name}", values={"r": rows(100)}) == "100 row 0"
+    assert at_work() == set()
+
+
+def vee(row: JSON) -> int:
+    assert isinstance(row, dict)
+    return cast("int", row["v"])
+
+
+async def test_a_worker_gives_what_the_event_loop_gives() -> None:
+    many = rows(20_000)
+    assert await shaped("filter", items=many, where="v > `5`") == [one for one in many if vee(one) > 5]
+    assert await shaped("count", items=many, by="v") == {str(v): len(range(v, 20_000, 7)) for v in range(7)}
+    assert await shaped("pick", data=many, path="[-1].name") == "row 19999"
+    assert await shaped("join", items=many[:5_000], separator="") == "".join(
+        json.dumps(one, separators=(",", ":")) for one in many[:5_000]
+    )
+    big: JSON = [2**70, -(2**80), 1.5, "ü†😀", 1e300, *range(40_000)]
+    assert await shaped("pick", data=big, path="[:5]") == big[:5]
+    with pytest.raises(ActivityError, match="text: found an empty placeholder"):
+        await shaped("template", text="{}", values={"r": many})
+
+
+async def test_a_worker_that_was_killed_is_named_and_replaced() -> None:
+    many = rows(20_000)
+    async with anyio.create_task_group() as group:
+
+        async def killed() -> None:
+            with pytest.raises(WorkerError, match=r"filter over 20,000 items .* ended with code -9"):
+                await shaped("filter", items=many, where=ENDLESS)
+
+        group.start_soon(killed)
+        await until(lambda: bool(at_work()))
+        for pid in at_work():
+            os.kill(pid, signal.SIGKILL)
+    assert await shaped("count", items=many, by="v[0]") == {"null": 20_000}
+
+
+async def test_a_worker_has_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "MEMORY", 150 * 1024 * 1024)
+    text = "".join(chr(0x4E00 + number % 20_000) for number in range(1_900_000))
+    with pytest.raises(LimitExceededError, match="needs more memory than the 150 MB it may have"):
+        await shaped("pick", data=text, path="length(split(@, ''))")
+
+
+# -- cancelling and the end --------------------------------------------------------------------------------------------
+
+
+async def test_cancelling_a_run_kills_the_worker_of_its_call(tmp_path: Path) -> None:
+    plan: JSON = {"calls": [{"_tool": "filter", "items": "†input.rows", "where": ENDLESS}]}
+    async with Bridge(store=tmp_path / "store.sqlite") as bridge:
+        run = await bridge.run_plan(read_plan(plan), input={"rows": rows(100_000)})
+        await until(lambda: bool(at_work()))
+        [pid] = at_work()
+        run.cancel("enough")
+        await until(lambda: not is_there(pid))
+        assert run.status == "cancelled"
+
+
+PARENT: Final = """
+import anyio, sys
+from ideabridge.tools.worker import workers
+
+async def main():
+    items = [{"name": f"row {one}"} for one in range(100_000)]
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: workers.run("shape", ["filter", [items, sys.argv[1]]], what="filter"))
+        while not workers.at_work:
+            await anyio.sleep(0.01)
+        print("at work", flush=True)
+
+anyio.run(main)
+"""
+
+
+def test_no_worker_outlives_us_whatever_kills_us() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, ENDLESS], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "at work\n"
+        family = descendants(process.pid)
+        assert len(family) == 1
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while any(is_there(pid) for pid in family):
+            assert time.monotonic() < deadline
+
+
+# -- schemas -----------------------------------------------------------------------------------------------------------
+
+
+def nest(levels: int) -> JSON:
+    value: JSON = 1
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
+def doubling(levels: int) -> JSONObject:
+    """Each definition refers twice to the one before, by anchors, which nobody follows beforehand."""
+    defined: JSONObject = {"d0": {"$anchor": "d0", "type": "string"}}
+    for number in range(1, levels):
+        twice: list[JSON] = [{"$ref": f"#d{number - 1}"}] * 2
+        defined[f"d{number}"] = {"$anchor": f"d{number}", "anyOf": twice}
+    return {"$defs": defined, "$ref": f"#d{levels - 1}"}
+
+
+RECURSIVE: Final[JSONObject] = {
+    "$ref": "#/$defs/a",
+    "$defs": {
+        "a": {
+            "anyOf": [
+                {"properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["y"]},
+                {"properties": {"x": {"$ref": "#/$defs/a"}}, "required": ["z"]},
+            ]
+        }
+    },
+}
+ENDLESS_CHECKS: Final[list[tuple[JSONObject, Callable[[], JSON]]]] = [
+    ({"items": ENUMERATED}, lambda: [cast("JSON", {"a": [*([0] * 50), 1499]})] * 20_000),
+    (doubling(40), lambda: 1),
+    (
+        {"patternProperties": {f"(?=.*a)(x|y{number}|z)*q": {} for number in range(3_000)}},
+        lambda: {"axyz" * 20 + str(number): 1 for number in range(1_000)},
+    ),
+    (
+        {"items": {"oneOf": [*({"type": "string", "minLength": one} for one in range(6_000)), {"type": "integer"}]}},
+        lambda: list[JSON](range(400_000)),
+    ),
+]
+ENDLESS_EXPLANATIONS: Final[list[tuple[JSONObject, Callable[[], JSON]]]] = [
+    (RECURSIVE, lambda: nest(60)),
+    ({"type": "object", "additionalProperties": UNIONS}, lambda: {str(number): 1 for number in range(2_000)}),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ENDLESS_CHECKS)))
+async def test_a_check_that_takes_long_holds_up_nobody(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "SECONDS", 0.5)
+    monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.3)
+    schema, make = ENDLESS_CHECKS[number]
+    value = make()
+    validator = Validator(schema, what="the result")
+    validator.compile()
+    stopped = r"the result: checking [\d,]+ bytes against a schema of [\d,]+: stopped after 0.{} s"
+
+    async def check() -> None:
+        with pytest.raises(LimitExceededError, match=stopped.format(5)):
+            await validator.check_apart(value)
+
+    await others_run_meanwhile(check)
+    # Where nothing can be awaited, it blocks for no longer than it may.
+    with pytest.raises(LimitExceededError, match=stopped.format(3)):
+        validator.check(value)
+    assert at_work() == set()
+
+
+@pytest.mark.parametrize("number", range(len(ENDLESS_EXPLANATIONS)))
+async def test_an_explanation_that_takes_long_is_left_out(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "_EXPLAINED_SECONDS", 0.5)
+    schema, make = ENDLESS_EXPLANATIONS[number]
+    value = make()
+    validator = Validator(schema, what="the result")
+
+    async def check() -> None:
+        with pytest.raises(ValueMismatchError, match="expected a value that fits the schema"):
+            await validator.check_apart(value)
+
+    await others_run_meanwhile(check)
+    with pytest.raises(ValueMismatchError, match="expected a value that fits the schema"):
+        validator.check(value)
+
+
+async def test_a_worker_checks_and_explains_as_the_event_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema: JSONObject = {"items": {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}}
+    good = rows(100)
+    bad: list[JSON] = [*rows(99), {"id": "x"}]
+    told: list[str] = []
+    for most, explained in ((schemas.HERE_WORK, 10**9), (0, 0)):
+        monkeypatch.setattr(schemas, "HERE_WORK", most)
+        monkeypatch.setattr(schemas, "_LIGHT", 0)
+        monkeypatch.setattr(schemas, "_EXPLAINED_HERE", explained)
+        validator = Validator(schema, what="the result")
+        validator.check(good)
+        await validator.check_apart(good)
+        with pytest.raises(ValueMismatchError) as error:
+            validator.check(bad)
+        told.append(str(error.value))
+        with pytest.raises(ValueMismatchError) as error:
+            await validator.check_apart(bad)
+        told.append(str(error.value))
+    assert at_work()
+    assert set(told) == {'the result: 99.id: found "x", expected an integer'}
+
+
+def test_a_schema_whose_patterns_take_long_to_compile_is_refused() -> None:
+    schema: JSONObject = {"allOf": [{"pattern": rf"(?=\w{{30}})\w{{30}}k{number}"} for number in range(2_000)]}
+    with pytest.raises(LimitExceededError, match=r"the patterns of the schema \(2,000\) take too long to compile"):
+        Validator(schema, what="parameters").compile()
+
+
+async def test_parameters_that_take_long_to_check_are_checked_where_the_call_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop is not blocked, the call fails alone, and what does not fit never reaches the tool."""
+    monkeypatch.setattr(schemas, "SECONDS_BLOCKED", 0.0)
+    array: JSONObject = {"type": "array", "items": ENUMERATED}
+    told = {**hostile({}), "inputSchema": {"type": "object", "properties": {"x": array}}}
+    modules = {"mcpServers": {"trap": plain(tmp_path, "trap", told)}}
+    configuration = load_configuration(configured(tmp_path, tools=[], **modules))
+    for last, fits in ((1499, True), (1501, False)):
+        async with Bridge(configuration, store=tmp_path / "store.sqlite") as bridge:
+            value: list[JSON] = [{"a": [*([0] * 50), last]}] * 300
+            run = await bridge.run_plan(
+                read_plan({"calls": [{"_tool": "trap", "x": "†input.x", "_outputPath": "y"}]}), input={"x": value}
+            )
+            with anyio.fail_after(40):
+                assert await run.wait() == "done"
+            errors = [str(error["error"]["message"]) for error in run.errors()]
+            assert len(errors) == (0 if fits else 1)
+            assert all(error.startswith("not run: parameters: found") for error in errors)
+
+
+async def test_every_error_of_a_worker_is_one_of_ours() -> None:
+    with pytest.raises(IdeabridgeError, match="what: KeyError"):
+        await workers.run("shape", ["none", [[], ""]], what="what")

@@ -125,6 +125,12 @@ class Workers:
         self._all: set[_Worker] = set()
         self._owner = 0
 
+    @property
+    def at_work(self) -> int:
+        """How many are at work now."""
+        with self._lock:
+            return len(self._all) - len(self._idle)
+
     def _take(self) -> _Worker:
         with self._lock:
             if self._owner != os.getpid():
@@ -221,7 +227,10 @@ class Workers:
                 raise LimitExceededError(f"{what}: stopped after {seconds:g} s, the most it may compute") from None
             if code == 0:
                 raise
-            raise WorkerError(f"{what}: the worker process that computed it ended with code {code}") from None
+            raise WorkerError(
+                f"{what}: the worker process that computed it ended with code {code}; it may have needed more memory "
+                f"than the {MEMORY // 1024**2:,} MB it may have"
+            ) from None
         except BaseException:
             self._drop(worker)
             raise
