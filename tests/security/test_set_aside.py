@@ -166,11 +166,18 @@ async def test_what_comes_further_is_taken_up_again_and_again(tmp_path: Path) ->
             assert reached == [process]
 
 
-async def test_a_set_aside_run_is_cancelled_without_being_taken_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("takings", [0, 3])
+@pytest.mark.parametrize("same", [True, False])
+async def test_a_run_that_was_left_is_cancelled_without_being_taken_up(
+    tmp_path: Path, takings: int, *, same: bool
+) -> None:
     path = tmp_path / "store.sqlite"
     run_id = await stuck_run(path)
+    for _ in range(takings):
+        await taken_up(path)
     desk = Desk()
-    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+    # Another configuration could not go on with it, and ends it all the same.
+    async with Bridge(toolbox=desk.toolbox if same else None, store=path) as bridge:
         run = await bridge.cancel(run_id, "enough")
         assert (run.status, run.machine.reason, desk.started) == ("cancelled", "enough", 0)
         events = [event["event"] for _, event in bridge.store.events(run_id)]

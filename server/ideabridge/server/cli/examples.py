@@ -32,7 +32,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "runs": ("ideabridge runs list --status needs_approval", "ideabridge runs show run_1f0c9a3b5d7e2468"),
     "runs direct": ("ideabridge runs direct", "ideabridge runs direct --json --limit 100"),
     "runs list": ("ideabridge runs list -n 5", "ideabridge runs list --status needs_approval --json"),
-    "runs cancel": ("ideabridge runs cancel run_1f0c9a3b5d7e2468",),
+    "runs cancel": ("ideabridge runs cancel run_1f0c9a3b5d7e2468", "ideabridge runs cancel 1f0c 7d2e"),
     "runs show": (
         "ideabridge runs show last",
         "ideabridge runs show run_1f0c9a3b5d7e2468 --at 7",
