@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -20,13 +21,17 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.plan import read_plan
+from ideabridge.tools import names, worker
 from ideabridge.tools import schema as schemas
-from ideabridge.tools import worker
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, ValueMismatchError
+from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import Annotations, Tool
 from ideabridge.tools.worker import WorkerError, workers
 from tests.security.test_signals import descendants, is_there
 from tests.server.serving import call, configured, http_process, plain
@@ -444,6 +449,45 @@ async def test_parameters_that_take_long_to_check_are_checked_where_the_call_run
             errors = [str(error["error"]["message"]) for error in run.errors()]
             assert len(errors) == (0 if fits else 1)
             assert all(error.startswith("not run: parameters: found") for error in errors)
+
+
+# -- what was meant ----------------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_of_20_000_names_take_few_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    class Counting(SequenceMatcher[str]):
+        def quick_ratio(self) -> float:
+            compared.append(1)
+            return super().quick_ratio()
+
+    monkeypatch.setattr(names, "SequenceMatcher", Counting)
+    near = [f"some_name_long_enough_{number}_to_compare" * 2 for number in range(20_000)]
+    assert names.nearest("fetch_page", [*near[:10_000], "fetch_pages", *near[10_000:]]) == ["fetch_pages"]
+    assert names.nearest(near[7] + "x", near)[0] == near[7]
+    assert 0 < len(compared) <= 400
+
+
+async def test_a_plan_that_is_wrong_in_every_call_is_explained_in_its_first() -> None:
+    unknown: list[JSONObject] = [{"_tool": f"filter_{number}", "items": 1} for number in range(1_000)]
+    misspelt: list[JSONObject] = [{"_tool": "count", f"itemz_{number}": 1} for number in range(1_000)]
+    unions: JSONObject = {"type": "object", "properties": {"x": UNIONS}}
+    misfit: list[JSONObject] = [{"_tool": "trap", "x": number} for number in range(1_000)]
+    trap = Tool("trap", "", unions, annotations=Annotations(read_only=True))
+    catalogue = Catalogue([*builtin_toolbox(), trap])
+    graph = Graph(catalogue, base={"": {"state": {}}})
+    problems = [graph.add(one).problems for one in (*unknown, *misspelt, *misfit)]
+    assert all(problems)
+    assert sum("Did you mean" in one for [one, *_] in problems) == 20
+    assert problems[-1] == ['parameters: found {"x": 999}, expected a value that fits the schema']
+
+
+def test_only_the_first_of_many_unknown_parameters_get_a_hint() -> None:
+    known: JSONObject = {"type": "object", "properties": {f"name_{number}": {} for number in range(3_000)}}
+    faults = ParameterNames("tool", known).faults({f"name_{number}x": 1 for number in range(3_000)})
+    assert len(faults) == 3_000
+    assert sum("Did you mean" in one for one in faults.values()) == 10
 
 
 async def test_every_error_of_a_worker_is_one_of_ours() -> None:

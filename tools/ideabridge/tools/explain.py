@@ -286,12 +286,13 @@ def _unexpected(error: ValidationError, names: list[str], root: JSON) -> list[Pr
     properties = schema.get("properties") if isinstance(schema, dict) else None
     known = list(properties) if isinstance(properties, dict) else []
     result: list[Problem] = []
-    for name in names:
+    for number, name in enumerate(names):
         listed = f"; there {'is' if len(known) == 1 else 'are'} {_listing(known)}" if known else ""
         expected = f"no property of this name{listed}"
         whole = _instance(error)
         value = whole.get(name) if isinstance(whole, dict) else None
-        result.append(_problem([*error.instance_path, name], show(value), expected, did_you_mean(name, known)))
+        hint = did_you_mean(name, known) if number < _LISTED else ""
+        result.append(_problem([*error.instance_path, name], show(value), expected, hint))
     return result
 
 

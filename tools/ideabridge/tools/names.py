@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
+from heapq import nlargest
 from importlib import import_module
+from itertools import islice
 from typing import Any, Final
 
 from ideabridge.tools.visible import without_hidden
@@ -23,6 +25,8 @@ _COMPARED: Final = 80
 _CANDIDATES: Final = 20_000
 _NEAR: Final = 0.6
 _LOOKED_AT: Final = 32
+_MEASURED: Final = 200
+"""Of more names than this, only the likeliest are compared: one comparison takes up to 0.2 ms."""
 
 
 def is_safe_name(text: str) -> bool:
@@ -159,12 +163,13 @@ def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, s
     wanted = _compared(name)
     if not wanted:
         return []
+    known = list(islice(dict.fromkeys(names), _CANDIDATES))
+    if len(known) > _MEASURED:
+        known = _likeliest(wanted, known)
     matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted)
     scored: list[tuple[float, str]] = []
-    for number, candidate in enumerate(dict.fromkeys(names)):
-        if number >= _CANDIDATES:
-            break
+    for candidate in known:
         other = _compared(candidate)
         if not other:
             continue
@@ -181,8 +186,24 @@ def nearest(name: str, names: Iterable[str], n: int = 3, spelled: Mapping[str, s
     return _told_apart(name, [candidate for _, candidate in scored[: n + _LOOKED_AT]], spelled or {})[:n]
 
 
+def _likeliest(wanted: str, names: list[str]) -> list[str]:
+    """The names that share most pairs of letters with `wanted`, in the order given."""
+    pairs = {wanted[place : place + 2] for place in range(max(len(wanted) - 1, 1))}
+
+    def alike(place: int) -> float:
+        other = _compared(names[place])
+        return sum(pair in other for pair in pairs) / (len(wanted) + len(other) + 1)
+
+    return [names[place] for place in sorted(nlargest(_MEASURED, range(len(names)), key=alike))]
+
+
 def _compared(name: str) -> str:
-    return re.sub(r"[-_.\s]+", "_", _CAMEL.sub("_", name[:_COMPARED]).casefold()).strip("_")
+    return _folded(name[:_COMPARED])
+
+
+@lru_cache(maxsize=32_768)
+def _folded(name: str) -> str:
+    return re.sub(r"[-_.\s]+", "_", _CAMEL.sub("_", name).casefold()).strip("_")
 
 
 def _part_of(one: str, other: str) -> bool:

@@ -171,6 +171,7 @@ _WRAPPERS: Final = frozenset({"args", "arguments", "params", "parameters", "inpu
 """Names under which other protocols put the parameters of a call together."""
 
 _LISTED: Final = 12
+_HINTS: Final = 10
 _SURELY: Final = 0.85
 _LONG: Final = ("_outputPath", "_outputMethod")
 
@@ -192,23 +193,24 @@ class ParameterNames:
         self._listed, self.known = _collect(schema)
         self._names = frozenset(self._listed)
 
-    def faults(self, call: JSONObject) -> dict[str, str]:
+    def faults(self, call: JSONObject, *, briefly: bool = False) -> dict[str, str]:
         """What is wrong with the names in a call: by name, a message that says what was probably meant.
 
         Args:
             call: the parameters; meta-properties may stand beside them.
+            briefly: do not look for the nearest names; it is not done for more than a few names either.
         """
         if self.known and call.keys() <= self._names:
             return {}
         found: dict[str, str] = {}
         for name, value in call.items():
             if name not in self._names and name not in META_PROPERTIES:
-                meant = self._meant(name, value)
+                meant = self._meant(name, value, briefly=briefly or len(found) >= _HINTS)
                 if meant is not None:
                     found[name] = f"parameters: {name[:100]}: {meant}"
         return found
 
-    def _meant(self, name: str, value: JSON) -> str | None:
+    def _meant(self, name: str, value: JSON, *, briefly: bool) -> str | None:
         meta = meant_meta(name)
         if meta is not None and (self.known or _is_surely(name, meta)):
             return f"found {show(value)}, expected no parameter of this name. Did you mean '{meta}'?"
@@ -221,7 +223,7 @@ class ParameterNames:
         listed = ", ".join(repr(one[:60]) for one in self._listed[:_LISTED])
         more = ", …" if len(self._listed) > _LISTED else ""
         there = f"there {'is' if len(self._listed) == 1 else 'are'} {listed}{more}"
-        hint = did_you_mean(name, self._listed)
+        hint = "" if briefly else did_you_mean(name, self._listed)
         return f"found {show(value)}, expected no parameter of this name; {there}{'.' if hint else ''}{hint}"
 
 

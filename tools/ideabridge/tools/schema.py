@@ -151,8 +151,12 @@ class Validator:
         except ValueError:
             return False
 
-    def check(self, value: JSON) -> None:
+    def check(self, value: JSON, *, briefly: bool = False) -> None:
         """Nothing, where the value satisfies the schema. A costly check blocks for a second at most.
+
+        Args:
+            value: the value.
+            briefly: do not look for reasons, which takes far longer than the check.
 
         Raises:
             ValueMismatchError: it does not; the message lists the first problems as "path: found X, expected Y".
@@ -161,6 +165,8 @@ class Validator:
                 longer than that.
         """
         if not self.is_valid(value):
+            if briefly:
+                raise self._mismatch([Problem("", show(value), "a value that fits the schema")])
             raise self._mismatch(self._why(normalise(value, what=self.what)))
 
     async def check_apart(self, value: JSON) -> None:

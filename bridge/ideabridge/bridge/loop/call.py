@@ -241,11 +241,11 @@ def _read_imports(call: Call, reading: int) -> None:
         call.imports += tuple(expressions)
 
 
-def _read_tool(call: Call, catalogue: Catalogue) -> None:
+def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
     module = _text_member(call, "_module")
     call.activity = _text_member(call, "_activity")
     try:
-        tool = call.tool = catalogue.find(call.name, module)
+        tool = call.tool = catalogue.find(call.name, module, briefly=briefly)
     except UnknownToolError as error:
         call.problems.append(str(error))
         return
@@ -278,11 +278,11 @@ def _read_tool(call: Call, catalogue: Catalogue) -> None:
         call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 
 
-def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, reading: int) -> None:
+def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, reading: int, *, briefly: bool) -> None:
     if call.tool is None or call.problems:
         return
     if reading > 1:
-        faults = catalogue.names(call.tool).faults(parameters)
+        faults = catalogue.names(call.tool).faults(parameters, briefly=briefly)
         call.problems.extend(faults.values())
         parameters = {name: value for name, value in parameters.items() if name not in faults} if faults else parameters
         if faults and not parameters:
@@ -293,9 +293,9 @@ def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, 
             call.problems.append(f"{read.expression.text}: †item is read only in a call with _each")
     try:
         if call.constant and not call.problems:
-            catalogue.exact(call.tool).check(cast("JSON", call.parameters))
+            catalogue.exact(call.tool).check(cast("JSON", call.parameters), briefly=briefly)
         else:
-            catalogue.admitted(call.tool).check(parameters)
+            catalogue.admitted(call.tool).check(parameters, briefly=briefly)
     except IdeabridgeError as error:
         call.problems.append(str(error))
 
@@ -310,7 +310,9 @@ def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> 
                 call.problems.append(str(error))
 
 
-def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, reading: int = READING) -> Call:
+def read_call(
+    raw: JSON, index: int, place: int, catalogue: Catalogue, *, reading: int = READING, briefly: bool = False
+) -> Call:
     """Read one listed call. What is wrong with it stands in `problems`; nothing is raised.
 
     Args:
@@ -319,6 +321,7 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, readin
         place: its place in the run or plan.
         catalogue: the tools of the run.
         reading: see `READING`.
+        briefly: say what is wrong without looking for reasons and for what was meant: other calls have been told.
     """
     if not isinstance(raw, dict):
         call = Call(index, place, {"_tool": raw})
@@ -355,6 +358,6 @@ def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, readin
     _read_after(call)
     _read_target(call, reading)
     if call.name:
-        _read_tool(call, catalogue)
-    _check_parameters(call, parameters, catalogue, reading)
+        _read_tool(call, catalogue, briefly=briefly)
+    _check_parameters(call, parameters, catalogue, reading, briefly=briefly)
     return call

@@ -58,8 +58,13 @@ class Catalogue:
     def _unique(self) -> list[Tool]:
         return [tool for key, tool in self._by_key.items() if key == tool.key]
 
-    def find(self, name: str, module: str | None) -> Tool:
+    def find(self, name: str, module: str | None, *, briefly: bool = False) -> Tool:
         """The tool a call means. `_module` may be left out where only one tool has the name.
+
+        Args:
+            name: the tool's name.
+            module: where it is.
+            briefly: do not look for the nearest names.
 
         Raises:
             UnknownToolError: there is none; the message names the nearest.
@@ -70,6 +75,10 @@ class Catalogue:
             tool = self._by_key.get((None, name))
         if tool is not None:
             return tool
+
+        def hint(text: str, known: Iterable[str]) -> str:
+            return "" if briefly else did_you_mean(text, known, self._spelled)
+
         if module is not None and module.startswith(IDEA):
             raise UnknownToolError(_no_idea(module, name, [key for key in self._by_key if key[0] == module]))
         named = self._by_name.get(name, [])
@@ -83,25 +92,26 @@ class Catalogue:
             raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
         if module == ANONYMOUS:
             own = [key[1] for key in self._by_key if key[0] in (None, ANONYMOUS)]
-            raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{did_you_mean(name, own, self._spelled)}")
+            raise UnknownToolError(f"a clean room has no tool {quoted(name)}.{hint(name, own)}")
         if module is not None:
             modules = {tool.module for tool in self._by_key.values() if tool.module is not None}
             if module not in modules:
                 raise UnknownToolError(
-                    f"unknown module {quoted(module)}.{did_you_mean(module, sorted(modules))}{self._missing}"
+                    f"unknown module {quoted(module)}.{hint(module, sorted(modules))}{self._missing}"
                 )
             own = [tool.name for tool in self._by_key.values() if tool.module == module]
-            raise UnknownToolError(
-                f"module {quoted(module)} has no tool {quoted(name)}.{did_you_mean(name, own, self._spelled)}"
-            )
-        alike = [tool for tool in self._by_key.values() if skeleton(tool.origin[1]) == skeleton(name[:MAX_QUALIFIED])]
+            raise UnknownToolError(f"module {quoted(module)} has no tool {quoted(name)}.{hint(name, own)}")
+        if briefly:
+            raise UnknownToolError(f"unknown tool {quoted(name)}.{self._missing}")
+        looks = skeleton(name[:MAX_QUALIFIED])
+        alike = [tool for tool in self._by_key.values() if skeleton(tool.origin[1]) == looks]
         sharing = sorted({str(tool.module) for tool in alike if tool.origin[1] == name})
         if len(sharing) > 1:
             modules = ", ".join(map(repr, sharing))
             raise UnknownToolError(f"several modules have a tool {quoted(name)}: add _module, one of {modules}")
         # A single tool that is not offered under its own name: that is another's, which is not here.
         left = {tool.name for tool in alike if tool.name != tool.origin[1]} if len({t.key for t in alike}) == 1 else ()
-        near = did_you_mean(name, [one for one in self._by_name if one not in left], self._spelled)
+        near = hint(name, [one for one in self._by_name if one not in left])
         raise UnknownToolError(f"unknown tool {quoted(name)}.{near}{self._missing}")
 
     def _qualified(self, name: str, module: str | None) -> list[Tool]:
@@ -127,7 +137,7 @@ class Catalogue:
         """The tool a listed call means, or None."""
         name, module = call.get("_tool"), call.get("_module")
         try:
-            return self.find(str(name), module if isinstance(module, str) else None)
+            return self.find(str(name), module if isinstance(module, str) else None, briefly=True)
         except UnknownToolError:
             return None
 

@@ -84,6 +84,7 @@ class Graph:
         self._forward = False
         self._open_ended: set[int] = set()
         self._explained = 0
+        self._malformed = 0
 
     def call(self, index: int) -> Call:
         """The call of that number in the run."""
@@ -94,7 +95,11 @@ class Graph:
     def add(self, raw: JSON, place: int | None = None) -> Call:
         """List one more call: read it and bind what can be bound already."""
         index = self.first + len(self.calls)
-        call = read_call(raw, index, index if place is None else place, self.catalogue, reading=self._reading)
+        at = index if place is None else place
+        # A plan may be wrong in every call: explaining each would take minutes.
+        briefly = self._malformed >= _NAMED
+        call = read_call(raw, index, at, self.catalogue, reading=self._reading, briefly=briefly)
+        self._malformed += bool(call.problems)
         call.first = self.first
         self.calls.append(call)
         self._check_instance(call)

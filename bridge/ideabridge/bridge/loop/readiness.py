@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.reference import fill
@@ -13,6 +14,9 @@ from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Stand
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
+
+_EXPLAINED: Final = 20
+"""Items of one `_each` whose faults are explained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,12 @@ class Readiness:
             return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
             return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
-        return [self._item(call, values, by_item, item) for item in each]
+        items: list[Item] = []
+        failed = 0
+        for item in each:
+            items.append(self._item(call, values, by_item, item, briefly=failed >= _EXPLAINED))
+            failed += items[-1].error is not None
+        return items
 
     def _blocked(self, call: Call) -> Wait | Absent | None:
         if not self._graph.closed and self._graph.waits_for_end(call):
@@ -81,7 +90,9 @@ class Readiness:
                 return Absent("failed", f"_after: {before.call.label} failed")
         return None
 
-    def _item(self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing) -> Item:
+    def _item(
+        self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing, *, briefly: bool = False
+    ) -> Item:
         known = values
         if by_item:
             known = dict(values)
@@ -102,7 +113,7 @@ class Readiness:
                 if call.room is None and exact.is_costly(parameters):
                     item.unchecked = True
                 else:
-                    exact.check(parameters)
+                    exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
                 # Values put together from several others may also nest too deep.
                 item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
