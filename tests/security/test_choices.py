@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, types
 
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.server.forms import publication_form
+from ideabridge.server.forms import Commands, publication_form
 from tests import preloaded
 from tests.server.serving import BIN, ERAS, all_tools, call, configured, over_stdio, refused
 
@@ -129,7 +129,7 @@ async def test_a_form_declined_at_once_is_nobodys_answer(era: str, tmp_path: Pat
 
 def test_choices_that_are_not_shown_whole_cannot_be_approved() -> None:
     accepted = [f"calls.{number}.path = '/tmp'" for number in range(500)]
-    text, form = publication_form("run_1", "sum_up", {"accept": True}, [*accepted, "calls.500.path = '/'"])
+    text, form = publication_form("run_1", "sum_up", {"accept": True}, [*accepted, "calls.500.path = '/'"], Commands())
     asked: Any = form
     assert asked["properties"]["decision"]["enum"] == ["deny"]
     assert "  ideabridge ideas publish run_1 sum_up" in text.split("\n")

@@ -20,7 +20,7 @@ from ideabridge.server.forms import form_of, message
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.visible import visible
 from tests import preloaded
-from tests.server.serving import BIN, ERAS, call, configured, over_stdio
+from tests.server.serving import BIN, ERAS, call, configured, over_stdio, served
 
 pytestmark = pytest.mark.anyio
 
@@ -92,6 +92,25 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(era:
     shows, decides = (shlex.split(line)[1:] for line in text.split("\n") if line.startswith("  ideabridge approvals"))
     assert "." * 7000 in await ideabridge(*shows, configuration=configuration)
     await ideabridge(*decides, configuration=configuration)
+    assert (tmp_path / "one").read_text() == words
+
+
+async def test_the_commands_that_are_named_work_in_any_folder(tmp_path: Path) -> None:
+    """As a host starts it: the options of the server are those of the commands."""
+    words = "x" * 7000
+    person = Person(decision="approve")
+    async with over_stdio(configured(tmp_path), "auto", start=served, elicitation_callback=person) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / "one", words)])
+    text = person.forms[0][0]
+    shows, decides = (line for line in text.split("\n") if line.startswith("  ideabridge approvals"))
+    assert f" --config {tmp_path / 'ideabridge.json'} --project {Path.cwd()} " in shows
+    assert f"ideabridge approvals decide --config {tmp_path / 'ideabridge.json'}" in told["decides"]
+    for command in (shows, decides):
+        _, *more = shlex.split(command)
+        ended = await anyio.run_process(
+            [str(BIN / "ideabridge"), *more], stdin=subprocess.DEVNULL, cwd="/", check=False
+        )
+        assert ended.returncode == 0, ended.stderr.decode()
     assert (tmp_path / "one").read_text() == words
 
 

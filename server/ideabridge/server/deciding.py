@@ -22,6 +22,7 @@ from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.room_view import requests_of
 from ideabridge.bridge.run import Run
 from ideabridge.server.callers import Asked
+from ideabridge.server.forms import Commands
 from ideabridge.server.rounds import has_back_channel, has_rounds
 
 AT_ONCE_S: Final = 0.3
@@ -29,18 +30,15 @@ AT_ONCE_S: Final = 0.3
 
 TOOL: Final = "decide_approval"
 
-COMMAND: Final = "ideabridge approvals decide"
-
 BY_ASSISTANT: Final = (
     "you may decide with decide_approval; ask the person first. The journal then names the assistant as the one who"
-    f" decided. A person decides at a terminal: {COMMAND}"
+    " decided. A person decides at a terminal: {}"
 )
-IN_THE_FORM: Final = f"only the person decides: in the form, which check_run shows again, or at a terminal: {COMMAND}"
+IN_THE_FORM: Final = "only the person decides: in the form, which check_run shows again, or at a terminal: {}"
 ELSEWHERE: Final = (
-    "only the person decides: this run belongs to a client that shows forms. The form there decides, or a terminal:"
-    f" {COMMAND}"
+    "only the person decides: this run belongs to a client that shows forms. The form there decides, or a terminal: {}"
 )
-AT_A_TERMINAL: Final = f"only the person decides (approval.by in the configuration), at a terminal: {COMMAND}"
+AT_A_TERMINAL: Final = "only the person decides (approval.by in the configuration), at a terminal: {}"
 NOBODY_ASKED: Final = (
     "nobody was asked: the client declined the form at once, without showing it to a person. What it asked about is not"
     " denied, and goes on waiting"
@@ -57,12 +55,14 @@ class Deciding:
 
     Args:
         bridge: has the runs, and the store that all servers of a user share.
+        commands: what a person writes at a terminal.
 
     Attributes:
         changed: called when a session is offered other tools than before.
     """
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, commands: Commands) -> None:
+        self.commands = commands
         self.changed: Callable[[], None] = lambda: None
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
@@ -179,10 +179,14 @@ class Deciding:
     def by_person(self, run: Run, asked: Asked) -> str | None:
         """How the person decides, where the assistant may not; None: it may."""
         if self.shows_forms(asked, run):
-            return IN_THE_FORM
+            return IN_THE_FORM.format(self.commands.decide)
         if self._only_persons or only_persons(run.machine.settings.approval):
-            return AT_A_TERMINAL
-        return ELSEWHERE if self._store.settings(_setting(run.root.id)) else None
+            return AT_A_TERMINAL.format(self.commands.decide)
+        return ELSEWHERE.format(self.commands.decide) if self._store.settings(_setting(run.root.id)) else None
+
+    def told(self, run: Run, asked: Asked) -> str:
+        """Who decides, and how, as an answer says it."""
+        return self.by_person(run, asked) or BY_ASSISTANT.format(self.commands.decide)
 
     def _key(self, asked: Asked) -> str:
         """What tells a client from others of the same user: its session; where it has none, the request."""

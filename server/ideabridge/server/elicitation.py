@@ -29,7 +29,7 @@ from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import Deciding, in_form
-from ideabridge.server.forms import choices_of, clipped, form_of, message
+from ideabridge.server.forms import Commands, choices_of, clipped, form_of, message
 from ideabridge.server.rounds import ROUNDS, InputRequired, Round, has_rounds
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -186,7 +186,9 @@ class Forms:
                 sent = anyio.current_time()
                 try:
                     result = await context.session.elicit_form(
-                        self._mask(message(request, fault)), form_of(request), related_request_id=context.request_id
+                        self._mask(message(request, fault, self._deciding.commands)),
+                        form_of(request),
+                        related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
                     # The client could not show it, or what it sent is no answer: the call goes on waiting.
@@ -322,10 +324,12 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
 
 
-def forms_of(requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str]) -> JSONObject:
+def forms_of(
+    requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str], commands: Commands
+) -> JSONObject:
     """The forms as a round holds them, by approval; `last` says which answers were not taken."""
     return {
-        one.approval: _put(mask(message(one, last.faults.get(one.approval, (0, None))[1])), form_of(one))
+        one.approval: _put(mask(message(one, last.faults.get(one.approval, (0, None))[1], commands)), form_of(one))
         for one in requests
     }
 

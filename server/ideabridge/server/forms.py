@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import mcp_types as types
@@ -33,7 +34,6 @@ _DRAWING: Final = 3000
 _NAMED: Final = 12
 """Values that are named where not all are shown whole."""
 
-PUBLISH: Final = "ideabridge ideas publish"
 _FAULT: Final = 500
 _WHY: Final = 1000
 _TITLE: Final = 100
@@ -44,6 +44,18 @@ _LINE_END: Final = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 """An escaped line end within a JSON text."""
 
 _MARK: Final = "  | "
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """What a person writes at a terminal, with the options under which it finds the runs of this server."""
+
+    show: str = "ideabridge approvals list"
+    decide: str = "ideabridge approvals decide"
+    publish: str = "ideabridge ideas publish"
+
+
+COMMANDS: Final = Commands()
 
 
 # -- what is filled in -------------------------------------------------------------------------------------------
@@ -131,7 +143,7 @@ def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def publication_form(
-    ref: str, name: str, choices: JSONObject, accepted: list[str]
+    ref: str, name: str, choices: JSONObject, accepted: list[str], commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
     """What a person is asked before an idea is published with choices that an assistant hands in: the message, and the
     form.
@@ -141,6 +153,7 @@ def publication_form(
         name: of the tool it becomes.
         choices: as `publish_idea` takes them.
         accepted: what stays as it was in the run, in words.
+        commands: what decides at a terminal.
     """
     stays: list[tuple[str, JSON]] = [("stays", one) for one in accepted]
     lines, whole = _lines([*choices.items(), *stays])
@@ -151,7 +164,7 @@ def publication_form(
         del meanings["approve"]
         text += [
             "This is not all of them, so only a refusal is taken here. A terminal shows all of them and decides:",
-            f"  {PUBLISH} {_clipped(ref, _TITLE)} {name}",
+            f"  {commands.publish} {_clipped(ref, _TITLE)} {name}",
         ]
     told = " ".join(f"{choice}: {meaning}." for choice, meaning in meanings.items())
     decision = {"type": "string", "title": "Publish it so?", "description": told, "enum": [*meanings]}
@@ -161,7 +174,7 @@ def publication_form(
 # -- what is shown -----------------------------------------------------------------------------------------------
 
 
-def message(request: ApprovalRequest, fault: str | None = None) -> str:
+def message(request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS) -> str:
     """What a form says: the tool, its module, the resolved parameters as JSON, and why it asks. Where they do not fit
     it shows of each long value the beginning, the end, the length and the SHA-256 of its JSON, and names the command
     that shows all of it and decides.
@@ -169,6 +182,7 @@ def message(request: ApprovalRequest, fault: str | None = None) -> str:
     Args:
         request: what it asks about.
         fault: why the last answer was not taken, where there was one.
+        commands: what shows all of it and decides at a terminal.
     """
     lines = [_headline(request), *([f"The last answer was not taken: {clipped(fault)}"] if fault else []), ""]
     if request.question is not None:
@@ -190,9 +204,9 @@ def message(request: ApprovalRequest, fault: str | None = None) -> str:
         lines += [
             "",
             "This is not all of it, so only a refusal is taken here. A terminal shows all of it:",
-            f"  ideabridge approvals list {request.run}",
+            f"  {commands.show} {request.run}",
             "and decides:",
-            f"  ideabridge approvals decide {word} {request.run}:{request.approval}",
+            f"  {commands.decide} {word} {request.run}:{request.approval}",
         ]
     why = [] if request.question is not None else [f"Why it asks: {_clipped(request.why, _WHY)}"]
     lines += ["", *why, f"Run {request.run}, approval {request.approval}."]

@@ -24,7 +24,7 @@ from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.deciding import NOBODY_ASKED, by_tool, in_form
 from ideabridge.server.elicitation import ask_once
 from ideabridge.server.finding import Finding
-from ideabridge.server.forms import PUBLISH, publication_form
+from ideabridge.server.forms import publication_form
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
@@ -317,7 +317,7 @@ class OwnHandlers:
         deciding = self._running.deciding
         if deciding.offers(asked):
             return by_tool(asked)
-        at_terminal = f"at a terminal: {PUBLISH} {ref} {name}"
+        at_terminal = f"at a terminal: {deciding.commands.publish} {ref} {name}"
         if not deciding.shows_forms(asked):
             raise PublicationError(
                 f"choices: only the person makes them (approval.by in the configuration), {at_terminal}"
@@ -329,7 +329,7 @@ class OwnHandlers:
             # It is no plan whatever is chosen; publishing says why, or does without.
             return by_tool(asked)
         mask = self._bridge.secrets.mask
-        text, form = publication_form(ref, name, choices, accepted)
+        text, form = publication_form(ref, name, choices, accepted, deciding.commands)
         said = await ask_once(mask(text), form, asked, deciding)
         if said is None:
             raise PublicationError(f"choices: {NOBODY_ASKED}. Hand them in again, or decide {at_terminal}")

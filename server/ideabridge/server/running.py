@@ -21,7 +21,7 @@ from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
 from ideabridge.server.callers import Asked
-from ideabridge.server.deciding import BY_ASSISTANT, ENDED, Deciding
+from ideabridge.server.deciding import ENDED, Deciding
 from ideabridge.server.elicitation import (
     answered,
     forms_of,
@@ -30,6 +30,7 @@ from ideabridge.server.elicitation import (
     stay_until_asked,
     stay_with_forms,
 )
+from ideabridge.server.forms import Commands
 from ideabridge.server.rounds import STATE_SECONDS, InputRequired, Round, has_back_channel, has_rounds, read_state
 from ideabridge.server.sampler import Sampler
 from ideabridge.server.stopping import Stops
@@ -49,14 +50,15 @@ class Running:
     Args:
         bridge: runs them.
         group: task group that outlives the requests.
+        commands: what a person writes at a terminal to decide.
     """
 
-    def __init__(self, bridge: Bridge, group: TaskGroup) -> None:
+    def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
         self._bridge = bridge
         self._group = group
         self.sampler = Sampler(bridge)
         self.stops = Stops()
-        self.deciding = Deciding(bridge)
+        self.deciding = Deciding(bridge, commands)
         self.closing = False
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
@@ -97,7 +99,7 @@ class Running:
         last = asked.round or Round(run.id)
         await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
         requests = open_forms(run, last) if self.deciding.shows_forms(asked, run) else []
-        questions = forms_of(requests, last, self._bridge.secrets.mask)
+        questions = forms_of(requests, last, self._bridge.secrets.mask, self.deciding.commands)
         put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
         if questions or put:
             put_forms = tuple(one.approval for one in requests)
@@ -195,7 +197,7 @@ class Running:
             unasked = told.get("notes")
             told["notes"] = [*notes, *asked.told, *(unasked if isinstance(unasked, list) else [])]
         if told.get("approvals"):
-            told["decides"] = self.deciding.by_person(run, asked) or BY_ASSISTANT
+            told["decides"] = self.deciding.told(run, asked)
         requests = told.get("requests")
         if isinstance(requests, list) and seen is not None:
             told["requests"] = [_changed(request, run.id, *seen) for request in requests]

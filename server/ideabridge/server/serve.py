@@ -25,6 +25,7 @@ from ideabridge.bridge.modules.guard import guard
 from ideabridge.bridge.modules.secrets import clean_logs
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.server.callers import TOKEN_VARIABLE
+from ideabridge.server.forms import COMMANDS, Commands
 from ideabridge.server.log import bounded_log
 from ideabridge.server.server import Front
 from ideabridge.tools.errors import IdeabridgeError
@@ -43,6 +44,7 @@ async def _front(
     toolbox: Toolbox | None,
     store: Store | Path | str | None,
     told: Callable[[ModuleStatus], None] | None,
+    commands: Commands = COMMANDS,
 ) -> AsyncGenerator[Front]:
     """An open bridge with a server before it, announcing changes."""
     # What has been imported stays for good: every full collection, and the one at the end, would search it for 0.1 s.
@@ -59,7 +61,7 @@ async def _front(
             Bridge(configuration, toolbox=toolbox, store=store, on_tools_changed=changed) as bridge,
             anyio.create_task_group() as group,
         ):
-            front = Front(bridge, group, version("ideabridge"))
+            front = Front(bridge, group, version("ideabridge"), commands)
             fronts.append(front)
             group.start_soon(front.announcements.run)
             group.start_soon(front.direct_calls.run)
@@ -94,6 +96,7 @@ async def serve_stdio(
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
     told: Callable[[ModuleStatus], None] | None = None,
+    commands: Commands = COMMANDS,
 ) -> None:
     """Serve one client on stdin and stdout until it closes stdin, or SIGTERM or SIGINT.
 
@@ -102,8 +105,9 @@ async def serve_stdio(
         toolbox: tools besides the built-in and the configured ones.
         store: where ideas and runs are kept; None: as configured.
         told: called with the status of each module as soon as it is up, failed or disabled.
+        commands: what a person writes at a terminal to decide about the runs of this server.
     """
-    async with _front(configuration, toolbox, store, told) as front:
+    async with _front(configuration, toolbox, store, told, commands) as front:
 
         def ending() -> None:
             front.running.closing = True

@@ -24,6 +24,7 @@ from ideabridge.server.callers import Asked, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.deciding import TOOL as DECIDE
 from ideabridge.server.direct_calls import DirectCalls
+from ideabridge.server.forms import COMMANDS, Commands
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.prompts import IdeaPrompts
@@ -77,13 +78,14 @@ class Front:
         bridge: an open bridge.
         group: task group that outlives requests and ends with the server.
         version: of ideabridge.
+        commands: what a person writes at a terminal of this machine to decide.
     """
 
-    def __init__(self, bridge: Bridge, group: TaskGroup, version: str) -> None:
+    def __init__(self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS) -> None:
         self._bridge = bridge
         self.quotas = Quotas()
         self.secrets = bridge.secrets
-        self.running = Running(bridge, group)
+        self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(bridge, self.running, self.direct_calls)
         self.announcements = Announcements(bridge, self.catalogue)

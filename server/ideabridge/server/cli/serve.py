@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
     from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.server.forms import Commands
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 
@@ -57,12 +60,30 @@ def serve(
 
     async def work() -> None:
         if place is None:
-            await serve_stdio(configuration, told=told)
+            await serve_stdio(configuration, told=told, commands=_commands(options))
         else:
             await serve_http(configuration, host=place[0], port=place[1], hosts=tuple(allow_host or ()), told=told)
 
     anyio.run(work)
     return 0
+
+
+def _commands(options: Options) -> Commands:
+    """What a person writes at a terminal, in any folder, to decide about the runs of this server."""
+    from ideabridge.server.forms import Commands
+
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else path.expanduser().absolute()
+
+    place = Options(absolute(options.config), options.folder(), absolute(options.store))
+    whole = replace(
+        place, tools=tuple(one.expanduser().absolute() for one in options.tools), allow_all=options.allow_all
+    )
+    return Commands(
+        f"ideabridge approvals list{place.again}",
+        f"ideabridge approvals decide{whole.again}",
+        f"ideabridge ideas publish{replace(whole, allow_all=False).again}",
+    )
 
 
 def _introduce(configuration: Configuration, *, stdio: bool) -> None:
