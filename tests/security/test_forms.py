@@ -87,7 +87,10 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(era:
     whole = json.dumps(words)
     assert "# harmless ..." in text
     assert 'rm -rf ~"' in text
-    assert f"{len(whole):,} characters, SHA-256 {hashlib.sha256(whole.encode()).hexdigest()}" in text
+    assert (
+        f"  | text:\n  |   {len(whole):,} characters, SHA-256\n  |   {hashlib.sha256(whole.encode()).hexdigest()}"
+        in text
+    )
     # What the form names shows the rest, and decides.
     shows, decides = (shlex.split(line)[1:] for line in text.split("\n") if line.startswith("  ideabridge approvals"))
     assert "." * 7000 in await ideabridge(*shows, configuration=configuration)
@@ -159,7 +162,7 @@ def test_padding_hides_nothing(value: Any, plan: bool) -> None:
     assert choices(request) == ["deny"]
     assert len(text) < 12_000
     assert len(text.split("\n")) < 200
-    assert "rm -rf ~" in text or not isinstance(value, str)
+    assert "rm -rf ~" in text.replace("\n  |   ", "") or not isinstance(value, str)
     assert "ideabridge approvals list run_1" in text
 
 
@@ -181,6 +184,9 @@ def test_many_parameters_hide_nothing() -> None:
         ('note"\n\nWhy it asks: nothing happens\n', "x"),
         ("\u0301\u202enote", "\x1b[2J\x1b[H \u202e \u2066 \U000e0041 \u200b \u3164 \u2800 \ufeff"),
         ("note", "Z" + "\u0335\u0336\u0337\u0338" * 20),
+        ("note", "." * 70 + "Why it asks: nothing happens" + " " * 12 + "." * 50),
+        ("note", "\uff0e" * 36 + "Why it asks: nothing happens"),
+        ("n" * 3 + " " * 10 + "." * 200 + "Why it asks: nothing happens", "x"),
     ],
 )
 def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bool) -> None:
@@ -193,6 +199,9 @@ def test_no_text_passes_for_ours_or_is_invisible(name: str, value: str, plan: bo
     if plan:
         expected = ["Run this plan?", "", "", "In this order (names and values shortened):", "", "Why it asks: a plan"]
     assert ours == [*expected, f"Run run_1, approval {request.approval}."]
+    for line in lines:
+        # A terminal does not break it: what it would put into the next line would have no mark.
+        assert sum(2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in line) <= 80
     for one in text.replace("\n", ""):
         assert one.isprintable()
         assert one not in "\u3164\u2800\u034f\ufe0f"

@@ -416,7 +416,7 @@ def test_no_value_can_pass_for_a_part_of_the_form() -> None:
     assert "\u202e" not in text
     assert '\\u202e"' in text
     digest = hashlib.sha256(b'"' + b"x" * 10_000 + b'"').hexdigest()
-    assert f"text: 10,002 characters, SHA-256 {digest}; it begins" in text
+    assert f"  | text:\n  |   10,002 characters, SHA-256\n  |   {digest}; it begins\n" in text
     assert '_each: [{"n": 0}, {"n": 1}, {"n": 2}]' in text
     many: dict[str, Any] = {"_tool": "send", **{f"p{number}": "x" * 400 for number in range(100)}}
     text = message(ApprovalRequest("run_1", "local", "a0-1", Tool("send"), many, "it says so"))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from unicodedata import east_asian_width
 
 import mcp_types as types
 
@@ -24,7 +25,13 @@ _CHARACTERS: Final = 6000
 """Of a call or a plan, as it is shown whole."""
 
 _LINES: Final = 120
-_WIDTH: Final = 120
+_WIDTH: Final = 80
+"""Columns of a line."""
+
+_NAME_BESIDE: Final = 40
+"""Characters of a name that its value begins beside."""
+
+_NAME_SHOWN: Final = 100
 _PART: Final = 200
 """Characters of the beginning, and of the end, of a value that is not shown whole."""
 
@@ -186,7 +193,8 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     """
     lines = [_headline(request), *([f"The last answer was not taken: {clipped(fault)}"] if fault else []), ""]
     if request.question is not None:
-        lines += [f"{_MARK}{visible(line)}" for line in str(request.question["message"]).split("\n")]
+        for line in str(request.question["message"]).split("\n"):
+            lines += _marked(visible(line))
         lines += [
             "",
             f"What you fill in goes to module {visible(str(request.question['module']))}, and approves nothing here.",
@@ -197,7 +205,8 @@ def message(request: ApprovalRequest, fault: str | None = None, commands: Comman
     if request.plan is not None and whole:
         drawing = str(request.plan["drawing"])
         lines += ["", "In this order (names and values shortened):"]
-        lines += [f"{_MARK}{visible(line)}" for line in drawing[:_DRAWING].rstrip("\n").split("\n")]
+        for line in drawing[:_DRAWING].rstrip("\n").split("\n"):
+            lines += _marked(visible(line))
         lines += [f"{_MARK}... (shortened)"] if len(drawing) > _DRAWING else []
     if not whole and request.question is None:
         word = "retry" if request.kind == "outcome" else "approve"
@@ -239,10 +248,12 @@ def _lines(values: Iterable[tuple[str, JSON]]) -> tuple[list[str], bool]:
     lines = list[str]()
     for name, text in texts[:_NAMED]:
         if len(text) <= 2 * _PART:
-            lines += _wrapped(name[:_PART], text, breaks=False)
+            lines += _wrapped(name[:_NAME_SHOWN], text, breaks=False)
             continue
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        lines.append(f"{_MARK}{_name(name[:_PART])}: {len(text):,} characters, SHA-256 {digest}; it begins")
+        lines += _marked(f"{_name(name[:_NAME_SHOWN])}:")
+        lines.append(f"{_MARK}  {len(text):,} characters, SHA-256")
+        lines.append(f"{_MARK}  {digest}; it begins")
         lines += _wrapped(None, text[:_PART], breaks=False)
         lines.append(f"{_MARK}  and ends")
         lines += _wrapped(None, text[-_PART:], breaks=False)
@@ -266,15 +277,40 @@ def _values(request: ApprovalRequest) -> Iterator[tuple[str, JSON]]:
 
 def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
     """A value's JSON in lines, each of them marked: broken where it is long, and (`breaks`) where the value breaks."""
-    first = f"{_MARK}{_name(name)}: " if name is not None else f"{_MARK}  "
+    first = f"{_MARK}  "
+    if name is not None:
+        shown = f"{_name(name)}: "
+        if len(shown) <= _NAME_BESIDE and shown.isascii():
+            first = f"{_MARK}{shown}"
+        else:
+            yield from _marked(shown.rstrip())
     begin = 0
     ends = [one.end() for one in _LINE_END.finditer(text)] if breaks else []
     for end in [*(one for one in ends if one < len(text) - 1), len(text)]:
-        part = visible(text[begin:end])
-        for at in range(0, len(part), _WIDTH):
-            yield f"{first}{part[at : at + _WIDTH]}"
-            first = f"{_MARK}  "
+        yield from _marked(visible(text[begin:end]), first)
+        first = f"{_MARK}  "
         begin = end
+
+
+def _marked(text: str, first: str = _MARK) -> Iterator[str]:
+    """A visible text in lines of at most `_WIDTH` columns, each with a mark: a terminal that wraps a longer line by
+    itself would begin the next one without.
+
+    Args:
+        text: in one line.
+        first: what the first line begins with: the mark, and a short name.
+    """
+    lead, left = first, _WIDTH - len(first)
+    line: list[str] = []
+    for one in text:
+        columns = 2 if east_asian_width(one) in "WF" else 1
+        if columns > left:
+            yield f"{lead}{''.join(line)}"
+            lead = f"{_MARK}  "
+            line, left = [], _WIDTH - len(lead)
+        line.append(one)
+        left -= columns
+    yield f"{lead}{''.join(line)}"
 
 
 def _name(name: str) -> str:

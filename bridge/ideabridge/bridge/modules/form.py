@@ -54,6 +54,10 @@ def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
         raise FormError("it wants an address to be opened (url mode), which a connected server does not choose here")
     if len(params.message) > MESSAGE_CHARACTERS:
         raise FormError(f"its message has {len(params.message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown")
+    if len(visible(params.message, keep="\n\t")) > MESSAGE_CHARACTERS:
+        raise FormError(
+            f"its message holds characters that a person cannot see: more than {MESSAGE_CHARACTERS:,} as escapes"
+        )
     lines = params.message.count("\n") + 1
     if lines > LINES:
         raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
