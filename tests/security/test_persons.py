@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -382,3 +383,27 @@ async def test_the_terminal_shows_all_of_a_call_and_obeys_nothing_in_it(tmp_path
     assert "." * 20_000 in shown.replace("\n", "").replace("    ", "")
     assert "\\u202e\\udb40\\udc41\\u3164\\u200b" in shown
     assert 'rm -rf ~"' in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals there")
+@pytest.mark.parametrize("lazy", [False, True])
+def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_path: Path) -> None:
+    """The drawing of a plan shortens names and values, so it is not all that is shown."""
+    from tests.cli.terminal import Terminal
+
+    configuration = configured(tmp_path)
+    words = "# harmless" + "." * 700 + "\x1b[2J\u202e\U000e0041" + "rm -rf ~"
+    (tmp_path / "plan.json").write_text(json.dumps({"calls": [note(tmp_path / "one", words)]}))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = ["run", str(tmp_path / "plan.json"), "--config", str(configuration), *(["--lazy"] if lazy else [])]
+    terminal = Terminal(elsewhere, command)
+    terminal.read_until("e(dit): ")
+    shown = terminal.seen
+    terminal.type("n no")
+    code, _ = terminal.end()
+    assert code == 1
+    assert '.\\u001b[2J\\u202e\\udb40\\udc41rm -rf ~"' in shown.replace("\r", "").replace("\n", "")
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        [run] = store.runs()
+    assert journaled(tmp_path, run.id) == [{"kind": "person", "via": "terminal", "user": "local"}]
