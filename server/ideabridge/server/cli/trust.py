@@ -87,11 +87,12 @@ def trust(
                 " `ideabridge trust --hash HASH` trusts exactly that"
             )
         if given is not None and given.strip().lower() != found.hash:
-            raise UsageError(f"--hash: {file} is not what was shown, its hash is {found.hash}; look at it again")
-        if given is None and not ask(standing, parsed, user):
+            raise UsageError(f"--hash: {file} is not what was shown; look at it again with --show")
+        if given is not None:
+            keep_trusted(found)
+        elif not ask(standing, parsed, user):
             say("nothing was trusted", "yellow")
             return ExitCode.FAILED
-        keep_trusted(found)
     names = frozenset(env or ())
     if names:
         allow_variables(file, names)
