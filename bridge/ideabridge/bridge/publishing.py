@@ -9,9 +9,9 @@ from typing import Any
 
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.errors import NameInUseError, PublicationError
-from ideabridge.bridge.ideas.errors import UnknownPublicationError
+from ideabridge.bridge.ideas.errors import PublicationNameError, UnknownPublicationError
 from ideabridge.bridge.ideas.portable import Checks, read_document
-from ideabridge.bridge.ideas.publications import check_name
+from ideabridge.bridge.ideas.publications import RESERVED, check_name
 from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.ideas.versions import differences
 from ideabridge.bridge.keeping import LOCAL, Keeping
@@ -135,6 +135,8 @@ class Publishing(Keeping):
             PublicationError: it is a tool's or a module's here.
         """
         check_name(name)
+        if name in RESERVED:
+            raise PublicationNameError(f"name: {name!r} is a name of ideabridge itself; choose another")
         tools = [tool for tool in self.offer.known if tool.module is None or not tool.module.startswith("idea:")]
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
             raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")

@@ -40,7 +40,7 @@ RESERVED: Final = frozenset(
         *("anonymous", "idea", "ideabridge", "session", "last"),
     }
 )
-"""Names that no publication has: calls and references by them mean something else."""
+"""Names that nothing new is published as: calls by them mean something else."""
 
 
 def check_name(name: str) -> str:
@@ -49,8 +49,6 @@ def check_name(name: str) -> str:
     Raises:
         PublicationNameError: it cannot; the message suggests one that can.
     """
-    if name in RESERVED:
-        raise PublicationNameError(f"{name!r} is a name of ideabridge itself; choose another")
     if not is_safe_name(name):
         raise PublicationNameError(
             f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 and _; "
