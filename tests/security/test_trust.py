@@ -752,3 +752,13 @@ def test_a_person_is_asked_once_by_a_command(clone: Path) -> None:
     assert code == 2
     assert "Trust it?" not in terminal.seen
     assert terminal.seen.count("is not used") == 1
+
+
+def test_a_store_that_the_folder_brings_along_is_named(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(clone, {"store": "theirs.sqlite"})
+    main(["trust", "--show"])
+    assert "exists already" not in capsys.readouterr().out
+    with Store.open(clone / "theirs.sqlite"):
+        pass
+    main(["trust", "--show"])
+    assert f"{clone}/theirs.sqlite exists already: its runs and published ideas are used" in capsys.readouterr().out
