@@ -307,6 +307,30 @@ async def test_over_http_a_client_without_a_session_takes_nothing_from_others(tm
     assert len(forms) == 1
 
 
+async def test_a_round_that_comes_back_to_another_process_is_declined_at_once_all_the_same(tmp_path: Path) -> None:
+    """Two servers share a store; the form goes out from one, and the answer comes to the other."""
+    configuration = configured(tmp_path)
+    program = preloaded.python(UNHURRIED, str(configuration), "0")
+    arguments = {"calls": [note(tmp_path / "one")]}
+    with listening(program) as first, listening(program) as second:
+        async with over_http(first, "auto", **person(declined)) as client:
+            required = await client.session.call_tool("run_plan", arguments, allow_input_required=True)
+            assert isinstance(required, types.InputRequiredResult)
+            [approval] = required.input_requests or {}
+        async with over_http(second, "auto", **person(declined)) as client:
+            result = await client.session.call_tool(
+                "run_plan",
+                arguments,
+                request_state=required.request_state,
+                input_responses={approval: types.ElicitResult(action="decline")},
+            )
+            told: Any = result.structured_content
+            assert told["notes"][0].startswith("nobody was asked")
+            assert "you may decide with decide_approval" in told["decides"]
+            done = await call(client, "decide_approval", run=told["run"], decisions=decision(told, "deny"))
+            assert "denied by the assistant" in str(done["errors"])
+
+
 @pytest.mark.parametrize("transport", ["session", "none"])
 async def test_a_client_that_declines_at_once_does_not_take_a_run_from_a_person(transport: str, tmp_path: Path) -> None:
     """One client of the user has a person before it, who has left a form open. Another, of the same user, declines the

@@ -102,7 +102,9 @@ class Deciding:
             return False
         key = self._key(asked)
         # Another client may have a run too, and a person before it: that one's hold stays.
-        left = {held: self._change_holders(held, key, holds=False) for held in self._runs_of(key)}
+        # The run itself too: the form may have gone out from another process.
+        runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
+        left = {held: self._change_holders(held, key, holds=False) for held in runs}
         formless: str | None = None
         if self._has_session(asked):
             formless = key
