@@ -27,6 +27,7 @@ TOKENS = {
     "a Slack token": "xoxb" + "-1234567890-abc",
     "an AWS access key": "AKIA" + "ABCDEFGH23456777",
     "a Google API key": "AIza" + "Ab1-_" * 7,
+    "a token of an ideabridge user": "ibt_0123456789ab_" + "aB3-" * 10 + "aB3",
     "an Anthropic key": "sk-ant-" + "api03-" + "a1" * 12,
     "an OpenAI key": "sk-proj-" + "aB3" * 8,
     "a Stripe key": "sk_live_" + "a1" * 10,

@@ -93,6 +93,7 @@ def test_an_old_store_becomes_what_a_new_one_is(version: int, tmp_path: Path) ->
 
 
 BACK_TO_7 = """
+DROP TABLE shares; DROP TABLE user_tokens; DROP TABLE users;
 DROP TABLE direct_calls; DROP TABLE module_tools; DROP TABLE observed_shapes; DROP TABLE tool_definitions;
 DROP TABLE exposed_names;
 DROP TABLE idea_uses; DROP TABLE content_keys; DELETE FROM counters WHERE key = 'keyed';

@@ -149,7 +149,8 @@ class Bridge(Publishing):
         )
         under = (self.handlers, self.fingerprint, Screen(self.secrets))
         answering = (self.mind, self.approver, self._lease_seconds, self.configuration.recorded_max_age_s)
-        self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering)
+        most = self.configuration.users.runs
+        self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering, most)
         self._group.start_soon(self._open.heartbeat)
         self._group.start_soon(self._open.listen)
         return self

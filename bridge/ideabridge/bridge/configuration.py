@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
@@ -86,6 +87,58 @@ class Limits(BaseModel):
     result_bytes: int = Field(
         default=8 * 1024 * 1024, ge=1024, le=512 * 1024 * 1024, description="Bytes of JSON one result may have."
     )
+
+
+class UsersSettings(BaseModel):
+    """What named users of one server may do."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    share: Literal["members", "admins"] = Field(
+        default="members", description="Who may publish ideas to others: every user, or admins alone."
+    )
+    requests_per_minute: int = Field(
+        default=6000, ge=1, le=1_000_000, description="Requests over HTTP that one user may make in a minute."
+    )
+    runs: int = Field(default=64, ge=1, le=100_000, description="Runs of one user that may be at work at once.")
+
+
+class AuthSettings(BaseModel):
+    """The identity provider whose access tokens (JWT) are taken over HTTP."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    issuer: str = Field(min_length=1, description="The provider's address, as `iss` of its tokens says it.")
+    audience: str = Field(min_length=1, description="What `aud` of a token must hold: what names this server there.")
+    jwks_url: str | None = Field(
+        default=None, description="Where its keys are; null: as its metadata (.well-known) says."
+    )
+    algorithms: tuple[Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"], ...] = (
+        Field(default=("RS256", "PS256", "ES256", "EdDSA"), min_length=1, description="How tokens may be signed.")
+    )
+    name_claim: str = Field(
+        default="preferred_username",
+        min_length=1,
+        description="The claim a user's name is made of, at the first time; who they are is `sub`.",
+    )
+    scopes: tuple[str, ...] = Field(default=(), description="Scopes that a token must have.")
+    resource: str | None = Field(
+        default=None, description="The address clients reach this server at; null: `audience` where it is an address."
+    )
+
+    @field_validator("issuer", "jwks_url", "resource")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        """An address that nobody on the way can read or change."""
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if not parts.hostname or parts.username is not None or parts.fragment:
+            raise ValueError("expected an address such as https://login.example.com")
+        here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if parts.scheme != "https" and not (parts.scheme == "http" and here):
+            raise ValueError("expected https:// (http:// only for this machine)")
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +219,10 @@ class Configuration(BaseModel):
     listed_ideas: int = Field(
         default=300, ge=0, le=10_000, description="Published ideas hosts are told as tools; of more, the most used."
     )
+    users: UsersSettings = Field(default_factory=UsersSettings, description="What named users of one server may do.")
+    auth: AuthSettings | None = Field(
+        default=None, description="The identity provider whose access tokens are taken over HTTP; null: none."
+    )
     recorded_max_age_s: float = Field(default=300, ge=0, le=2_592_000, description="Seconds a stored answer holds.")
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from; the topmost one.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
@@ -245,8 +302,16 @@ def _unknown(model: type[BaseModel], key: str) -> str:
     return f"unknown key. {f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
 
 
-_PARTS: Final[dict[str, type[BaseModel]]] = {"limits": Limits, "sampling": SamplingSettings}
+_PARTS: Final[dict[str, type[BaseModel]]] = {
+    "limits": Limits,
+    "sampling": SamplingSettings,
+    "users": UsersSettings,
+    "auth": AuthSettings,
+}
 """Keys that hold objects of their own."""
+
+_USERS_OWN: Final = ("auth", "users")
+"""Keys that no project file sets, trusted or not: they say who may use the server."""
 
 _EXPECTED: Final = {
     "string_type": "text",
@@ -508,7 +573,9 @@ def lay_over(user: Configuration, project: Configuration, standing: Standing) ->
     narrowed: list[str] = []
     refused: list[str] = []
     for key in layer.keys:
-        if key in _PARTS:
+        if key in _USERS_OWN:
+            refused.append(f"{file.name}: {key} is not used: it belongs into your own configuration")
+        elif key in _PARTS:
             part, below = getattr(project, key), getattr(user, key)
             changes[key] = below.model_copy(update={one: getattr(part, one) for one in part.model_fields_set})
         elif key not in ("$schema", "mcpServers", "tools"):

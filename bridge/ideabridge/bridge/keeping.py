@@ -11,6 +11,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.forking import Forking
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.users import LOCAL as LOCAL
 from ideabridge.bridge.modules.expansion import learn_secrets
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
@@ -18,10 +19,6 @@ from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
-
-LOCAL: Final = "local"
-"""The caller on this machine: what it publishes is for everybody; other callers publish for themselves."""
-
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """The environment variable that holds the bearer token of the server over HTTP."""

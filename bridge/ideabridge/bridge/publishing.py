@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.errors import NameInUseError, PublicationError
@@ -13,6 +13,8 @@ from ideabridge.bridge.ideas.errors import PublicationNameError, UnknownPublicat
 from ideabridge.bridge.ideas.portable import Checks, read_document
 from ideabridge.bridge.ideas.publications import RESERVED, check_name
 from ideabridge.bridge.ideas.records import Answer, Publication
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.users import EVERYBODY, user_of
 from ideabridge.bridge.ideas.versions import differences
 from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.loop.decider import APPROVER, Decider, decider_of
@@ -43,6 +45,27 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
 from ideabridge.tools.tool import IDEA
+
+MAX_AUDIENCE: Final = 100
+"""Users that one publication can name."""
+
+
+def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
+    """The callers that are meant by `me` (none besides the owner), `all`, or names of users; see `Store.share`.
+
+    Raises:
+        PublicationError: it is none of these.
+        UnknownUserError: there is no such user.
+    """
+    words = to.split(",") if isinstance(to, str) else [*to]
+    names = [word.strip() for word in words if word.strip()]
+    if not names or (len(names) > 1 and not {"me", "all"}.isdisjoint(names)):
+        raise PublicationError(f"to: expected me, all, or names of users, found {', '.join(names)[:80]!r}")
+    if len(names) > MAX_AUDIENCE:
+        raise PublicationError(f"to: expected at most {MAX_AUDIENCE} names, found {len(names):,}; all: everybody")
+    if names == ["me"]:
+        return ()
+    return (EVERYBODY,) if names == ["all"] else store.users.audience(names)
 
 
 class Publishing(Keeping):
@@ -181,13 +204,25 @@ class Publishing(Keeping):
         answer: Answer = "auto",
         choices: ObjectLike | None = None,
         by: str | Decider = APPROVER,
+        to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`. `by` made the
-        choices; a text is the name of an approver.
+        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
+
+        Args:
+            ref: the idea, or the run.
+            name: what it is called.
+            description: what it does, for models.
+            answer: how a call is answered.
+            choices: what a person decides about a plan.
+            by: who made the choices; a text is the name of an approver.
+            to: to whom, see `read_audience`; None: to those it is given to already, and a new name to everybody where
+                the local person publishes it, to the caller alone where anybody else does.
+            caller: who publishes. An admin may publish a version of what others share with them.
 
         Raises:
             PublicationError: it cannot be published so.
+            UnknownUserError: it is to be published to a user that there is not.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
             SecretGivenError: its name or description holds a secret of the configuration.
             ArgumentError: `ref`, `name` or `choices` is of another kind.
@@ -208,8 +243,17 @@ class Publishing(Keeping):
             by=decider_of(by),
             caller=caller,
             owner=None if caller == LOCAL else caller,
+            audience=None if to is None else self._audience(to, caller),
+            replaces=self.store.users.manages(caller),
             max_age_s=self.configuration.recorded_max_age_s,
         )
+
+    def _audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
+        audience, users = read_audience(self.store, to), self.store.users
+        only_admins = self.configuration.users.share == "admins"
+        if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
+            raise PublicationError("to: here only admins publish to others; leave `to` out, or say me")
+        return audience
 
     def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> Decided:
         """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.

@@ -21,6 +21,7 @@ from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.machine import Machine
@@ -40,6 +41,7 @@ from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.names import did_you_mean
 
 MOST_TAKEN_UP: Final = 2
@@ -96,6 +98,7 @@ class Runs:
         approver: decides on calls that ask; None: people do, by `Run.decide`.
         lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
         max_age_s: how old a stored answer of an idea may be, in seconds (DESIGN 4.11).
+        most_of_user: how many runs of one named user may be at work here at once; None: any number.
     """
 
     def __init__(
@@ -111,7 +114,9 @@ class Runs:
         approver: Approver | None = None,
         lease_seconds: float | None = None,
         max_age_s: float = 0.0,
+        most_of_user: int | None = None,
     ) -> None:
+        self._most_of_user = most_of_user
         self._mind, self._approver = mind, approver
         self._screen = screen
         self._store = store
@@ -141,7 +146,16 @@ class Runs:
             title: one line for people.
             mind: answers its Requests; None: by turns.
             room: its id and the run whose call it answers, where it is a room.
+
+        Raises:
+            LimitExceededError: a named user has as many runs at work as one may.
         """
+        if room is None and self._most_of_user is not None and user_of(caller) is not None:
+            busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
+            if busy >= self._most_of_user:
+                raise LimitExceededError(
+                    f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
+                )
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
         told = {"kind": start.kind, "title": self._screen.mask(title)[:200], "fingerprint": self._fingerprint}
         try:

@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import anyio
 import mcp_types as types
@@ -40,6 +40,9 @@ _SEND_SECONDS: Final = 5.0
 _STDIO: Final = ""
 
 Context = ServerRequestContext[Any, Any]
+_Watched: TypeAlias = tuple[str, str]
+"""A caller, and the URI whose changes it wants to know."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -48,6 +51,7 @@ class _Front:
     """A client of the handshake era."""
 
     session: ServerSession
+    caller: str
     uris: set[str] = field(default_factory=set[str])
 
 
@@ -62,14 +66,12 @@ class Announcements:
     def __init__(self, bridge: Bridge, catalogue: ToolCatalogue) -> None:
         self._bridge = bridge
         self._catalogue = catalogue
-        self.bus = InMemorySubscriptionBus()
-        self.listen = _Listening(self.bus)
+        # By caller: what one of them may know of is no change to another.
+        self._listening: dict[str, _Listening] = {}
         # By session id; "" is the one client on stdio. The SDK does not tell when a session ends without a word: the
         # oldest make room.
         self._fronts: OrderedDict[str, _Front] = OrderedDict()
-        self._versions: dict[str, int] = {}
-        # One over HTTP, where one token is taken: what is published to others is no change to those who listen here.
-        self._callers: set[str] = set()
+        self._versions: dict[_Watched, int] = {}
         self._seen = bridge.store.catalogue_version()
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
@@ -81,7 +83,7 @@ class Announcements:
 
     async def connected(self, context: Context, _params: types.NotificationParams | None) -> None:
         """A client of the handshake era is ready (`notifications/initialized`)."""
-        self._fronts[_session_id(context)] = _Front(context.session)
+        self._fronts[_session_id(context)] = _Front(context.session, caller_of(context))
         if len(self._fronts) > _MOST_SESSIONS:
             self._fronts.popitem(last=False)
 
@@ -91,17 +93,17 @@ class Announcements:
 
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """A client of the handshake era wants to know when a resource changes."""
-        front = self._fronts.setdefault(_session_id(context), _Front(context.session))
-        self._callers.add(caller_of(context))
-        uri = str(params.uri)
-        front.uris.add(uri)
-        self._note_version(uri)
+        caller, uri = caller_of(context), str(params.uri)
+        front = self._fronts.setdefault(_session_id(context), _Front(context.session, caller))
+        if front.caller == caller:
+            front.uris.add(uri)
+            self._note_version((caller, uri))
         return types.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
         """A client does not want to know any more."""
         front = self._fronts.get(_session_id(context))
-        if front is not None:
+        if front is not None and front.caller == caller_of(context):
             front.uris.discard(str(params.uri))
         return types.EmptyResult()
 
@@ -109,25 +111,34 @@ class Announcements:
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """A client of 2026-07-28 listens, until it goes."""
-        self._callers.add(caller_of(context))
-        uris = list(params.notifications.resource_subscriptions or ())
+        caller = caller_of(context)
+        uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
         for uri in uris:
-            self._note_version(str(uri))
-        with self.listen.counted(uris):
-            return await self.listen.handler(context, params)
+            self._note_version((caller, uri))
+        listening = self._listening.setdefault(caller, _Listening())
+        try:
+            with listening.counted(uris):
+                return await listening.handler(context, params)
+        finally:
+            if not listening.listeners and self._listening.get(caller) is listening:
+                del self._listening[caller]
 
-    def _note_version(self, uri: str) -> None:
-        self._versions.setdefault(uri, self._version(uri))
+    def close(self) -> None:
+        """Let every client that listens go."""
+        for one in self._listening.values():
+            one.handler.close()
 
-    def _version(self, uri: str) -> int:
+    def _note_version(self, watched: _Watched) -> None:
+        self._versions.setdefault(watched, self._version(watched))
+
+    def _version(self, watched: _Watched) -> int:
+        caller, uri = watched
         name = uri_name(uri)
         if name is None:
             return 0
-        seen = 0
-        for caller in self._callers:
-            with suppress(UnknownPublicationError):
-                seen = max(seen, self._bridge.store.publication(name, caller=caller).version)
-        return seen
+        with suppress(UnknownPublicationError):
+            return self._bridge.store.publication(name, caller=caller).version
+        return 0
 
     # -- what changed ------------------------------------------------------------------------------------------
 
@@ -177,32 +188,38 @@ class Announcements:
             await self._tell_updated()
 
     async def _tell(self, event: ToolsListChanged | ResourcesListChanged | PromptsListChanged, what: str) -> None:
-        await self.bus.publish(event)
+        for one in list(self._listening.values()):
+            await one.bus.publish(event)
         async with anyio.create_task_group() as group:
             for front in list(self._fronts.values()):
                 group.start_soon(_send, front.session, what)
 
     async def _tell_updated(self) -> None:
-        wanted = {uri for front in self._fronts.values() for uri in front.uris} | self.listen.uris
-        for uri in list(self._versions.keys() - wanted):
-            del self._versions[uri]
-        for uri in wanted:
-            version = self._version(uri)
-            if self._versions.get(uri) == version:
+        wanted = {(front.caller, uri) for front in self._fronts.values() for uri in front.uris}
+        wanted |= {(caller, uri) for caller, one in self._listening.items() for uri in one.uris}
+        for watched in self._versions.keys() - wanted:
+            del self._versions[watched]
+        for watched in wanted:
+            version = self._version(watched)
+            if self._versions.get(watched) == version:
                 continue
-            self._versions[uri] = version
-            await self.bus.publish(ResourceUpdated(uri=uri))
+            self._versions[watched] = version
+            caller, uri = watched
+            if caller in self._listening:
+                await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
             async with anyio.create_task_group() as group:
                 for front in list(self._fronts.values()):
-                    if uri in front.uris:
+                    if front.caller == caller and uri in front.uris:
                         group.start_soon(_send_updated, front.session, uri)
 
 
 class _Listening:
-    """The SDK's handler of `subscriptions/listen`, and which resources its clients asked about."""
+    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources they asked about."""
 
-    def __init__(self, bus: InMemorySubscriptionBus) -> None:
-        self.handler = ListenHandler(bus)
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self.handler = ListenHandler(self.bus)
+        self.listeners = 0
         self._counts: dict[str, int] = {}
 
     @property
@@ -212,19 +229,22 @@ class _Listening:
 
     def counted(self, uris: list[str]) -> _Counted:
         """A scope in which `uris` are listened for."""
-        return _Counted(self._counts, uris)
+        return _Counted(self, self._counts, uris)
 
 
 @dataclass(slots=True)
 class _Counted:
+    listening: _Listening
     counts: dict[str, int]
     uris: list[str]
 
     def __enter__(self) -> None:
+        self.listening.listeners += 1
         for uri in self.uris:
             self.counts[uri] = self.counts.get(uri, 0) + 1
 
     def __exit__(self, *_: object) -> None:
+        self.listening.listeners -= 1
         for uri in self.uris:
             self.counts[uri] -= 1
             if not self.counts[uri]:

@@ -1,32 +1,42 @@
-"""Callers: who asks, and the bearer token that tells it over HTTP (DESIGN 6, 7).
+"""Callers: who asks, and the bearer token that proves it over HTTP.
 
-A caller is a name. Runs belong to the caller that started them; nobody else sees them.
+A caller is a name: `local` at this machine, `user:NAME` for a named user, `token_HASH` for the token of
+IDEABRIDGE_TOKEN. Runs belong to the caller that started them; nobody else sees them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import anyio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.users import LOCAL as LOCAL
 from ideabridge.bridge.keeping import TOKEN_VARIABLE as TOKEN_VARIABLE
+from ideabridge.server.quotas import QuotaError
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from mcp_types import ElicitResult
 
     from ideabridge.bridge.run import Run
+    from ideabridge.server.identity import IdentityProvider
     from ideabridge.server.rounds import Round
 
-LOCAL: Final = "local"
-"""The caller of stdio and of HTTP on loopback without a token: the person at this machine."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -78,42 +88,182 @@ def token_caller(token: str) -> str:
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
+class Credentials:
+    """What proves who asks over HTTP: tokens of named users, of an identity provider, and the one of IDEABRIDGE_TOKEN.
+
+    Args:
+        store: holds the users. It is asked for each request, so what is revoked is revoked at once, in every process.
+        token: the token of IDEABRIDGE_TOKEN; None: there is none.
+        provider: vouches for users; None: none does.
+    """
+
+    def __init__(self, store: Store, *, token: str | None = None, provider: IdentityProvider | None = None) -> None:
+        self._users = store.users
+        self._token = None if token is None else token.encode()
+        self._caller = None if token is None else token_caller(token)
+        self._provider = provider
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether requests need a token: there is one, or a provider, or there ever was a named user."""
+        return self._token is not None or self._provider is not None or self._users.exist()
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes that a token of the provider needs."""
+        return () if self._provider is None else self._provider.settings.scopes
+
+    async def verify(self, given: bytes) -> AccessToken | None:
+        """Whose a token is; None: nobody's, or not any more.
+
+        Raises:
+            ProviderError: the identity provider's keys cannot be had.
+            StoreError: the users cannot be read.
+        """
+        if self._token is not None and self._caller is not None and hmac.compare_digest(given, self._token):
+            return AccessToken(token="", client_id=self._caller, scopes=list(self.scopes))
+        text = given.decode("latin-1")
+        known = self._users.verify(text)
+        if known is not None:
+            return AccessToken(token="", client_id=known[0].caller, scopes=list(self.scopes))
+        identity = None if self._provider is None else await self._provider.identify(text)
+        if identity is None:
+            return None
+        user = self._users.of_subject(identity.issuer, identity.subject, identity.shown)
+        if user.state != "active":
+            return None
+        return AccessToken(
+            token="",
+            client_id=user.caller,
+            scopes=list(identity.scopes),
+            expires_at=math.ceil(identity.expires),
+            subject=identity.subject,
+            claims={"iss": identity.issuer},
+        )
+
+
+WATCH_SECONDS: Final = 1.0
+"""How often requests on their way are looked at: one whose token is not valid any more is ended."""
+
+
+@dataclass(slots=True, eq=False)
+class _Served:
+    """A request on its way: its token, and what ends it."""
+
+    token: bytes
+    scope: anyio.CancelScope
+
+
 class BearerGate:
-    """ASGI middleware: lets requests with the bearer token through, and notes whose they are.
+    """ASGI middleware: lets requests with a valid bearer token through, and notes whose they are.
 
     Args:
         app: what is behind it.
-        token: the one token; compared in constant time.
+        credentials: says whose a token is.
+        spend: counts one request of a caller.
+        metadata: the route of the protected resource's metadata (RFC 9728), and its address; None: there is none.
     """
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        credentials: Credentials,
+        spend: Callable[[str], None],
+        metadata: tuple[Route, str] | None = None,
+    ) -> None:
         self._app = app
-        self._token = token.encode()
-        self._user = AuthenticatedUser(AccessToken(token="", client_id=token_caller(token), scopes=[]))
+        self._spend = spend
+        self._credentials = credentials
+        self._metadata = metadata
+        self._served: set[_Served] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or answer it 401."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if not self._admits(scope):
-            response = Response(
-                '{"error":"invalid_token","error_description":"expected the header Authorization: Bearer TOKEN"}',
-                status_code=401,
-                media_type="application/json",
-                headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
-            )
+        if self._metadata is not None and scope["path"] == self._metadata[0].path:
+            await self._metadata[0].handle(scope, receive, send)
+            return
+        try:
+            given = _bearer(scope)
+            access = None if given is None else await self._credentials.verify(given)
+            free = access is None and not self._credentials.asked_for
+        except IdeabridgeError as error:
+            # Without the users, or the keys of their provider, nobody is let in.
+            logger.error("ideabridge: a request is refused: %s", error)
+            response = _refusal(503, "temporarily_unavailable", "tokens cannot be checked now", {"Retry-After": "30"})
             await response(scope, receive, send)
             return
-        # The SDK ties a session to the user that opened it.
-        scope["user"] = self._user
-        await self._app(scope, receive, send)
+        missing = [one for one in self._credentials.scopes if access is not None and one not in access.scopes]
+        if free:
+            await self._app(scope, receive, send)
+        elif given is None or access is None:
+            await self._unknown()(scope, receive, send)
+        elif missing:
+            told = f"the token lacks the scope {missing[0]}"
+            challenge = self._challenge("insufficient_scope", f' scope="{" ".join(self._credentials.scopes)}",')
+            await _refusal(403, "insufficient_scope", told, challenge)(scope, receive, send)
+        else:
+            try:
+                self._spend(access.client_id)
+            except QuotaError as error:
+                later = {"Retry-After": str(math.ceil(error.retry_after))}
+                await _refusal(429, "too_many_requests", str(error), later)(scope, receive, send)
+                return
+            # The SDK ties a session to the user that opened it.
+            scope["user"] = AuthenticatedUser(access)
+            await self._serve(given, scope, receive, send)
 
-    def _admits(self, scope: Scope) -> bool:
-        given = [
-            value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"
-        ]
-        if len(given) != 1:
-            return False
-        scheme, _, token = given[0].partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token)
+    async def _serve(self, given: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = ended = False
+
+        async def noting(message: Message) -> None:
+            nonlocal begun, ended
+            begun = True
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        with anyio.CancelScope() as limit:
+            served = _Served(given, limit)
+            self._served.add(served)
+            try:
+                await self._app(scope, receive, noting)
+            finally:
+                self._served.discard(served)
+        if limit.cancelled_caught and not begun:
+            await self._unknown()(scope, receive, send)
+        elif limit.cancelled_caught and not ended:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _unknown(self) -> JSONResponse:
+        told = "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge users add` makes one"
+        return _refusal(401, "invalid_token", told, self._challenge("invalid_token"))
+
+    def _challenge(self, error: str, more: str = "") -> dict[str, str]:
+        where = f', resource_metadata="{self._metadata[1]}"' if self._metadata is not None else ""
+        return {"WWW-Authenticate": f'Bearer{more} error="{error}"{where}'}
+
+    async def watch(self) -> None:
+        """End requests whose token is not valid any more, until cancelled: a stream may stay open for days."""
+        while True:
+            await anyio.sleep(WATCH_SECONDS)
+            for token in {one.token for one in self._served}:
+                try:
+                    valid = await self._credentials.verify(token) is not None
+                except IdeabridgeError:
+                    # Whether it is valid cannot be said now; the next look may.
+                    continue
+                for one in [] if valid else [one for one in self._served if one.token == token]:
+                    one.scope.cancel()
+
+
+def _bearer(scope: Scope) -> bytes | None:
+    """The one bearer token of a request; None: there is none, or more than one."""
+    given = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
+    scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+    return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
+
+
+def _refusal(status: int, error: str, told: str, headers: Mapping[str, str]) -> JSONResponse:
+    return JSONResponse({"error": error, "error_description": told}, status, headers)

@@ -16,7 +16,7 @@ from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
 from ideabridge.server.exposed_names import exposed_names
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
-from ideabridge.server.published import PublishedTool, is_visible
+from ideabridge.server.published import PublishedTool
 from ideabridge.server.running import Running
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
@@ -218,7 +218,7 @@ class ToolCatalogue:
         if found is not None:
             return found
         published = self._publication(name)
-        if published is not None and is_visible(published.publication, caller):
+        if published is not None and self.bridge.store.sees(published.publication, caller):
             self._uses[published.publication.name] += 1
             if self._uses.total() >= _COUNTED:
                 self._note_uses()

@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.users import person_of
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.event import ApprovalAsked, Event, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.policy import only_persons
@@ -214,12 +215,12 @@ def takes_forms(asked: Asked) -> bool:
 
 def in_form(asked: Asked) -> Decider:
     """Who answers a form that goes out for a request."""
-    return Decider("person", "form", asked.caller)
+    return Decider("person", "form", person_of(asked.caller))
 
 
 def by_tool(asked: Asked) -> Decider:
     """Who decides with `decide_approval`: what calls tools is a model, whatever it was told by a person."""
-    return Decider("assistant", "tool", asked.caller)
+    return Decider("assistant", "tool", person_of(asked.caller))
 
 
 def _setting(run: str) -> str:

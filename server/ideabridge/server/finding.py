@@ -9,6 +9,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.filters import IdeaFilter
+from ideabridge.bridge.ideas.idea import IdeaMeta
 from ideabridge.bridge.ideas.records import IdeaHit, Publication, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.callers import Asked
@@ -142,15 +143,15 @@ class Finding:
         limit = arguments.get("limit", _IDEAS)
         count = limit if isinstance(limit, int) else _IDEAS
         chosen = IdeaFilter(**{name: str(arguments[name]) for name in _FILTERS if name in arguments})
-        hits = self._bridge.store.search_ideas(str(arguments.get("words", "")), min(100, count * 2), chosen)
-        seen = [hit for hit in hits if self._sees(hit, asked.caller)][:count]
-        ideas: list[JSON] = [self._told(hit, asked.caller) for hit in seen]
+        words, caller = str(arguments.get("words", "")), asked.caller
+        hits = self._bridge.store.search_ideas(words, count, chosen, caller=caller)
+        ideas: list[JSON] = [self._told(hit, caller) for hit in hits]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         return answer({"ideas": ideas}, "\n".join(lines))
 
     def _told(self, hit: IdeaHit, caller: str) -> JSONObject:
-        meta = hit.meta
+        run, meta = self._made(hit, caller)
         told: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
         # Others may have come to the same idea, and published it to themselves.
         names = [name for name in hit.names if self._published_to(name, caller)]
@@ -160,29 +161,25 @@ class Finding:
             told["description"] = meta.description[:500]
         if meta.tools:
             told["tools"] = list[JSON](meta.tools[:20])
-        run = self._run_of(hit, caller)
         if run is not None:
             told["run"] = run
         if meta.outcome:
             told["outcome"] = meta.outcome
         return told
 
-    def _run_of(self, hit: IdeaHit, caller: str) -> str | None:
-        """The run an idea was first saved in, or else the first of this caller's; those of others are not told."""
+    def _made(self, hit: IdeaHit, caller: str) -> tuple[str | None, IdeaMeta]:
+        """The run an idea was first saved in, and what is kept of that; where that run is another's, the first of this
+        caller's. Of what another published to this caller, their run is not told.
+        """
         store, first = self._bridge.store, hit.meta.run
         if first is None or (record := store.run(first)) is None or record.caller == caller:
-            return first
-        others = (store.run(run) for run in store.runs_of_idea(hit.id))
-        return next((one.id for one in others if one is not None and one.caller == caller), None)
-
-    def _sees(self, hit: IdeaHit, caller: str) -> bool:
-        return self._is_own(hit.id, caller) or any(self._published_to(name, caller) for name in hit.names)
-
-    def _is_own(self, idea_id: str, caller: str) -> bool:
-        """Whether one of the idea's runs is the caller's, or it has none here: it was imported."""
-        store = self._bridge.store
-        known = [record for run in store.runs_of_idea(idea_id) if (record := store.run(run)) is not None]
-        return not known or any(record.caller == caller for record in known)
+            return first, hit.meta
+        for run in store.runs_of_idea(hit.id):
+            record = store.run(run)
+            if record is not None and record.caller == caller:
+                own = next(one.meta for one in store.step_ideas(run) if one.id == hit.id)
+                return run, own
+        return None, hit.meta
 
     def _published_to(self, ref: str, caller: str) -> bool:
         try:
@@ -199,7 +196,7 @@ class Finding:
             AmbiguousIdeaError: several ids start so.
         """
         stored = self._bridge.store.idea(ref, caller=caller)
-        if self._is_own(stored.id, caller) or self._published_to(ref, caller):
+        if self._bridge.store.may_see(stored.id, caller) or self._published_to(ref, caller):
             return stored
         raise self._bridge.store.unknown_idea(ref, caller)
 
@@ -216,15 +213,18 @@ class Finding:
             if message.type in ("text", "data", "tool", "plan"):
                 messages.append(message.to_json())
         solution = stored.idea.solution
-        calls = self._calls(stored)
+        calls = self._calls(stored, caller)
         if calls and isinstance(solution, dict):
             plan: JSONObject = {"calls": calls, "output": solution.get("output")}
             messages.append({"type": "plan", "plan": plan, "description": f"idea {stored.id[:12]}"})
         return messages
 
-    def _calls(self, stored: StoredIdea) -> list[JSON]:
-        """The calls of an idea, after those of the steps of its run before it."""
-        meta, ideas = stored.meta, [stored]
+    def _calls(self, stored: StoredIdea, caller: str) -> list[JSON]:
+        """The calls of an idea, after those of the steps of its run before it: of the caller's own run, where there is
+        one, as another's may have come to the same idea on another way.
+        """
+        _, meta = self._made(IdeaHit(stored.id, stored.meta, (), 0.0), caller)
+        ideas = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
             steps = self._bridge.store.step_ideas(meta.run)
             before = [one.id for one in steps if one.meta.step is not None and one.meta.step < meta.step]

@@ -273,7 +273,7 @@ class OwnHandlers:
         self._check_free(name)
         how = cast("Answer", arguments.get("answer", "auto"))
         self._finding.expect_visible(ref, asked.caller)
-        description = arguments.get("description")
+        description, to = arguments.get("description"), arguments.get("to")
         choices = _object(arguments, "choices")
         by = by_tool(asked)
         if choices and how in ("auto", "plan"):
@@ -285,6 +285,7 @@ class OwnHandlers:
             answer=how,
             choices=choices,
             by=by,
+            to=to if isinstance(to, str) else None,
             caller=asked.caller,
         )
         self._published()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import socket
 import sys
 from collections import OrderedDict
@@ -13,6 +14,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import orjson
 import uvicorn
@@ -22,7 +24,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.server.bounds import MAX_MESSAGE, problem, refused, size_problem
-from ideabridge.server.callers import TOKEN_VARIABLE, BearerGate, caller_in
+from ideabridge.server.callers import TOKEN_VARIABLE, caller_in
 from ideabridge.server.connections import (
     ACCEPTED_AT_ONCE,
     IDLE_SECONDS,
@@ -69,16 +71,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def bind(host: str, port: int, *, token: str | None) -> socket.socket:
+def bind(host: str, port: int, *, token: str | None, guarded: bool = False) -> socket.socket:
     """A listening socket; port 0 takes a free one.
 
+    Args:
+        host: the address.
+        port: the port.
+        token: the token of the environment variable.
+        guarded: whether requests need a token of another kind.
+
     Raises:
-        ServeError: not on loopback without a token, or the address cannot be had.
+        ServeError: not on loopback without any token, or the address cannot be had.
     """
-    if not is_loopback(host) and not token:
+    if not is_loopback(host) and not token and not guarded:
         raise ServeError(
-            f"{host} can be reached from other machines: set {TOKEN_VARIABLE} to a bearer token that clients must send,"
-            " or bind to 127.0.0.1"
+            f"{host} can be reached from other machines: make a token with `ideabridge users add NAME`, or set"
+            f" {TOKEN_VARIABLE} to one that clients must send, or bind to 127.0.0.1"
         )
     if token is not None and not 16 <= len(token) <= 4096:
         raise ServeError(f"{TOKEN_VARIABLE}: expected 16 to 4096 characters; found {len(token)}")
@@ -128,7 +136,6 @@ def application(
     *,
     host: str,
     allowed: tuple[str, ...] = (),
-    token: str | None = None,
     ended: Callable[[str], None] = lambda _session: None,
     quotas: Quotas | None = None,
 ) -> ASGIApp:
@@ -138,7 +145,6 @@ def application(
         server: the MCP server.
         host: what it is bound to.
         allowed: more host names clients may call it by.
-        token: the bearer token every request must have; None: none.
         ended: told the id of a session that its client ended.
         quotas: counts what each caller holds; None: its own.
     """
@@ -148,8 +154,40 @@ def application(
         transport_security=security(host, allowed),
         max_request_body_size=MAX_MESSAGE,
     )
-    app = _MessageGate(app, ended, quotas or Quotas())
-    return BearerGate(app, token) if token is not None else app
+    return _MessageGate(_HostGate(app), ended, quotas or Quotas())
+
+
+class _HostGate:
+    """ASGI middleware: what the SDK answers to a foreign Host or Origin says how to allow it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status = 0
+
+        async def told(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start" and message["status"] in _HOST_STATUS:
+                status = message["status"]
+            if not status:
+                await send(message)
+
+        await self._app(scope, receive, told)
+        if status:
+            what = _HOST_STATUS[status]
+            name = _header(scope, what.lower().encode())
+            host = urlsplit(name if "//" in name else f"//{name}").netloc
+            # Without the port, brackets of an IPv6 address kept.
+            host = re.sub(r":\d*\Z", "", host)
+            usable = re.fullmatch(r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]", host) is not None
+            option = f"--allow-host {host}" if usable else "--allow-host NAME"
+            why = f"{what} {name[:100]!r} is no name of this server: start it with `{option}` to allow it"
+            await _refuse(send, status, b"", b"", why)
+
+
+_HOST_STATUS: Final = {421: "Host", 403: "Origin"}
+"""The statuses of the SDK's answers, and the header each is about."""
 
 
 class _MessageGate:

@@ -244,7 +244,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
     ),
     _tool(
         "publish_idea",
-        "Make a tool of a run or saved idea: each call of the new tool runs the same plan with other input.",
+        "Make a tool of a run or saved idea: each call of it runs the same plan with other input.",
         _closed(
             {
                 "idea": {"type": "string", "description": "Id or name of an idea, or a run's id."},
@@ -254,6 +254,7 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
                     ["auto", "recorded", "plan", "solve"],
                     "recorded: the stored output; plan: run it; solve: ask a model; auto (default): choose.",
                 ),
+                "to": {"type": "string", "description": "me, all or ann,bob"},
                 "choices": _open(
                     "What an error of this tool asks for:"
                     ' {"accept": true or [paths], "take": {"calls.0.repo": "†input.repo"}, "runs": [ids]}.'

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.bridge import LOCAL, Bridge
 from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.replay.replay import Replay, recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
@@ -122,14 +123,13 @@ class PublishedTool:
 
 
 def described(publication: Publication) -> str:
-    """What models are told of it: where it answers for one input alone, for which."""
+    """What models are told of it: where it answers for one input alone, for which; and the user who shares it, as what
+    it says of itself is theirs.
+    """
+    sharer = None if publication.owner is None else user_of(publication.owner)
+    whose = "" if sharer is None else f" (Published by the user {sharer}.)"
     given = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
     if publication.answer != "recorded" or given is None:
-        return publication.description
+        return f"{publication.description}{whose}"
     text = encode_text(given)
-    return f"{publication.description} That input: {text[:_INPUT]}{'…' if len(text) > _INPUT else ''}"
-
-
-def is_visible(publication: Publication, caller: str) -> bool:
-    """Whether it is published to everyone or to this caller."""
-    return publication.owner is None or publication.owner == caller
+    return f"{publication.description} That input: {text[:_INPUT]}{'…' if len(text) > _INPUT else ''}{whose}"

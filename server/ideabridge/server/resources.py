@@ -19,7 +19,6 @@ from ideabridge.bridge.ideas.errors import (
 from ideabridge.bridge.ideas.records import Page, Publication
 from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import caller_of
-from ideabridge.server.published import is_visible
 from ideabridge.tools.encoding import encode_text
 from ideabridge.tools.names import MAX_NAME
 
@@ -161,8 +160,12 @@ class IdeaResources:
         except UnknownPublicationError:
             return []
         # A pinned name stands for an earlier one than its latest.
-        versions = self._bridge.store.versions(name)
-        return [str(one.version) for one in versions if is_visible(one, caller) and str(one.version).startswith(start)]
+        store = self._bridge.store
+        return [
+            str(one.version)
+            for one in store.versions(name)
+            if str(one.version).startswith(start) and store.sees(one, caller)
+        ]
 
 
 def _before(start: str) -> str | None:

@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -24,13 +24,18 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.modules.guard import guard
 from ideabridge.bridge.modules.secrets import clean_logs
 from ideabridge.bridge.modules.status import ModuleStatus
-from ideabridge.server.callers import TOKEN_VARIABLE
+from ideabridge.server.callers import TOKEN_VARIABLE, BearerGate, Credentials
 from ideabridge.server.forms import COMMANDS, Commands
 from ideabridge.server.log import bounded_log
 from ideabridge.server.server import Front
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
 from ideabridge.tools.visible import printable
+
+if TYPE_CHECKING:
+    from starlette.routing import Route
+
+    from ideabridge.server.identity import IdentityProvider
 
 END_SECONDS: Final = 1.9
 """How long the end may take before the process is ended hard: hosts kill after two seconds."""
@@ -143,8 +148,12 @@ async def serve_http(
     toolbox: Toolbox | None = None,
     store: Store | Path | str | None = None,
     told: Callable[[ModuleStatus], None] | None = None,
+    ready: Callable[[str, bool], None] | None = None,
 ) -> None:
     """Serve any number of clients over streamable HTTP until SIGTERM or SIGINT. The URL is told on stderr.
+
+    Requests need a token where there is one, where an identity provider is configured, or where the store has, or ever
+    had, a named user.
 
     Args:
         configuration: what `ideabridge.json` holds.
@@ -155,15 +164,22 @@ async def serve_http(
         toolbox: tools besides the built-in and the configured ones.
         store: where ideas and runs are kept; None: as configured.
         told: called with the status of each module as soon as it is up, failed or disabled.
+        ready: called with the URL, and whether requests need a token, when clients can connect.
 
     Raises:
         ServeError: the address is not loopback and there is no token, or it cannot be had.
+        StoreError: the store cannot be opened.
     """
     from ideabridge.server.http import application, bind, http_server, url_of
 
     token = token or os.environ.get(TOKEN_VARIABLE) or None
-    listening = bind(host, port, token=token)
-    with listening:
+    with ExitStack() as stack:
+        if not isinstance(store, Store):
+            path = store or configuration.store or ":memory:"
+            store = stack.enter_context(Store.open(path, durability=configuration.durability))
+        credentials = Credentials(store, token=token, provider=_provider(configuration))
+        listening = stack.enter_context(bind(host, port, token=token, guarded=credentials.asked_for))
+        url = url_of(listening)
         async with _front(configuration, toolbox, store, told) as front:
             if token is not None:
                 front.secrets.add(TOKEN_VARIABLE, token, certain=True)
@@ -171,24 +187,59 @@ async def serve_http(
                 front.server,
                 host=host,
                 allowed=hosts,
-                token=token,
                 ended=front.announcements.disconnected,
                 quotas=front.quotas,
             )
-            server = http_server(app)
+            most = configuration.users.requests_per_minute
+
+            def spend(caller: str) -> None:
+                front.quotas.spend(caller, "requests", most, 60)
+
+            gate = BearerGate(app, credentials, spend, _metadata(configuration, url))
+            server = http_server(gate)
 
             def ending() -> None:
                 front.running.closing = True
-                front.announcements.listen.handler.close()
+                front.announcements.close()
                 server.should_exit = True
                 _end_at_last()
 
             async def serve() -> None:
-                sys.stderr.write(f"ideabridge: serving on {url_of(listening)}\n")
+                sys.stderr.write(f"ideabridge: serving on {url}\n")
                 sys.stderr.flush()
-                await server.serve(sockets=[listening])
+                if ready is not None:
+                    ready(url, credentials.asked_for)
+                async with anyio.create_task_group() as group:
+                    group.start_soon(gate.watch)
+                    await server.serve(sockets=[listening])
+                    group.cancel_scope.cancel()
 
             await _until_signalled(serve, ending, cancel=False)
+
+
+def _provider(configuration: Configuration) -> IdentityProvider | None:
+    """The identity provider of a configuration; None: there is none."""
+    if configuration.auth is None:
+        return None
+    from ideabridge.server.identity import IdentityProvider
+
+    return IdentityProvider(configuration.auth)
+
+
+def _metadata(configuration: Configuration, url: str) -> tuple[Route, str] | None:
+    """The route of the metadata by which clients find the identity provider (RFC 9728), and its address."""
+    settings = configuration.auth
+    if settings is None:
+        return None
+    from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+    from pydantic import AnyHttpUrl
+
+    named = settings.audience if settings.audience.startswith(("http://", "https://")) else url
+    resource = AnyHttpUrl(settings.resource or named)
+    [route] = create_protected_resource_routes(
+        resource, [AnyHttpUrl(settings.issuer)], list(settings.scopes) or None, "ideabridge"
+    )
+    return route, str(build_resource_metadata_url(resource))
 
 
 async def _until_signalled(

@@ -77,6 +77,18 @@ class NameTakenError(StoreError):
     """The name is published by another owner."""
 
 
+class UserError(StoreError):
+    """A user, a token or an audience that cannot be so; the message says what was expected."""
+
+
+class UnknownUserError(UserError):
+    """No user has this name."""
+
+
+class UnknownTokenError(UserError):
+    """No token has this id."""
+
+
 class UnknownRunError(StoreError):
     """No run has this id."""
 

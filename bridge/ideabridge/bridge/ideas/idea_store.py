@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
@@ -17,6 +18,7 @@ from ideabridge.bridge.ideas.run_store import RunStore
 from ideabridge.bridge.ideas.search import BATCH, SCORED, Search, words_of
 from ideabridge.bridge.ideas.shapes import Shapes
 from ideabridge.bridge.ideas.table import IdeaTable, check_limit
+from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.ideas.uses import Uses
 from ideabridge.tools.names import nearest
 
@@ -76,11 +78,11 @@ class IdeaStore(RunStore):
             number = self._publications.find(name, version, caller)
         try:
             # An id may look like a name.
-            number = number or self._table.find(ref) or self._table.last_of_run(ref)
+            seen = None if caller is None else partial(self._seen_of, caller=caller)
+            number = number or self._table.find(ref, seen) or self._table.last_of_run(ref)
         except AmbiguousIdeaError:
             if caller is None:
                 raise
-            # Whose they are was not looked at: none of them is told.
             raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}; write more digits") from None
         if number is None:
             raise self._unknown_idea(ref, caller)
@@ -160,7 +162,9 @@ class IdeaStore(RunStore):
         with self._database.guard:
             return self._table.runs_of(idea_id)
 
-    def search_ideas(self, words: str, limit: int = 20, chosen: IdeaFilter | None = None) -> list[IdeaHit]:
+    def search_ideas(
+        self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: str | None = None
+    ) -> list[IdeaHit]:
         """Ideas found by any text, best first: published ones first, then those with all words, then with some.
 
         Looks at titles, descriptions, task texts, tags, tool names and published names. Of a run, the hit is its
@@ -170,6 +174,7 @@ class IdeaStore(RunStore):
             words: any text; without a word in it, the newest that pass the filter.
             limit: how many at most.
             chosen: only what passes it.
+            caller: only what this caller may know of, see `may_see`; None: the person who holds the store.
 
         Raises:
             CursorError: a limit out of bounds.
@@ -177,25 +182,53 @@ class IdeaStore(RunStore):
         """
         check_limit(limit)
         chosen = chosen or IdeaFilter()
-        if not words_of(words) and not chosen.empty:
-            page = self.ideas(limit, chosen=chosen)
-            return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in page.items]
+        if not words_of(words):
+            return self._newest(limit, chosen, caller)
         self._index_all()
         with self._database.snapshot():
-            found = self._find(words, limit, chosen)
+            found = self._find(words, limit, chosen, caller)
             records = self._table.records([number for number, _ in found])
         return [
             IdeaHit(record.id, record.meta, record.names, score)
             for record, (_, score) in zip(records, found, strict=True)
         ]
 
-    def _find(self, words: str, limit: int, chosen: IdeaFilter) -> list[tuple[int, float]]:
+    def _newest(self, limit: int, chosen: IdeaFilter, caller: str | None) -> list[IdeaHit]:
+        """The newest that pass a filter, among the latest thousands where they are of one caller."""
+        if chosen.empty:
+            return []
+        if chosen.tool is not None or chosen.module is not None:
+            self._index_all()
+        with self._database.snapshot():
+            seen = None if caller is None else partial(self._seen_of, caller=caller)
+            records = self._table.newest(limit, chosen, SCORED, seen)
+        return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
+
+    def may_see(self, idea_id: str, caller: str) -> bool:
+        """Whether a caller may know of an idea, by its whole id: a run of theirs made it, or it is published to them.
+
+        One that no run here made was imported by the person who holds the store: named users do not see it, other than
+        admins, before it is published.
+        """
+        with self._database.guard:
+            number = self._table.find(idea_id)
+            return number is not None and bool(self._seen_of([number], caller))
+
+    def _seen_of(self, numbers: list[int], caller: str) -> set[int]:
+        imported = user_of(caller) is None or self.users.manages(caller)
+        return self._publications.ideas_seen(numbers, caller, imported=imported)
+
+    def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: str | None) -> list[tuple[int, float]]:
         fetch = limit
         while True:
             found = self._search.find(words, fetch)
-            if chosen.empty:
+            if chosen.empty and caller is None:
                 return found
-            passed = self._table.chosen([number for number, _ in found], chosen)
+            passed = {number for number, _ in found}
+            if not chosen.empty:
+                passed = self._table.chosen([*passed], chosen)
+            if caller is not None:
+                passed = self._seen_of([*passed], caller)
             kept = [(number, score) for number, score in found if number in passed]
             if len(kept) >= limit or len(found) < fetch or fetch >= SCORED:
                 return kept[:limit]

@@ -26,6 +26,7 @@ _SHAPES: Final = {
     "an AWS access key": r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",
     "a Google API key": r"AIza[A-Za-z0-9_-]{35}",
     "a Google OAuth token": r"ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}",
+    "a token of an ideabridge user": r"ibt_[0-9a-f]{12}_[A-Za-z0-9_-]{43}",
     "an Anthropic key": r"sk-ant-[A-Za-z0-9_-]{20,}",
     "an OpenAI key": r"sk-(?=[A-Za-z0-9_-]*[0-9])(?=[a-z0-9_-]*[A-Z])[A-Za-z0-9_-]{20,}",
     "a Stripe key": r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9]{24,}",

@@ -381,6 +381,30 @@ def _twelfth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+_THIRTEENTH: Final = (
+    # Who may use a server on this store. Rows are never deleted: a name is never given to another person.
+    (
+        "CREATE TABLE users (name TEXT PRIMARY KEY, role TEXT NOT NULL, state TEXT NOT NULL, created TEXT NOT NULL, "
+        "issuer TEXT, subject TEXT) STRICT, WITHOUT ROWID"
+    ),
+    "CREATE UNIQUE INDEX users_by_subject ON users(issuer, subject) WHERE issuer IS NOT NULL",
+    (
+        "CREATE TABLE user_tokens (id TEXT PRIMARY KEY, user TEXT NOT NULL REFERENCES users(name), "
+        "hash BLOB NOT NULL, label TEXT NOT NULL, created TEXT NOT NULL, expires TEXT, revoked TEXT, used TEXT) "
+        "STRICT, WITHOUT ROWID"
+    ),
+    "CREATE INDEX user_tokens_by_user ON user_tokens(user)",
+    # To whom a published name is given besides its owner; '' stands for everybody.
+    "CREATE TABLE shares (caller TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (caller, name)) STRICT, WITHOUT ROWID",
+    "CREATE INDEX shares_by_name ON shares(name)",
+)
+
+
+def _thirteenth(connection: sqlite3.Connection) -> None:
+    for statement in _THIRTEENTH:
+        connection.execute(statement)
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     _first,
     _second,
@@ -394,5 +418,6 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     _tenth,
     _eleventh,
     _twelfth,
+    _thirteenth,
 )
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -15,6 +15,7 @@ from ideabridge.bridge.ideas.errors import (
 )
 from ideabridge.bridge.ideas.records import ANSWERS, Answer, Page, Publication
 from ideabridge.bridge.ideas.table import check_limit
+from ideabridge.bridge.ideas.users import EVERYBODY, LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import is_safe_name, nearest, safe_name
 
@@ -27,8 +28,16 @@ _SELECT: Final = (
     "LEFT JOIN names ON names.name = p.name"
 )
 
-_SEEN: Final = "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3))"
+_SEEN: Final = (
+    "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3) OR (p.owner = names.owner AND "
+    "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name)))"
+)
 """What a caller (the third parameter) may know of; none: everything."""
+
+_OPEN_TO: Final = (
+    "(names.owner IN ('', ?1) OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
+)
+"""The names that are open to a caller (the first parameter)."""
 
 
 RESERVED: Final = frozenset(
@@ -115,13 +124,21 @@ class Publications:
         plan: JSONObject | None,
         recorded: JSON,
         owner: str | None,
+        audience: tuple[str, ...] | None,
+        replaces: bool,
     ) -> Publication:
         """Publish the idea in a row as the next version of `name`. Inside a transaction."""
         self._check(name, answer, plan, recorded)
         execute = self._database.execute
         row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
-        if row is not None and row[0] != (owner or ""):
-            raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+        if row is not None:
+            mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
+            if not mine and not (replaces and self.sees(name, row[0], owner or LOCAL)):
+                raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+            if not mine and audience is not None:
+                raise NameTakenError(f"{name!r} is another owner's, who says to whom it is given: publish without that")
+            # Whose a name is does not change by a new version of it.
+            owner = row[0] or None
         version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
         execute(
             "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
@@ -146,6 +163,8 @@ class Publications:
             "ON CONFLICT(name) DO UPDATE SET version = CASE WHEN pinned THEN version ELSE ?2 END, owner = ?3",
             (name, version, owner or ""),
         )
+        if audience is not None:
+            self.share(name, audience)
         told = self.get(name)
         self._index(name, told.description)
         return told if told.version == version else self.get(name, version)
@@ -157,6 +176,71 @@ class Publications:
             (_text(plan), _text(recorded), name, version),
         )
         return self.get(name, version)
+
+    def share(self, name: str, audience: tuple[str, ...]) -> None:
+        """Say to whom a name is given besides its owner, instead of those before. Inside a transaction.
+
+        Args:
+            name: the name.
+            audience: callers, or `EVERYBODY`; none: the owner alone.
+        """
+        execute = self._database.execute
+        row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise self._unknown(name)
+        execute("DELETE FROM shares WHERE name = ?", (name,))
+        if row[0] == "" and EVERYBODY not in audience:
+            # What has no owner is everybody's, in every version: now it is the local person's.
+            execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
+            execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
+        if row[0] != "" or EVERYBODY not in audience:
+            given = (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != row[0])
+            for caller in given:
+                execute("INSERT INTO shares(caller, name) VALUES (?, ?)", (caller, name))
+        self._database.count("catalogue", 1)
+
+    def shares(self, name: str) -> tuple[str, ...]:
+        """To whom a name is given besides its owner: callers, or `EVERYBODY` alone."""
+        row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise self._unknown(name)
+        if row[0] == "":
+            return (EVERYBODY,)
+        rows = self._database.execute("SELECT caller FROM shares WHERE name = ? ORDER BY caller", (name,))
+        return tuple(found[0] for found in rows)
+
+    def sees(self, name: str, owner: str, caller: str) -> bool:
+        """Whether a caller sees the versions of a name that are of this owner; "": of nobody."""
+        if owner in ("", caller):
+            return True
+        found = self._database.number(
+            "SELECT count(*) FROM names JOIN shares ON shares.name = names.name "
+            "WHERE names.name = ? AND names.owner = ? AND shares.caller IN ('', ?)",
+            (name, owner, caller),
+        )
+        return found > 0
+
+    def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
+        """Which of these rows of ideas a caller may know of: a run of theirs made it, or it is published to them.
+
+        Args:
+            numbers: rows.
+            caller: who.
+            imported: whether those that no run here made are among them.
+        """
+        rows = self._database.execute(
+            "SELECT ideas.number FROM json_each(?2) AS part JOIN ideas ON ideas.number = part.value WHERE "  # noqa: S608
+            "EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run AND runs.caller = ?1) "
+            "OR EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
+            "WHERE occurrences.idea = ideas.number AND runs.caller = ?1) "
+            "OR EXISTS (SELECT 1 FROM publications AS p JOIN names ON names.name = p.name "
+            f"AND names.version = p.version WHERE p.idea = ideas.number AND {_OPEN_TO}) "
+            "OR (?3 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run) "
+            "AND NOT EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
+            "WHERE occurrences.idea = ideas.number))",
+            (caller, f"[{','.join(map(str, numbers))}]", imported),
+        )
+        return {row[0] for row in rows}
 
     def stand_for(self, name: str, version: int | None, *, pinned: bool) -> Publication:
         """Let a name stand for one of its versions (None: the latest), pinned to it or until the next is published.
@@ -208,10 +292,11 @@ class Publications:
         if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
             raise self._unknown(name)
         self._index(name, None)
+        self._database.execute("DELETE FROM shares WHERE name = ?", (name,))
         self._database.execute("DELETE FROM names WHERE name = ?", (name,))
 
     def get(self, name: str, version: int | None = None, caller: str | None = None) -> Publication:
-        """One version, or the one the name stands for now; with `caller`, only what has no owner or this one."""
+        """One version, or the one the name stands for now; with `caller`, only what is published to it."""
         which = "names.version" if version is None else "?2"
         row = self._database.execute(
             f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, caller)
@@ -231,7 +316,7 @@ class Publications:
 
     def names(self, caller: str | None = None) -> list[str]:
         """Up to 5,000 names, for telling the nearest ones; `caller` as for `get`."""
-        seen = "" if caller is None else "WHERE owner IN ('', ?1) "
+        seen = "" if caller is None else f"WHERE {_OPEN_TO} "
         return [
             row[0]
             for row in self._database.execute(
@@ -242,7 +327,8 @@ class Publications:
 
     def _unknown(self, name: str, version: int | None = None, caller: str | None = None) -> UnknownPublicationError:
         latest = self._database.number(
-            f"SELECT max(version) FROM publications AS p WHERE p.name = ?1 AND {_SEEN}",  # noqa: S608
+            "SELECT max(p.version) FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
+            f"WHERE p.name = ?1 AND {_SEEN}",
             (name, None, caller),
         )
         if latest and version is not None:
@@ -263,10 +349,16 @@ class Publications:
         if caller is None:
             found = "SELECT number FROM names WHERE name > ?1 ORDER BY name LIMIT ?2"
         else:
-            # Two short walks over the index of (owner, name); one over all names could pass by many of others.
-            one = "SELECT * FROM (SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2)"
-            both = f"{one.format(chr(39) * 2)} UNION ALL {one.format('?3')}"
-            found = f"SELECT number FROM ({both}) ORDER BY name LIMIT ?2"  # noqa: S608
+            # Short walks over the indexes of (owner, name) and (caller, name); one over all names could pass by many of
+            # others.
+            own = "SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2"
+            given = (
+                "SELECT names.number, names.name FROM shares JOIN names ON names.name = shares.name "
+                "WHERE shares.caller = {} AND shares.name > ?1 ORDER BY shares.name LIMIT ?2"
+            )
+            walks = [walk.format(whose) for walk in (own, given) for whose in ("''", "?3")]
+            found = " UNION ".join(f"SELECT * FROM ({walk})" for walk in walks)  # noqa: S608
+            found = f"SELECT number FROM ({found}) ORDER BY name LIMIT ?2"  # noqa: S608
         rows = self._database.execute(
             f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
             "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
@@ -281,7 +373,7 @@ class Publications:
             f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
             "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
             "JOIN ideas ON ideas.number = p.idea WHERE names.number IN (SELECT names.number FROM names "
-            "LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE owner IN ('', ?1) "
+            f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {_OPEN_TO} "
             "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
             (caller, limit),
         ).fetchall()
@@ -290,11 +382,11 @@ class Publications:
     def of_numbers(self, numbers: list[int], caller: str) -> list[Publication]:
         """What the rows of `names` stand for, in the order given, as far as it is published to a caller."""
         rows = self._database.execute(
-            f"SELECT {_COLUMNS}, names.version, names.pinned FROM json_each(?) AS part "  # noqa: S608
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM json_each(?2) AS part "  # noqa: S608
             "JOIN names ON names.number = part.value "
             "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-            "JOIN ideas ON ideas.number = p.idea WHERE names.owner IN ('', ?) ORDER BY part.key",
-            (f"[{','.join(map(str, numbers))}]", caller),
+            f"JOIN ideas ON ideas.number = p.idea WHERE {_OPEN_TO} ORDER BY part.key",
+            (caller, f"[{','.join(map(str, numbers))}]"),
         ).fetchall()
         return [_read(row) for row in rows]
 
@@ -310,7 +402,7 @@ class Publications:
         """How many names are published now."""
         if caller is None:
             return self._database.number("SELECT count(*) FROM names")
-        return self._database.number("SELECT count(*) FROM names WHERE owner IN ('', ?)", (caller,))
+        return self._database.number(f"SELECT count(*) FROM names WHERE {_OPEN_TO}", (caller,))  # noqa: S608
 
     def catalogue_version(self) -> int:
         """A number that grows with every `publish` and `unpublish` of any process."""

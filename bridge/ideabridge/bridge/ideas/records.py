@@ -80,7 +80,7 @@ class Publication:
         plan: the lifted plan, for `answer="plan"`, and `"auto"` where there is one.
         recorded: what its run was: `input` and `output`, from which `answer="recorded"` answers; for `"solve"`, and
             `"auto"` without a plan, `solve`: what a fresh run begins with; for `"auto"`, `max_age_s`.
-        owner: the caller it is published to; None: everyone.
+        owner: whose it is, and to whom it is published besides those it is shared with; None: everybody.
         time: when, ISO 8601 in UTC.
         live: whether this version is the one the name stands for now.
         pinned: whether the name stays with it when another is published.

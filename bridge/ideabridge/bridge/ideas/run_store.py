@@ -11,6 +11,7 @@ from ideabridge.bridge.ideas.direct_calls import DirectCall, DirectCallTable
 from ideabridge.bridge.ideas.journal import Journal
 from ideabridge.bridge.ideas.records import Page, RunRecord
 from ideabridge.bridge.ideas.tool_memory import ToolMemory
+from ideabridge.bridge.ideas.users import Users
 from ideabridge.tools.encoding import JSONObject
 
 _CANCEL: Final = "cancel "
@@ -26,6 +27,7 @@ class RunStore:
         self._answers = Answers(database)
         self._direct_calls = DirectCallTable(database)
         self.tool_memory = ToolMemory(database)
+        self.users = Users(database)
 
     # Runs
 

@@ -19,6 +19,7 @@ from ideabridge.bridge.ideas.portable import Checks, export, read_document
 from ideabridge.bridge.ideas.pruning import Prunable, Pruned, Pruning
 from ideabridge.bridge.ideas.publications import read_named
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
+from ideabridge.bridge.ideas.search import SCORED
 from ideabridge.bridge.ideas.table import check_limit
 from ideabridge.bridge.ideas.upkeep import back_up, vacuum
 from ideabridge.bridge.ideas.versions import Side, breaking, changes
@@ -217,8 +218,24 @@ class Store(IdeaStore):
         plan: JSONObject | None = None,
         recorded: JSON = None,
         owner: str | None = None,
+        audience: tuple[str, ...] | None = None,
+        replaces: bool = False,
     ) -> Publication:
         """Publish an idea as the next version of a name. Nothing is overwritten.
+
+        Args:
+            name: what it is published as.
+            idea_id: the idea.
+            description: this and the next ones: see `Publication`.
+            answer: likewise.
+            input_schema: likewise.
+            output_schema: likewise.
+            annotations: likewise.
+            plan: likewise.
+            recorded: likewise.
+            owner: whose the name is, where it is new; None: the local person's, for everybody.
+            audience: to whom it is given besides its owner, see `share`; None: those it is given to already.
+            replaces: the owner may publish a version of what another owner has given to it.
 
         Raises:
             PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
@@ -238,6 +255,8 @@ class Store(IdeaStore):
                 plan=plan,
                 recorded=recorded,
                 owner=owner,
+                audience=audience,
+                replaces=replaces,
             )
 
     def pin(
@@ -262,6 +281,35 @@ class Store(IdeaStore):
         with self._database.transaction():
             self.tool_memory.keep_definitions(definitions)
             return self._publications.pin(publication.name, publication.version, plan, recorded)
+
+    def share(self, name: str, audience: tuple[str, ...]) -> None:
+        """Give a published name, in every version of its owner, to these callers instead of those before.
+
+        Args:
+            name: the name.
+            audience: callers besides the owner, or `EVERYBODY`; none: the owner alone.
+
+        Raises:
+            UnknownPublicationError: it is not published.
+        """
+        with self._database.transaction():
+            self._publications.share(name, audience)
+
+    def shares(self, name: str) -> tuple[str, ...]:
+        """To whom a published name is given besides its owner: callers, or `EVERYBODY` alone.
+
+        Raises:
+            UnknownPublicationError: it is not published.
+        """
+        with self._database.guard:
+            return self._publications.shares(name)
+
+    def sees(self, publication: Publication, caller: str) -> bool:
+        """Whether something is published to a caller."""
+        if publication.owner is None or publication.owner == caller:
+            return True
+        with self._database.guard:
+            return self._publications.sees(publication.name, publication.owner, caller)
 
     def unpublish(self, name: str) -> None:
         """Take a name out of the catalogue. Its versions stay readable, and counting goes on from the last.
@@ -336,7 +384,7 @@ class Store(IdeaStore):
     def publications(
         self, limit: int = 50, after: str | None = None, *, caller: str | None = None
     ) -> Page[Publication]:
-        """What is published now, by name; with `caller`, only what has no owner or this one.
+        """What is published now, by name; with `caller`, only what is published to it.
 
         Raises:
             CursorError: not a cursor of this list, or a limit out of bounds.
@@ -356,7 +404,14 @@ class Store(IdeaStore):
             CursorError: a limit out of bounds.
         """
         with self._database.guard:
-            return self._publications.of_numbers(self._search.find_names(words, check_limit(limit)), caller)
+            fetch = check_limit(limit)
+            while True:
+                numbers = self._search.find_names(words, fetch)
+                found = self._publications.of_numbers(numbers, caller)
+                if len(found) >= limit or len(numbers) < fetch or fetch >= SCORED:
+                    return found[:limit]
+                # Most are others': look further down.
+                fetch = min(SCORED, fetch * 8)
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
         """Count calls of published tools, by name."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.ideas.contents import Contents
@@ -168,8 +168,12 @@ class IdeaTable:
             request.hex(),
         )
 
-    def find(self, ref: str) -> int | None:
+    def find(self, ref: str, seen: Callable[[list[int]], set[int]] | None = None) -> int | None:
         """The row of an id, or of a unique prefix of one.
+
+        Args:
+            ref: the id, or the prefix.
+            seen: which of some rows count, where several start so: the others are to be as if they were not there.
 
         Raises:
             AmbiguousIdeaError: several ideas start so.
@@ -179,8 +183,12 @@ class IdeaTable:
         low = bytes.fromhex(ref.ljust(64, "0"))
         high = bytes.fromhex(ref.ljust(64, "f"))
         rows = self._database.execute(
-            "SELECT number, id FROM ideas WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 4", (low, high)
+            "SELECT number, id FROM ideas WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
+            (low, high, 4 if seen is None else 1000),
         ).fetchall()
+        if seen is not None and len(rows) > 1:
+            passed = seen([row[0] for row in rows])
+            rows = [row for row in rows if row[0] in passed]
         if len(rows) > 1:
             some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows)
             raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}: {some}; write more digits")
@@ -240,6 +248,27 @@ class IdeaTable:
             places = self._places.newest(of_run(run, chosen.uses), own, some)
         following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
         return Page(self.records([number for _, number in places[:limit]]), following)
+
+    def newest(
+        self, limit: int, chosen: IdeaFilter, most: int, seen: Callable[[list[int]], set[int]] | None
+    ) -> list[IdeaRecord]:
+        """The newest ideas that pass a filter and are among those `seen` says of some rows; at most `most` are looked
+        at.
+        """
+        kept: list[int] = []
+        own, size = Condition(*chosen.columns()), limit
+        below = Condition("", [])
+        while most > 0:
+            places = self._walk.newest(own.and_(below), chosen.uses, size)
+            numbers = [number for _, number in places]
+            passed = set(numbers) if seen is None else seen(numbers)
+            kept += [number for number in numbers if number in passed]
+            if len(kept) >= limit or len(places) < size:
+                break
+            # Most are others': look at more of them at once.
+            most, size = most - size, min(MAX_PAGE, size * 8)
+            below = Condition("(ideas.time, ideas.number) < (?, ?) AND ", [*places[-1]])
+        return self.records(kept[:limit])
 
     def chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Which of these rows pass a filter."""

@@ -46,6 +46,8 @@ def publish(
     by: Decider = APPROVER,
     caller: str,
     owner: str | None = None,
+    audience: tuple[str, ...] | None = None,
+    replaces: bool = False,
     max_age_s: float = 0.0,
 ) -> Publication:
     """Publish an idea, or the last idea of a run, as a tool. A published name gets a new version.
@@ -64,7 +66,9 @@ def publish(
         choices: what a person decides about a plan; see `read_choices`, and `docs/lifting.md`.
         by: who made the choices; kept with the version.
         caller: who publishes; the idea must come from a run of theirs.
-        owner: the caller it is published to; None: everyone.
+        owner: whose the name is, where it is new; None: the local person's, for everybody.
+        audience: to whom it is given besides its owner; None: as before. See `Store.share`.
+        replaces: whether the owner may publish a version of what others have given to it.
         max_age_s: for `auto`: how old a stored answer may be, in seconds.
 
     Raises:
@@ -116,6 +120,8 @@ def publish(
         plan=made.plan,
         recorded=recorded,
         owner=owner,
+        audience=audience,
+        replaces=replaces,
     )
     began = store.event_times(function.run.id).get(1)
     if made.answer == "auto" and began is not None:

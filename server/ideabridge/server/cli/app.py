@@ -28,6 +28,7 @@ from ideabridge.server.cli import (
     suggest,
     tools,
     trust,
+    users,
     versions,
 )
 from ideabridge.server.cli.console import clean, echo, report
@@ -87,6 +88,7 @@ ideas.app.command("export")(sharing.export_ideas)
 ideas.app.command("import")(sharing.import_ideas)
 app.add_typer(ideas.app, name="ideas")
 app.add_typer(keeping.app, name="store")
+app.add_typer(users.app, name="users")
 app.add_typer(modules.app, name="modules")
 app.add_typer(tools.app, name="tools")
 app.command("install")(install.install)

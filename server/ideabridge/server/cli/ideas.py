@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
 
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; a new name, everybody."),
+]
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
 
@@ -54,13 +58,14 @@ def list_ideas(
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
 
+    items: list[JSON]
     with opened(options) as store:
         if published:
             shown = store.publications(limit, after)
-            items: list[JSON] = [_publication(one) for one in shown.items]
-            titles = ("name", "version", "answers by", "idea", "description")
+            items = [{**_publication(one), "to": list[JSON](_shared(store, one))} for one in shown.items]
+            titles = ("name", "version", "answers by", "for", "idea", "description")
             rows = [
-                (one.name, str(one.version), one.answer, one.idea_id[:12], _line(one.description))
+                (one.name, str(one.version), one.answer, _for(store, one), one.idea_id[:12], _line(one.description))
                 for one in shown.items
             ]
             following = shown.next
@@ -96,6 +101,20 @@ def _meta(meta: IdeaMeta) -> tuple[str, str, str]:
     return (meta.outcome, meta.time[:19].replace("T", " "), _line(meta.title))
 
 
+def _shared(store: Store, one: Publication) -> list[str]:
+    """Who has a published tool besides its owner, by name; `all`: everybody."""
+    from ideabridge.bridge.ideas.users import person_of
+
+    return [person_of(caller) or "all" for caller in store.shares(one.name)]
+
+
+def _for(store: Store, one: Publication) -> str:
+    from ideabridge.bridge.ideas.users import person_of
+
+    own = [] if one.owner is None else [person_of(one.owner)]
+    return ", ".join([*own, *_shared(store, one)])
+
+
 def _publication(one: Publication) -> JSONObject:
     return {
         "name": one.name,
@@ -106,6 +125,7 @@ def _publication(one: Publication) -> JSONObject:
         "input_schema": one.input_schema,
         "output_schema": one.output_schema,
         "annotations": one.annotations,
+        "owner": one.owner,
         "time": one.time,
         "live": one.live,
     }
@@ -209,6 +229,7 @@ def publish_idea(
     accept: AcceptOption = None,
     take: TakeOption = None,
     runs: WithOption = None,
+    to: ToOption = None,
 ) -> int:
     """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
 
@@ -217,11 +238,11 @@ def publish_idea(
     import anyio
 
     choices = read_decisions(options, accept, take, runs)
-    return anyio.run(_publish, options, idea_given(options, ref), name, description, answer, choices)
+    return anyio.run(_publish, options, idea_given(options, ref), name, description, answer, choices, to)
 
 
 async def _publish(
-    options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject
+    options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject, to: str | None
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.ideas.versions import change_of
@@ -231,20 +252,58 @@ async def _publish(
 
     async with connected(Bridge(existing(options))) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
-        publication = await publish(bridge, ref, name, options, description=description, answer=answer, choices=choices)
+        publication = await publish(
+            bridge, ref, name, options, description=description, answer=answer, choices=choices, to=to
+        )
         if publication is None:
             say("nothing was published", "yellow")
             return ExitCode.FAILED
         change = change_of(bridge.store, publication)
+        given = bridge.store.shares(name)
     if options.json:
         print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})
     else:
         say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
         say(publication.description, "dim")
+        if to is not None:
+            say(_given_to(name, given))
         for line in change.breaking:
             say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
         if not publication.live:
             say(f"{name} is pinned to another version, and stays with it (`ideas unpin`)", "yellow")
+    return 0
+
+
+def _given_to(name: str, shares: tuple[str, ...]) -> str:
+    """Who has a published name besides its owner, for people."""
+    from ideabridge.bridge.ideas.users import EVERYBODY, person_of
+
+    if not shares:
+        return f"{name} is its owner's alone"
+    return f"{name} is given to {'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
+
+
+@app.command("share")
+@command("config", "project", "store", "json")
+def share_idea(
+    options: Options,
+    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")],
+    to: Annotated[
+        str, typer.Option("--to", metavar="me|all|USER,...", help="Who gets it: its owner alone, everybody, or users.")
+    ],
+) -> int:
+    """Give a published tool to other users than before. It stays its owner's."""
+    from ideabridge.bridge.ideas.users import person_of
+    from ideabridge.bridge.publishing import read_audience
+    from ideabridge.server.cli.console import print_json, say
+
+    with opened(options) as store:
+        store.share(name, read_audience(store, to))
+        given = store.shares(name)
+    if options.json:
+        print_json({"name": name, "to": [person_of(caller) or "all" for caller in given]})
+    else:
+        say(_given_to(name, given), "green")
     return 0
 
 

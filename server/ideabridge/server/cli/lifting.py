@@ -173,6 +173,7 @@ async def publish(
     description: str | None = None,
     answer: str = "auto",
     choices: JSONObject | None = None,
+    to: str | None = None,
 ) -> Publication | None:
     """Publish an idea or a run; what a person must decide first is asked at a terminal. None: the person gave up.
 
@@ -197,7 +198,7 @@ async def publish(
     try:
         way = cast("Answer", answer)
         by = AT_TERMINAL if standing_in_terminal() else BY_COMMAND
-        return bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by)
+        return bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by, to=to)
     except UndecidedError as error:
         raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
 

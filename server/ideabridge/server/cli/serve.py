@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,7 +44,7 @@ def serve(
     """Serve MCP over stdio, or with --http over streamable HTTP.
 
     This is what a host starts; `ideabridge install` writes it into the host's configuration. An address other than
-    loopback needs a bearer token in the environment variable IDEABRIDGE_TOKEN.
+    loopback needs users (`ideabridge users add`), or a bearer token in the environment variable IDEABRIDGE_TOKEN.
     """
     if not http and (address is not None or allow_host):
         raise UsageError(f"{'--allow-host' if allow_host else f'an address ({address})'} goes with --http")
@@ -62,7 +64,9 @@ def serve(
         if place is None:
             await serve_stdio(configuration, told=told, commands=_commands(options))
         else:
-            await serve_http(configuration, host=place[0], port=place[1], hosts=tuple(allow_host or ()), told=told)
+            hosts = tuple(allow_host or ())
+            ready = partial(_welcome, configuration, hosts)
+            await serve_http(configuration, host=place[0], port=place[1], hosts=hosts, told=told, ready=ready)
 
     anyio.run(work)
     return 0
@@ -98,6 +102,39 @@ def _introduce(configuration: Configuration, *, stdio: bool) -> None:
     say(f"store: {configuration.store}", "dim")
     names = [name for name, entry in configuration.modules.items() if not entry.disabled]
     say(f"connecting to modules: {', '.join(names)}" if names else "no modules are configured", "dim")
+
+
+def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, asked_for: bool) -> None:
+    """Tell how clients reach a server over HTTP."""
+    import os
+    import shlex
+    import socket
+    from urllib.parse import urlsplit, urlunsplit
+
+    from ideabridge.server.callers import TOKEN_VARIABLE
+
+    parts = urlsplit(url)
+    everywhere = parts.hostname in ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
+    if hosts or everywhere:
+        host = hosts[0] if hosts else socket.gethostname()
+        url = urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
+    words = ["claude", "mcp", "add", "--transport", "http", "ideabridge", url]
+    if asked_for:
+        say(f"Clients connect to {url} with the header")
+        say("  Authorization: Bearer TOKEN")
+        kinds = ["a user's (`ideabridge users add NAME` makes one)"]
+        kinds += [f"the value of {TOKEN_VARIABLE}"] if os.environ.get(TOKEN_VARIABLE) else []
+        kinds += [] if configuration.auth is None else [f"an access token of {configuration.auth.issuer}"]
+        for number, kind in enumerate(kinds):
+            say(f"{'or' if number else 'where TOKEN is'} {kind}")
+        words += ["--header", "Authorization: Bearer TOKEN"]
+    else:
+        say(f"Clients connect to {url}, without a token.")
+        say("From the first user on (`ideabridge users add NAME`) every client needs a token.")
+    say("For example:")
+    # One line, however wide the terminal is: it is for copying.
+    sys.stderr.write(f"  {shlex.join(words)}\n")
+    say("Other names for this server are refused (421): `--allow-host NAME` allows one.", "dim")
 
 
 def _tell(status: ModuleStatus) -> None:

@@ -1,0 +1,228 @@
+"""Identity: whose an access token (JWT) of the configured identity provider is.
+
+A token is taken where it is signed by a key of the provider, with an asymmetric algorithm of the allow-list, and says
+this issuer and this audience. Nothing in a token is followed: keys come from the address of the configuration, or from
+the one that the issuer's own metadata names.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import httpx
+import jwt
+
+from ideabridge.bridge.configuration import AuthSettings
+from ideabridge.tools.encoding import JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+
+logger = logging.getLogger(__name__)
+
+MAX_TOKEN: Final = 16 * 1024
+"""Characters a token may have."""
+
+FRESH_SECONDS: Final = 3600.0
+"""How long keys are used before they are fetched again: a key that the provider withdrew ends by then."""
+
+STALE_SECONDS: Final = 86_400.0
+"""How long keys are used while the provider cannot be reached."""
+
+PAUSE_SECONDS: Final = 30.0
+"""At least so long between two fetches: tokens with made-up key ids do not reach the provider."""
+
+_TIMEOUT: Final = 10.0
+_MOST_BYTES: Final = 256 * 1024
+_MOST_KEYS: Final = 64
+_LEEWAY: Final = 30
+"""Seconds that the clocks of the provider and of this machine may differ."""
+_MOST_TEXT: Final = 255
+_KINDS: Final = {"RS": ("RSA", None), "PS": ("RSA", None), "ES256": ("EC", "P-256"), "ES384": ("EC", "P-384")}
+
+
+class ProviderError(IdeabridgeError):
+    """The identity provider's keys cannot be had now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a token says that its bearer is.
+
+    Attributes:
+        issuer: the provider.
+        subject: who, at the provider; with the issuer, the identity.
+        shown: what people call them there.
+        scopes: what the token is for.
+        expires: when the token ends, in seconds since 1970.
+    """
+
+    issuer: str
+    subject: str
+    shown: str
+    scopes: tuple[str, ...]
+    expires: float
+
+
+class IdentityProvider:
+    """The provider of a configuration, and its keys.
+
+    Args:
+        settings: the configuration's `auth`.
+        clock: seconds since any moment, for the age of keys.
+    """
+
+    def __init__(self, settings: AuthSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._keys: list[JSONObject] = []
+        self._fetched: float | None = None
+        self._tried: float | None = None
+        self._failure = ""
+        self._lock = anyio.Lock()
+
+    async def identify(self, token: str) -> Identity | None:
+        """Who bears a token; None: it is none of this provider's for this server, or not valid now.
+
+        Raises:
+            ProviderError: its keys cannot be had.
+        """
+        if len(token) > MAX_TOKEN or token.count(".") != 2:
+            return None
+        try:
+            header = jwt.get_unverified_header(token)
+        except jwt.PyJWTError:
+            return None
+        algorithm, kid = header.get("alg"), header.get("kid")
+        # `crit` names extensions that whoever takes the token must know; none is known here.
+        if algorithm not in self.settings.algorithms or "crit" in header or not isinstance(kid, str | None):
+            return None
+        key = await self._key(kid, algorithm)
+        if key is None:
+            return None
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                jwt.PyJWK(cast("dict[str, Any]", key), algorithm=algorithm),
+                algorithms=[algorithm],
+                audience=self.settings.audience,
+                issuer=self.settings.issuer,
+                leeway=_LEEWAY,
+                options={"require": ["exp", "iss", "aud", "sub"], "enforce_minimum_key_length": True},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError):
+            return None
+        return self._identity(claims)
+
+    def _identity(self, claims: dict[str, Any]) -> Identity | None:
+        subject = claims["sub"]
+        if not isinstance(subject, str) or not 0 < len(subject) <= _MOST_TEXT:
+            return None
+        shown = claims.get(self.settings.name_claim)
+        # `scope` is of RFC 9068, `scp` what Microsoft and Okta write.
+        scopes: object = claims.get("scope", claims.get("scp", ""))
+        listed = cast("list[object]", scopes) if isinstance(scopes, list) else []
+        words = scopes.split() if isinstance(scopes, str) else listed
+        return Identity(
+            self.settings.issuer,
+            subject,
+            shown if isinstance(shown, str) and shown else subject,
+            tuple(word for word in words if isinstance(word, str)),
+            float(claims["exp"]),
+        )
+
+    # -- keys --------------------------------------------------------------------------------------------------
+
+    async def _key(self, kid: str | None, algorithm: str) -> JSONObject | None:
+        """The key of an id; without an id, the only one that fits."""
+        age = None if self._fetched is None else self._clock() - self._fetched
+        found = self._fitting(kid, algorithm)
+        if age is None or age > FRESH_SECONDS or len(found) != 1:
+            await self._refresh()
+            age = None if self._fetched is None else self._clock() - self._fetched
+            found = self._fitting(kid, algorithm)
+        if age is None or age > STALE_SECONDS:
+            raise ProviderError(f"the keys of the identity provider cannot be had: {self._failure}")
+        return found[0] if len(found) == 1 else None
+
+    def _fitting(self, kid: str | None, algorithm: str) -> list[JSONObject]:
+        kind, curve = _KINDS.get(algorithm, _KINDS.get(algorithm[:2], ("OKP", "Ed25519")))
+        return [
+            key
+            for key in self._keys
+            if key.get("kty") == kind
+            and (curve is None or key.get("crv") == curve)
+            and key.get("alg") in (None, algorithm)
+            and key.get("use") in (None, "sig")
+            and (kid is None or key.get("kid") == kid)
+        ]
+
+    async def _refresh(self) -> None:
+        async with self._lock:
+            now = self._clock()
+            if self._tried is not None and now - self._tried < PAUSE_SECONDS:
+                return
+            self._tried = now
+            try:
+                with anyio.fail_after(_TIMEOUT):
+                    keys = await self._fetch_keys()
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, IdeabridgeError) as error:
+                self._failure = str(error) or type(error).__name__
+                logger.error("ideabridge: keys of %s: %s", self.settings.issuer, self._failure[:300])
+                return
+            self._keys, self._fetched = keys, self._clock()
+
+    async def _fetch_keys(self) -> list[JSONObject]:
+        async with httpx.AsyncClient(follow_redirects=False, timeout=_TIMEOUT) as client:
+            url = self.settings.jwks_url or await self._discover(client)
+            held = (await _object(client, url)).get("keys")
+        if not isinstance(held, list):
+            raise ProviderError(f"{url}: expected a JSON Web Key Set, found no list `keys`")
+        return [key for key in held[:_MOST_KEYS] if isinstance(key, dict)]
+
+    async def _discover(self, client: httpx.AsyncClient) -> str:
+        """Where the keys are, as the issuer's metadata says (OpenID Connect Discovery, else RFC 8414)."""
+        parts = urlsplit(self.settings.issuer)
+        path = parts.path.rstrip("/")
+        wanted = (f"{path}/.well-known/openid-configuration", f"/.well-known/oauth-authorization-server{path}")
+        failure = ""
+        for place in wanted:
+            url = urlunsplit((parts.scheme, parts.netloc, place, "", ""))
+            try:
+                metadata = await _object(client, url)
+            except ProviderError as error:
+                failure = failure or str(error)
+                continue
+            if metadata.get("issuer") != self.settings.issuer:
+                raise ProviderError(f"{url}: it is the metadata of {str(metadata.get('issuer'))[:200]!r}")
+            keys = metadata.get("jwks_uri")
+            try:
+                # The same demands as on an address in the configuration.
+                return AuthSettings(issuer=self.settings.issuer, audience="any", jwks_url=str(keys)).jwks_url or ""
+            except ValueError:
+                raise ProviderError(f"{url}: jwks_uri: expected an https address, found {str(keys)[:200]!r}") from None
+        raise ProviderError(failure)
+
+
+async def _object(client: httpx.AsyncClient, url: str) -> JSONObject:
+    """The JSON object at an address.
+
+    Raises:
+        ProviderError: there is none, or it is too large.
+    """
+    async with client.stream("GET", url, headers={"accept": "application/json"}) as answer:
+        if answer.status_code != 200:
+            raise ProviderError(f"{url}: answered with status {answer.status_code}")
+        body = bytearray()
+        async for piece in answer.aiter_bytes():
+            body += piece
+            if len(body) > _MOST_BYTES:
+                raise ProviderError(f"{url}: its answer has more than {_MOST_BYTES:,} bytes")
+    value = decode(bytes(body), what=url)
+    if not isinstance(value, dict):
+        raise ProviderError(f"{url}: expected a JSON object")
+    return value
