@@ -39,8 +39,8 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then. Where
-        one has another configuration than it had then, it is another module, and only the names stay its own.
+        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then.
+        Where one has another configuration than it had then, it is another module, and only the names stay its own.
         """
         for name, fingerprint in self._fingerprints.items():
             told = self._modules.secrets.redact(self._memory.tools(fingerprint))

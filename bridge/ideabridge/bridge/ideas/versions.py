@@ -73,9 +73,25 @@ def differences(old: Publication, new: Publication) -> list[str]:
     calls = [one.get("calls") for one in (before, after)]
     lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
     for key in dict.fromkeys((*before, *after)):
-        if key not in ("calls", "lifting"):
+        if key not in ("calls", "lifting", "pins"):
             lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
-    return [*lines, *_lines("recorded", old.recorded, new.recorded, None)]
+    guides = old.guide or {}, new.guide or {}
+    for one, other in ((before.get("pins"), after.get("pins")), (guides[0].get("pins"), guides[1].get("pins"))):
+        if isinstance(one, list) and isinstance(other, list):
+            # A document without any is pinned here. What was told of a tool may differ from machine to machine.
+            lines += _lines("tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None)
+    return [*lines, *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None)]
+
+
+def _tool_of(pin: JSON) -> JSON:
+    return {key: pin.get(key) for key in ("module", "tool", "digest")} if isinstance(pin, dict) else pin
+
+
+def _without_pins(recorded: JSON) -> JSON:
+    guide = recorded.get("solve") if isinstance(recorded, dict) else None
+    if not isinstance(recorded, dict) or not isinstance(guide, dict):
+        return recorded
+    return {**recorded, "solve": {key: value for key, value in guide.items() if key != "pins"}}
 
 
 def changes(old: Side, new: Side) -> list[str]:
