@@ -300,3 +300,35 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
         assert "its tools are pinned now" in verdict.notes
         assert await replayed(bridge) == "git.git_log"
     assert modules.calls("evil") == []
+
+
+# -- ideas that call ideas -----------------------------------------------------------------------------------------
+
+
+async def test_an_idea_follows_versions_that_keep_their_schemas(modules: Modules, tmp_path: Path) -> None:
+    store = tmp_path / "ideas.sqlite"
+    await publish(modules, store)
+    calls: list[JSON] = [{"_tool": "history", "_module": "idea:history", "repo": "†input.repo", "_outputPath": "log"}]
+    async with Bridge(modules.configured("git"), store=store) as bridge:
+        run = await bridge.run_plan({**LOG, "calls": calls})
+        await ended(run)
+        bridge.publish(run.id, "above", answer="plan")
+        # Another version that takes and gives the same is still the same tool.
+        run = await bridge.run_plan({**LOG, "output": {"log": "†state.log"}})
+        await ended(run)
+        bridge.publish(run.id, "history", answer="plan")
+        assert await replayed(bridge, "above") == {"log": "git.git_log"}
+        [verdict] = await bridge.verify(["above"], live=False)
+        assert verdict.faults == []
+        assert "idea:history: its description has changed (it is history@2 now)" in verdict.notes
+        # One that takes something else is not.
+        wanted: JSONObject = {"input": {"repository": "r"}, "output": "†state.log"}
+        other: list[JSON] = [{"_tool": "git_log", "repo": "†input.repository", "_outputPath": "log"}]
+        run = await bridge.run_plan({**wanted, "calls": other})
+        await ended(run)
+        bridge.publish(run.id, "history", answer="plan")
+        with pytest.raises(MeantToolError, match=r"idea:history has changed: .*repository: was absent") as caught:
+            await bridge.call_idea("above", {"repo": "other"})
+        assert "modules accept idea:history" in str(caught.value)
+        [changed] = await bridge.changed_tools("idea:history")
+        assert changed.publication.name == "above"
