@@ -259,7 +259,7 @@ def offered_tools(
     Args:
         toolbox: the tools here; they keep their names.
         remote: those of the modules.
-        away: by module, the names of further tools that it has when it is up.
+        away: by module, the names of further tools that it has when it is up; modules of which none is known, too.
     """
     offered: list[Tool] = list(toolbox.tools.values())
     remote = list(remote)
@@ -268,7 +268,7 @@ def offered_tools(
     owners: dict[str, set[str | None]] = {}
     for module, name in names:
         owners.setdefault(skeleton(name), set()).add(module)
-    modules = {skeleton(module): module for module, _ in names if module is not None}
+    modules = {skeleton(module): module for module in (*(away or ()), *(one for one, _ in names)) if module is not None}
     # What a tool is called where it is prefixed is its own, also while it is not.
     prefixed_forms = {skeleton(f"{module}_{name}"): module for module, name in names if module is not None}
 

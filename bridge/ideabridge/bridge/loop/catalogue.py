@@ -221,12 +221,14 @@ class Catalogue:
 
 
 def chosen_tools(tools: Iterable[Tool], patterns: Iterable[str]) -> list[Tool]:
-    """The tools whose name, or `module.name`, is named or matches a pattern such as `git_*`."""
+    """The tools whose name, or `module.name` by either of its names, is named or matches a pattern such as `git_*`."""
     wanted = list(patterns)
     return [
         tool
         for tool in tools
-        if any(fnmatchcase(tool.name, one) or fnmatchcase(f"{tool.module}.{tool.name}", one) for one in wanted)
+        if any(
+            fnmatchcase(name, one) for one in wanted for name in (tool.name, f"{tool.module}.{tool.name}", tool.label)
+        )
     ]
 
 

@@ -62,13 +62,20 @@ class Rule:
     open_world: bool | None = None
     why: str | None = None
 
-    def holds(self, tool: Tool) -> bool:
-        """Whether the rule, as written, is about this tool."""
+    def holds(self, tool: Tool, *, as_offered: bool = False) -> bool:
+        """Whether the rule, as written, is about this tool.
+
+        Args:
+            tool: the tool.
+            as_offered: where the rule names no module, a name that several modules have is none's: it is about what
+                the tool is offered as.
+        """
         if self.module is not None and not _module_fits(tool, self.module):
             return False
-        if self.tool is not None and not any(
-            fnmatchcase(name, self.tool) for name in (tool.name, tool.remote_name or tool.name)
-        ):
+        names = [tool.name]
+        if tool.remote_name is not None and not (as_offered and self.module is None):
+            names.append(tool.remote_name)
+        if self.tool is not None and not any(fnmatchcase(name, self.tool) for name in names):
             return False
         return self._fits(tool)
 
@@ -155,7 +162,7 @@ def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: st
     def policy(tool: Tool, call: JSONObject) -> Verdict:
         least = ALLOW
         for number, rule in enumerate(rules):
-            exact = rule.holds(tool)
+            exact = rule.holds(tool, as_offered=folds and rule.then == "allow")
             if not exact and (not folds or rule.then == "allow" or not rule.holds_folded(tool, also)):
                 continue
             why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"

@@ -128,8 +128,9 @@ class Modules:
         self._reserved[name] = tools
 
     def reserved(self) -> dict[str, list[str]]:
-        """By module, the names of tools that are its own though they are not in `known_tools`."""
-        return {name: tools for name, tools in self._reserved.items() if not self._find(name).known_tools}
+        """For each module, the names of tools that are its own though they are not in `known_tools`."""
+        known = {name: self._reserved.get(name, []) for name in self._modules}
+        return {name: [] if self._find(name).known_tools else tools for name, tools in known.items()}
 
     def known_tools(self) -> list[Tool]:
         """The tools of every module by its last list, which may be from before this process, in the order of the
