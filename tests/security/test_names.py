@@ -295,6 +295,11 @@ async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schem
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match=r"git\.git_log is not here"):
             await bridge.call_idea("history", {"repo": "other"})
+    modules.takes_down("git")
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        [verdict] = await bridge.verify(["history"], live=False)
+        assert "module 'git' is down" in str(verdict.faults)
+    modules.brings_up("git")
     async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
         [verdict] = await bridge.verify(["history"], live=False)
         assert "its tools are pinned now" in verdict.notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -268,15 +267,20 @@ def offered_tools(
     owners: dict[str, set[str | None]] = {}
     for module, name in names:
         owners.setdefault(skeleton(name), set()).add(module)
-    modules = {skeleton(module): module for module in (*(away or ()), *(one for one, _ in names)) if module is not None}
-    # What a tool is called where it is prefixed is its own, also while it is not.
-    prefixed_forms = {skeleton(f"{module}_{name}"): module for module, name in names if module is not None}
+    modules = {*(away or ()), *(module for module, _ in names if module is not None)}
+    # What a tool is called where it is prefixed is its own, also while it is not; `module.tool` is always.
+    prefixed: dict[str, set[str | None]] = {}
+    for module, name in names:
+        if module is not None:
+            prefixed.setdefault(skeleton(f"{module}_{name}"), set()).add(module)
+    qualifying = {f"{skeleton(module)}{sign}": module for module in modules for sign in "./"}
 
     def is_doubtful(tool: Tool) -> bool:
         shape = skeleton(tool.name)
-        before = modules.get(re.split(r"[./]", shape, maxsplit=1)[0]) if re.search(r"[./]", shape) else None
-        claimed = (prefixed_forms.get(shape, tool.module), before or tool.module)
-        return len(owners[shape]) > 1 or claimed != (tool.module, tool.module) or is_disguised(tool.name)
+        claimed = prefixed.get(shape, set()) | {
+            module for start, module in qualifying.items() if shape.startswith(start)
+        }
+        return len(owners[shape]) > 1 or bool(claimed - {tool.module}) or is_disguised(tool.name)
 
     taken = {tool.name for tool in offered} | {tool.name for tool in remote if not is_doubtful(tool)}
     # In an order of their own: two prefixed names may be one but for a number, which must not tell who came first.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from ideabridge.bridge.context.message import read_context
-from ideabridge.bridge.errors import MeantToolError, PublicationError
+from ideabridge.bridge.errors import MeantToolError, PlanError, PublicationError
 from ideabridge.bridge.ideas.needs import need_of, tools_in
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
@@ -171,7 +171,11 @@ class Ways:
         if then is None or not all(_is_found(call, then, {}) for call in calls):
             listed = tools_in(self._store.idea(publication.idea_id).idea.schema)
             calls = [_with_module(call, listed) for call in calls]
-            then = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
+            try:
+                then = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
+            except PlanError:
+                # A module is down: the call itself says so.
+                then = Catalogue(())
             if not all(_is_found(call, then, listed) for call in calls):
                 # What they are is not known before their modules are there.
                 return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
