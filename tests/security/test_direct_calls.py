@@ -202,3 +202,13 @@ def test_the_record_is_bounded_in_rows_and_age(tmp_path: Path) -> None:
         assert page.items[0].number == MAX_ROWS + 16
         assert store.direct_calls(5, "17").items == []
         assert store.direct_calls(5, caller="bob").items == []
+
+
+def test_a_denied_tool_cannot_be_called_at_the_command_line_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--config", str(guarded(tmp_path)), "--project", str(tmp_path / "elsewhere")]
+    (tmp_path / "elsewhere").mkdir()
+    assert main(["modules", "test", "Git", "Delete_Repo", "-i", "x=all", *options]) == 2
+    assert "nobody deletes here" in capsys.readouterr().err
+    assert main(["modules", "test", "Git", "commit", "-i", "x=all", *options]) == 0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import CursorError
@@ -21,8 +20,7 @@ Outcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled"]
 """How a direct call was answered. asked: it waits for approval, in its run."""
 
 
-@dataclass(frozen=True, slots=True)
-class DirectCall:
+class DirectCall(NamedTuple):
     """One direct call. No parameter and no result is in it.
 
     Attributes:
@@ -58,7 +56,8 @@ class DirectCall:
     number: int = 0
 
 
-_COLUMNS: Final = ", ".join(one.name for one in fields(DirectCall) if one.name != "number")
+_COLUMNS: Final = ", ".join(DirectCall._fields[:-1])
+_PLACES: Final = ", ".join("?" * (len(DirectCall._fields) - 1))
 
 
 class DirectCallTable:
@@ -74,10 +73,9 @@ class DirectCallTable:
             calls: in the order in which they ended.
             now: in seconds since 1970.
         """
-        names = _COLUMNS.split(", ")
         self._database.connection.executemany(
-            f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({', '.join('?' * len(names))})",  # noqa: S608 - names of ours
-            [tuple(getattr(call, name) for name in names) for call in calls],
+            f"INSERT INTO direct_calls({_COLUMNS}) VALUES ({_PLACES})",  # noqa: S608 - names of ours
+            [call[:-1] for call in calls],
         )
         # The table is in the order of time: what goes is one range at its beginning.
         self._database.execute(

@@ -113,6 +113,7 @@ def check_module(
 
 
 async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject | None) -> int:
+    from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
     from ideabridge.server.cli.console import print_json, print_table, print_value, say
     from ideabridge.server.cli.exits import ExitCode, UsageError
@@ -137,7 +138,11 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
         status = modules.status(name)
         if tool is not None:
             for one in modules.tools():
-                if tool == (one.remote_name or one.name):
+                if tool in (one.name, one.remote_name):
+                    # What asks is decided: a person has typed it.
+                    verdict = direct_policy(configuration.approval_setting, one.name)(one, {})
+                    if verdict.verdict == "deny":
+                        raise UsageError(f"{tool} is denied by the configuration: {verdict.why}")
                     Validator(one.parameters, what=f"parameters of {tool}").check(arguments or {})
             result = await modules.call(name, tool, arguments or {})
             if options.json:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final, cast
@@ -123,7 +122,7 @@ def list_direct_calls(
     with opened(options) as store:
         page = store.direct_calls(limit, after)
     if options.json:
-        calls: list[JSON] = [cast("JSONObject", asdict(one)) for one in page.items]
+        calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
         print_json({"calls": calls, "next": page.next})
     elif page.items:
         titles = ("time (UTC)", "caller", "client", "took", "in", "out", "outcome", "tool")
