@@ -125,7 +125,7 @@ def list_direct_calls(
         calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
         print_json({"calls": calls, "next": page.next})
     elif page.items:
-        titles = ("time (UTC)", "caller", "client", "took", "in", "out", "outcome", "tool")
+        titles = ("time (UTC)", "outcome", "took", "tool", "by")
         print_table(titles, [_direct(one) for one in page.items], cut=True)
         if page.next:
             say(f"more: --after {page.next}", "dim")
@@ -137,10 +137,8 @@ def list_direct_calls(
 def _direct(one: DirectCall) -> list[str]:
     at = datetime.fromtimestamp(one.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     tool = f"{one.module}/{one.tool}" if one.module else one.tool
-    named = f"{tool} (as {one.name})" if one.name != one.tool else tool
-    run = f" {one.run}" if one.run else ""
-    took = f"{one.seconds:.3f} s"
-    return [at, one.caller, one.client, took, str(one.bytes_in), str(one.bytes_out), one.outcome, f"{named}{run}"]
+    by = [one.run or "", one.caller, one.client, f"{one.bytes_in:,} bytes in, {one.bytes_out:,} out"]
+    return [at, one.outcome, f"{one.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
 
 
 def _told(record: RunRecord) -> JSONObject:
