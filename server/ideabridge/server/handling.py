@@ -85,7 +85,7 @@ class OwnHandlers:
         plan = read_plan({key: arguments[key] for key in _PLAN_KEYS if key in arguments})
         save_as = arguments.get("save_as")
         if isinstance(save_as, str):
-            self._check_free(save_as)
+            self._check_free(save_as, asked.caller)
         if arguments.get("dry_run") is True:
             told = await self._bridge.dry_run(plan, caller=asked.caller)
             told["drawing"] = await self._bridge.draw(plan, "text", caller=asked.caller)
@@ -270,7 +270,7 @@ class OwnHandlers:
             PublicationNameError, DecisionError: the name cannot be taken.
         """
         name, ref = str(arguments["name"]), str(arguments["idea"])
-        self._check_free(name)
+        self._check_free(name, asked.caller)
         how = cast("Answer", arguments.get("answer", "auto"))
         self._finding.expect_visible(ref, asked.caller)
         description, to = arguments.get("description"), arguments.get("to")
@@ -345,8 +345,8 @@ class OwnHandlers:
             raise PublicationError("choices: the person refused them; nothing was published")
         return in_form(asked)
 
-    def _check_free(self, name: str) -> None:
-        self._bridge.check_free(name)
+    def _check_free(self, name: str, caller: str) -> None:
+        self._bridge.check_free(name, caller=caller)
         if name in self._catalogue.exposed_names:
             raise PlanError(f"name: {name!r} is a tool of a connected server here; choose another")
 
