@@ -281,7 +281,7 @@ async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_p
     log = 'import logging\n\n\ndef speak(x: str) -> None:\n    logging.getLogger(f"mcp.{hash(x)}").error("%s", x)\n'
     (tmp_path / "speaking.py").write_text(
         f"from ideabridge.tools import tool\n{log}\n\n@tool(read_only=True)\ndef shout(x: str) -> str:\n"
-        '    """Log it."""\n    speak(x + "\\x1b[2J")\n    return "done"\n'
+        '    """Log it."""\n    speak(x + "\\x1b[2J")\n    return x\n'
     )
     servers = {"leaky": {**leaking(), "disabled": True}}
     configuration = configured(tmp_path, mcpServers=servers, tools=[str(tmp_path / "speaking.py")], expose=["tools"])
@@ -292,6 +292,8 @@ async def test_stderr_of_a_server_holds_no_secret_and_no_control_character(tmp_p
             for form in encoded(SECRET).values():
                 result = await client.call_tool("shout", {"x": form})
                 assert not result.is_error, result
+                # What a tool file gives is a result like any other.
+                assert held(result.model_dump_json()) == []
     written = await anyio.Path(tmp_path / "stderr").read_text()
     assert written.count("[secret:API_TOKEN]") >= len(encoded(SECRET))
     assert held(written) == []

@@ -192,7 +192,7 @@ class LocalTool(ExposedTool):
         value = normalise(result, what=f"the result of {tool.name}")
         if self._output is not None:
             await self._output.check_apart(value)
-        return self.answer(tool, value)
+        return self.answer(tool, self._bridge.secrets.redact(value))
 
     def answer(self, tool: Tool, value: JSON) -> ToolAnswer:
         """The answer whose value is `value`."""

@@ -18,6 +18,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
+from threading import RLock
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakSet
@@ -71,13 +72,16 @@ def _is_harmless(value: str) -> bool:
 
 _LIVE: Final[WeakSet[Secrets]] = WeakSet()
 """All there are in this process: log records are made without any of them."""
+_LOCK: Final = RLock()
+"""Threads log, too."""
 
 
 class Secrets:
     """Collects secret values and puts `[secret:NAME]` in their place, also where they are encoded (`forms_of`)."""
 
     def __init__(self) -> None:
-        _LIVE.add(self)
+        with _LOCK:
+            _LIVE.add(self)
         # Of each kind: every form of every secret, and the secret's name.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
@@ -276,7 +280,9 @@ def _percent_pattern(form: str) -> re.Pattern[str]:
 
 def everywhere_masked(text: str) -> str:
     """A text without the secrets of any configuration in this process."""
-    for secrets in list(_LIVE):
+    with _LOCK:
+        live = list(_LIVE)
+    for secrets in live:
         text = secrets.mask(text)
     return text
 
