@@ -84,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(405)
         self.end_headers()
 
-    def log_request(self, *_: Any) -> None:
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Nothing is logged."""
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
+from ideabridge.bridge.context.preview import MAX_DESCRIPTION
 from ideabridge.bridge.modules.errors import ModuleTimeoutError
-from ideabridge.bridge.modules.listing import MAX_DESCRIPTION, MAX_LISTING_BYTES
+from ideabridge.bridge.modules.listing import MAX_LISTING_BYTES
 from ideabridge.bridge.modules.tap import MOST_NOTIFICATIONS
 from ideabridge.tools.errors import LimitExceededError
 from tests.modules.conftest import Changes, modules_of

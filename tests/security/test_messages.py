@@ -24,8 +24,8 @@ NEW = "2026-07-28"
 
 def message(value: str, **extra: Any) -> bytes:
     """A call of `run_plan` with JSON text as a part of its input."""
-    params = {"name": "run_plan", "arguments": {"calls": [], "input": {"x": "HERE"}}, **extra}
-    call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    params: dict[str, Any] = {"name": "run_plan", "arguments": {"calls": [], "input": {"x": "HERE"}}, **extra}
+    call: dict[str, Any] = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
     return json.dumps(call).replace('"HERE"', value).encode()
 
 

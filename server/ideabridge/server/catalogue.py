@@ -19,6 +19,7 @@ from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
 from ideabridge.server.published import PublishedTool
 from ideabridge.server.running import Running
 from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.encoding import encode
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool, ToolKey
@@ -27,6 +28,10 @@ logger: Final = logging.getLogger(__name__)
 
 PAGE: Final = 100
 """Tools in a page of `tools/list`."""
+
+PAGE_BYTES: Final = 512 * 1024
+"""Bytes of a page of `tools/list`, unless its first tool alone has more: clients refuse events over 1 MB, and some
+lose the connection with it."""
 
 LIST_SECONDS: Final = 8.0
 """How long lists after the start, and each search, wait for modules of which nothing is known yet. Hosts give a server
@@ -287,32 +292,42 @@ class ToolCatalogue:
         after: str | None = None
         if kind == "fixed" and place.isascii() and place.isdigit() and int(place) <= len(self._fixed):
             start = int(place)
-            tools = self._fixed[start : start + PAGE]
-            if start + PAGE < len(self._fixed):
-                return tools, f"fixed:{start + PAGE}"
+            tools = _fitting(self._fixed[start : start + PAGE], PAGE_BYTES)
+            end = start + len(tools)
+            if end < len(self._fixed):
+                return tools, f"fixed:{end}"
             if len(tools) == PAGE:
                 return tools, "ideas:" if self.bridge.store.publication_count(caller=caller) else None
         elif kind == "ideas":
             after = place or None
         elif kind == "used" and place.isascii() and place.isdigit():
-            return self._most_used(caller, int(place), PAGE)
+            return self._most_used(caller, int(place), PAGE, PAGE_BYTES)
         else:
             raise CursorSyntaxError(
                 f"not a cursor of this list: {str(cursor)[:60]!r}; hand back next_cursor as it came"
             )
+        count, room = PAGE - len(tools), PAGE_BYTES - sum(len(encode(tool)) for tool in tools)
         if after is None and self.bridge.store.publication_count(caller=caller) > self._most:
-            used, following = self._most_used(caller, 0, PAGE - len(tools))
+            used, following = self._most_used(caller, 0, count, room)
             return [*tools, *used], following
-        page = self.bridge.store.publications(PAGE - len(tools), after, caller=caller)
-        tools = [*tools, *(self._definition(one) for one in page.items if self._is_served(one))]
+        page = self.bridge.store.publications(count, after, caller=caller)
+        found = [self._definition(one) for one in page.items]
+        fit = len(_fitting(found, room, at_least=0 if tools else 1))
+        if found and not fit:
+            return tools, "ideas:"
+        if fit < len(found):
+            page = self.bridge.store.publications(fit, after, caller=caller)
+        shown = [definition for definition, one in zip(found[:fit], page.items, strict=True) if self._is_served(one)]
+        tools = [*tools, *shown]
         return tools, f"ideas:{page.next}" if page.next is not None else None
 
-    def _most_used(self, caller: str, start: int, count: int) -> tuple[list[dict[str, Any]], str | None]:
+    def _most_used(self, caller: str, start: int, count: int, room: int) -> tuple[list[dict[str, Any]], str | None]:
         """Part of the published ideas that are told where there are too many: those that are called most."""
         self._note_uses()
         told = self.bridge.store.most_used(self._most, caller=caller)
-        end = start + count
-        tools = [self._definition(one) for one in told[start:end] if self._is_served(one)]
+        found = _fitting([self._definition(one) for one in told[start : start + count]], room)
+        end = start + len(found)
+        tools = [definition for definition, one in zip(found, told[start:end], strict=True) if self._is_served(one)]
         return tools, f"used:{end}" if end < len(told) else None
 
     def _is_served(self, publication: Publication) -> bool:
@@ -331,3 +346,12 @@ class ToolCatalogue:
             if len(self._published) < _CACHED:
                 self._published[publication.name] = known
         return known.definition
+
+
+def _fitting(tools: list[dict[str, Any]], room: int, *, at_least: int = 1) -> list[dict[str, Any]]:
+    """As many of the first tools as have `room` bytes."""
+    for count, tool in enumerate(tools):
+        room -= len(encode(tool))
+        if room < 0:
+            return tools[: max(count, at_least)]
+    return tools

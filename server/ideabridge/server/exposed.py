@@ -20,7 +20,7 @@ from ideabridge.server.callers import Asked
 from ideabridge.server.direct_calls import DirectCalls, Entry
 from ideabridge.server.rounds import InputRequired
 from ideabridge.server.running import WAIT_S, Running
-from ideabridge.server.told_schema import object_input, object_output
+from ideabridge.server.told_schema import object_input, object_output, showable
 from ideabridge.tools.activity import ActivityFunction
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
@@ -50,11 +50,11 @@ class ServedTool(Protocol):
 
 def definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:
     """A tool in its wire form, under a name of this server."""
-    told: dict[str, Any] = {"name": name, "inputSchema": object_input(tool.parameters)}
+    told: dict[str, Any] = {"name": name, "inputSchema": showable(object_input(tool.parameters))}
     if tool.description:
         told["description"] = tool.description
     if output is not None:
-        told["outputSchema"] = output
+        told["outputSchema"] = showable(output)
     annotations = tool.annotations.to_json()
     if annotations:
         told["annotations"] = annotations

@@ -10,6 +10,7 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.message import Message, read_context
+from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.server.callers import caller_of
@@ -28,13 +29,14 @@ class IdeaPrompts:
 
     async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
         """One page of the published ideas whose context holds words; a page may hold fewer than it looked at."""
-        page = published_page(self._bridge, params, caller_of(context))
-        prompts = [
-            types.Prompt(name=one.name, description=one.description, arguments=_arguments(one))
-            for one in page.items
-            if self._words(one)
-        ]
-        return types.ListPromptsResult(prompts=prompts, next_cursor=page.next)
+
+        def tell(one: Publication) -> types.Prompt | None:
+            if not self._words(one):
+                return None
+            return types.Prompt(name=one.name, description=cut_description(one.description), arguments=_arguments(one))
+
+        shown, following = published_page(self._bridge, params, caller_of(context), tell)
+        return types.ListPromptsResult(prompts=shown, next_cursor=following)
 
     async def get(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         """The words of an idea's context, then the input as given.
@@ -86,7 +88,7 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
     arguments: list[types.PromptArgument] = []
     for name, schema in _properties(publication).items():
         description = schema.get("description") if isinstance(schema, dict) else None
-        told = description if isinstance(description, str) else None
+        told = cut_description(description) if isinstance(description, str) else None
         arguments.append(types.PromptArgument(name=name, description=told, required=name in required))
     return arguments
 

@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import LOCAL, Bridge
+from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.replay.replay import Replay, recorded_answer
@@ -14,7 +15,7 @@ from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_ans
 from ideabridge.server.callers import Asked
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
-from ideabridge.server.told_schema import object_input, object_output
+from ideabridge.server.told_schema import object_input, object_output, showable
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
@@ -39,10 +40,10 @@ class PublishedTool:
         self._definition: dict[str, Any] = {
             "name": name,
             "description": described(publication),
-            "inputSchema": object_input(publication.input_schema),
+            "inputSchema": showable(object_input(publication.input_schema)),
         }
         if output is not None:
-            self._definition["outputSchema"] = output
+            self._definition["outputSchema"] = showable(output)
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -129,7 +130,8 @@ def described(publication: Publication) -> str:
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"
     given = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    description = cut_description(publication.description)
     if publication.answer != "recorded" or given is None:
-        return f"{publication.description}{whose}"
+        return f"{description}{whose}"
     text = encode_text(given)
-    return f"{publication.description} That input: {text[:_INPUT]}{'…' if len(text) > _INPUT else ''}{whose}"
+    return f"{description} That input: {text[:_INPUT]}{'…' if len(text) > _INPUT else ''}{whose}"

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.ideas.errors import (
     CursorError,
     SecretInIdeaError,
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.ideas.records import Page, Publication
+from ideabridge.bridge.ideas.records import Publication
 from ideabridge.server.answers import MAX_RESULT
 from ideabridge.server.callers import caller_of
 from ideabridge.tools.encoding import encode_text
@@ -25,23 +27,47 @@ from ideabridge.tools.names import MAX_NAME
 PAGE: Final = 100
 """Entries in a page of a list."""
 
+PAGE_BYTES: Final = 512 * 1024
+"""Bytes of a page, unless its first entry alone has more."""
+
 _URI: Final = re.compile(rf"idea://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})(?:/([0-9]{{1,9}}))?/?\Z")
 _MIME: Final = "application/json"
 _COMPLETIONS: Final = 100
 
 Context = ServerRequestContext[Any, Any]
+Told = TypeVar("Told", types.Resource, types.Prompt)
 
 
-def published_page(bridge: Bridge, params: types.PaginatedRequestParams | None, caller: str) -> Page[Publication]:
-    """One page of what is published to a caller.
+def published_page(
+    bridge: Bridge, params: types.PaginatedRequestParams | None, caller: str, tell: Callable[[Publication], Told | None]
+) -> tuple[list[Told], str | None]:
+    """One page of what is published to a caller, as `tell` tells each, and the cursor of the next one.
+
+    Args:
+        bridge: has the store.
+        params: the cursor.
+        caller: who asks.
+        tell: what to show; None: nothing of this one.
 
     Raises:
         MCPError: not a cursor of this list.
     """
+    cursor = params.cursor if params else None
     try:
-        return bridge.store.publications(PAGE, params.cursor if params else None, caller=caller)
+        page = bridge.store.publications(PAGE, cursor, caller=caller)
+        shown: list[Told] = []
+        room = PAGE_BYTES
+        for count, one in enumerate(page.items):
+            told = tell(one)
+            if told is None:
+                continue
+            room -= len(told.model_dump_json())
+            if room < 0 and count:
+                return shown, bridge.store.publications(count, cursor, caller=caller).next
+            shown.append(told)
     except CursorError as error:
         raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
+    return shown, page.next
 
 
 def uri_name(uri: str) -> str | None:
@@ -58,17 +84,13 @@ class IdeaResources:
 
     async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         """One page of published ideas."""
-        page = published_page(self._bridge, params, caller_of(context))
-        resources = [
-            types.Resource(
-                uri=f"idea://{one.name}",
-                name=one.name,
-                description=f"{one.description} (version {one.version})",
-                mime_type=_MIME,
-            )
-            for one in page.items
-        ]
-        return types.ListResourcesResult(resources=resources, next_cursor=page.next)
+
+        def tell(one: Publication) -> types.Resource:
+            description = f"{cut_description(one.description)} (version {one.version})"
+            return types.Resource(uri=f"idea://{one.name}", name=one.name, description=description, mime_type=_MIME)
+
+        shown, following = published_page(self._bridge, params, caller_of(context), tell)
+        return types.ListResourcesResult(resources=shown, next_cursor=following)
 
     async def templates(
         self, _context: Context, _params: types.PaginatedRequestParams | None

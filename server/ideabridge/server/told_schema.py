@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.keywords import MANY, NAMED, ONE
 from ideabridge.tools.schema import inline_refs
 
@@ -12,6 +12,9 @@ _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "en
 """Keywords that model APIs refuse at the top of a tool's parameters: one such tool fails all of a host's requests."""
 
 _WAYS: Final = 6
+
+_SHOWN_BYTES: Final = 128 * 1024
+_LEFT_OUT: Final = f"its schema has more than {_SHOWN_BYTES:,} bytes and is not shown; an error says what was expected"
 
 _FLAGS: Final = ("additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties")
 """Keywords whose schema hosts take as true or false."""
@@ -22,6 +25,11 @@ _OF_ARRAYS: Final = (
 )
 _OF_OBJECTS: Final = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties")
 _NOTES: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+
+
+def showable(schema: JSONObject) -> JSONObject:
+    """The schema of an object as it is told; one that is too large for a list is told as that of any object."""
+    return schema if len(encode(schema)) <= _SHOWN_BYTES else {"type": "object", "description": _LEFT_OUT}
 
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:

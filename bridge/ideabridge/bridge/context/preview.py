@@ -11,6 +11,9 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode
 SMALL: Final = 2048
 """Bytes of JSON up to which a value is shown whole to a mind."""
 
+MAX_DESCRIPTION: Final = 2048
+"""Bytes of the description of a tool or an idea. Every host and every model that sees it pays for it."""
+
 _TEXT: Final = 240
 _MEMBERS: Final = 40
 _KEY: Final = 100
@@ -147,3 +150,12 @@ def _shorten_literal(value: JSON, limit: int, room: _Room) -> JSON:
             members[room.take(key, _KEY)] = _shorten_literal(item, limit // 2, room)
         return members
     return _scalar(value)
+
+
+def cut_description(text: str) -> str:
+    """A description that has at most `MAX_DESCRIPTION` bytes; where it was cut, its end says so."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= MAX_DESCRIPTION:
+        return data.decode()
+    note = f"… (cut: the description has {len(data):,} bytes)"
+    return data[: MAX_DESCRIPTION - len(note.encode())].decode("utf-8", "ignore") + note

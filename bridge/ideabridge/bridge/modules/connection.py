@@ -35,6 +35,7 @@ from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.modules.tap import Tap
 
 _REFRESH_SECONDS: Final = 0.25
+_REFRESH_MOST: Final = 2.0
 _LISTEN_AGAIN_SECONDS: Final = 1.0
 _LISTEN_AGAIN_MOST: Final = 60.0
 _WORDS: Final = 600
@@ -255,8 +256,9 @@ class Connection:
             if listing != self.listing:
                 self.listing = listing
                 self._on_listing()
-            # A long list that changes all the time takes a tenth of our time, not all of it.
-            await anyio.sleep(max(_REFRESH_SECONDS, 9 * (anyio.current_time() - began)))
+            # A long list that changes all the time must not take all of our time.
+            took = anyio.current_time() - began
+            await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
 
     async def _listen(self) -> None:
         """2026: subscribe to changes; again, ever more seldom, when the stream is lost."""

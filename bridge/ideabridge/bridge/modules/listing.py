@@ -13,6 +13,7 @@ import mcp_types as types
 from mcp_types import methods
 from pydantic import ValidationError
 
+from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.modules.errors import ModuleProtocolError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
@@ -29,8 +30,6 @@ MAX_PAGES: Final = 1000
 MAX_SCHEMA_BYTES: Final = 256 * 1024
 MAX_LISTING_BYTES: Final = 32 * 1024 * 1024
 """Bytes of all pages of one list. 10,000 tools with a page of text each have less."""
-MAX_DESCRIPTION: Final = 2048
-"""Bytes of a tool's description. Every host and every model that sees the tool pays for it."""
 MAX_NOTES: Final = 50
 _NAME_LENGTH: Final = 256
 
@@ -171,7 +170,7 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
     hints = tool.annotations or types.ToolAnnotations()
     made = Tool(
         name=tool.name,
-        description=_described(tool.description or ""),
+        description=cut_description(tool.description or ""),
         parameters=parameters,
         output=output,
         annotations=Annotations(
@@ -186,14 +185,6 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
         wrapper=None if output is wrapper else wrapper,
     )
     return made, f"tool {_short(tool.name)} {'; '.join(remarks)}" if remarks else None
-
-
-def _described(text: str) -> str:
-    data = text.encode("utf-8", "replace")
-    if len(data) <= MAX_DESCRIPTION:
-        return data.decode()
-    note = f"… (cut: the description has {len(data):,} bytes)"
-    return data[: MAX_DESCRIPTION - len(note.encode())].decode("utf-8", "ignore") + note
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
