@@ -143,14 +143,18 @@ class Bridge(Publishing):
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
-        most = self.configuration.limits.result_bytes
+        limits = self.configuration.limits
         executor = Executor(
-            self.toolbox, self.modules, mask=self.secrets.mask, redact=self.secrets.redact, result_bytes=most
+            self.toolbox,
+            self.modules,
+            mask=self.secrets.mask,
+            redact=self.secrets.redact,
+            result_bytes=limits.result_bytes,
         )
         under = (self.handlers, self.fingerprint, Screen(self.secrets))
         answering = (self.mind, self.approver, self._lease_seconds, self.configuration.recorded_max_age_s)
         most = self.configuration.users.runs
-        self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering, most)
+        self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering, most, limits.run_bytes)
         self._group.start_soon(self._open.heartbeat)
         self._group.start_soon(self._open.listen)
         return self

@@ -87,6 +87,12 @@ class Limits(BaseModel):
     result_bytes: int = Field(
         default=8 * 1024 * 1024, ge=1024, le=512 * 1024 * 1024, description="Bytes of JSON one result may have."
     )
+    run_bytes: int = Field(
+        default=256 * 1024 * 1024,
+        ge=1024,
+        le=64 * 1024 * 1024 * 1024,
+        description="Bytes of JSON the results of one run may have together, with those of its rooms.",
+    )
 
 
 class UsersSettings(BaseModel):

@@ -23,7 +23,7 @@ from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
-from ideabridge.bridge.loop.executor import Executor
+from ideabridge.bridge.loop.executor import RUN_BYTES, Executor, Kept
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
@@ -99,6 +99,7 @@ class Runs:
         lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
         max_age_s: how old a stored answer of an idea may be, in seconds (DESIGN 4.11).
         most_of_user: how many runs of one named user may be at work here at once; None: any number.
+        run_bytes: how many bytes the results of one run may have together.
     """
 
     def __init__(
@@ -115,10 +116,12 @@ class Runs:
         lease_seconds: float | None = None,
         max_age_s: float = 0.0,
         most_of_user: int | None = None,
+        run_bytes: int = RUN_BYTES,
     ) -> None:
         self._most_of_user = most_of_user
         self._mind, self._approver = mind, approver
         self._screen = screen
+        self._run_bytes = run_bytes
         self._store = store
         self.group = group
         self._executor = executor
@@ -383,6 +386,7 @@ class Runs:
             mind=mind,
             open_room=lambda effect: self.rooms.open(run, effect),
             used=lambda key: used_in_rooms(run, key),
+            kept=Kept(self._run_bytes) if parent is None else parent.runner.kept,
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
@@ -429,6 +433,7 @@ class Runs:
             if events and record.status != run.machine.status:
                 self._settle(run, driver)
             return run
+        run.runner.kept.note(self._store.journal_bytes(record.id))
         if self.rooms.end_orphan(run):
             return run
         if parent is None:

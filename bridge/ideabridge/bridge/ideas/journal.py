@@ -172,6 +172,14 @@ class Journal:
                 return
             last = rows[-1][0]
 
+    def size(self, run_id: str) -> int:
+        """Characters of all events of a run together."""
+        with self._database.guard:
+            base = self._number(run_id) << _BITS
+            return self._database.number(
+                "SELECT sum(length(body)) FROM events WHERE id > ? AND id < ?", (base, base + 2**_BITS)
+            )
+
     def times(self, run_id: str) -> dict[int, float]:
         """When each event was journaled, in seconds since 1970; those of an old store say nothing."""
         with self._database.guard:

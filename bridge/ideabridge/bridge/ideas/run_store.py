@@ -77,6 +77,14 @@ class RunStore:
         """
         return self._journal.append(run_id, epoch, events)
 
+    def journal_bytes(self, run_id: str) -> int:
+        """About how many bytes the events of a run have together.
+
+        Raises:
+            UnknownRunError: no such run.
+        """
+        return self._journal.size(run_id)
+
     def events(self, run_id: str, after: int = 0) -> Iterator[tuple[int, JSONObject]]:
         """(sequence number, event) of a run after a sequence number, in order.
 

@@ -9,7 +9,7 @@ from ideabridge.bridge.loop.effect import AskApproval
 from ideabridge.bridge.loop.event import CallDecided
 from ideabridge.bridge.loop.policy import Policy
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.loop.readiness import Refusal, digest_of, resolved_call
+from ideabridge.bridge.loop.readiness import MOST_RESOLVED, Refusal, digest_of, resolved_call
 from ideabridge.tools.encoding import JSONObject
 
 
@@ -33,6 +33,11 @@ def judged(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
         return None
     if verdict.verdict == "deny":
         return Denial("denied", f"denied by policy: {verdict.why or 'no reason given'}")
+    # All items together are what a person decides about.
+    size = sum(item.size for item in progress.items)
+    if size > MOST_RESOLVED:
+        why = f"it would have {size:,} bytes with what it refers to; at most {MOST_RESOLVED:,} are put before a person"
+        return Denial("runtime", f"not run: {why}")
     digest = digest_of(resolved)
     if isinstance(digest, Refusal):
         return Denial("runtime", f"not run: {digest.message}")

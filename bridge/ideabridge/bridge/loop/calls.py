@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished, Event, MessageAdded
-from ideabridge.bridge.loop.executor import CallContext, Executor
+from ideabridge.bridge.loop.executor import CallContext, Executor, Kept
 from ideabridge.bridge.loop.parking import CallAsker, Parking
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError
@@ -35,6 +35,7 @@ class Calls:
         fail: given what came, where what has happened could not be posted.
         progress_watchers: told what calls report.
         parking: puts what their modules ask.
+        kept: bounds the bytes of their results.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Calls:
         fail: Callable[[Exception], None],
         progress_watchers: list[ReportedProgress],
         parking: Parking,
+        kept: Kept,
     ) -> None:
         self._executor = executor
         self._group = group
@@ -57,6 +59,7 @@ class Calls:
         self._fail = fail
         self._progress_watchers = progress_watchers
         self._parking = parking
+        self._kept = kept
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[CallFinished] = []
         self._called_off: set[ExecutionKey] = set()
@@ -130,7 +133,7 @@ class Calls:
 
         module = effect.tool.module
         asker = None if module is None else CallAsker(self._parking, effect.key, module)
-        context = CallContext(effect, on_progress, on_message, run=self, asker=asker)
+        context = CallContext(effect, on_progress, on_message, run=self, asker=asker, kept=self._kept)
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)

@@ -22,7 +22,48 @@ ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
 RESULT_BYTES = 8 * 1024 * 1024
 """How many bytes of JSON one result may have."""
 
+RUN_BYTES = 256 * 1024 * 1024
+"""How many bytes of JSON the results of one run may have together."""
+
 _ERROR_CHARACTERS = 4096
+
+
+class Kept:
+    """How many bytes of results a run keeps, in memory and in its journal; those of its rooms are among them.
+
+    Args:
+        most: how many it may keep.
+    """
+
+    def __init__(self, most: int = RUN_BYTES) -> None:
+        self._most = most
+        self._bytes = 0
+
+    def note(self, size: int) -> None:
+        """So many more are kept already."""
+        self._bytes += size
+
+    def expect_room(self, tool: str) -> None:
+        """Refuse a call whose result could not be kept.
+
+        Raises:
+            LimitExceededError: nothing more is kept.
+        """
+        if self._bytes >= self._most:
+            raise LimitExceededError(f"{tool} is not run: {self._why()}")
+
+    def take(self, size: int, tool: str) -> None:
+        """Keep one more result.
+
+        Raises:
+            LimitExceededError: it is too much.
+        """
+        if self._bytes + size > self._most:
+            raise LimitExceededError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
+        self._bytes += size
+
+    def _why(self) -> str:
+        return f"the results of this run have {self._bytes:,} bytes; at most {self._most:,} are kept (limits.run_bytes)"
 
 
 class RemoteTools(Protocol):
@@ -54,9 +95,11 @@ class CallContext:
         on_message: Callable[[JSONObject], None],
         run: Hashable = None,
         asker: Asker | None = None,
+        kept: Kept | None = None,
     ) -> None:
         self.run = run
         self.asker = asker
+        self.kept = Kept() if kept is None else kept
         self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
         self.instance: str | None = effect.call.instance or None
         self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
@@ -138,6 +181,7 @@ class Executor:
             IdeabridgeError: the call failed; the message may be shown to a mind once masked.
         """
         tool = effect.tool
+        context.kept.expect_room(tool.name)
         if effect.is_latent:
             what = f"the _output of {tool.name}"
             written = normalise(effect.latent, what=what)
@@ -184,6 +228,9 @@ class Executor:
             raise LimitExceededError(
                 f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
+        # It is written to each of the paths.
+        target = effect.call.target
+        context.kept.take(size * (1 if target is None else len(target.texts)), tool.name)
         return value
 
     def explain(self, error: Exception) -> JSONObject:

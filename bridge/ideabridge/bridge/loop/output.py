@@ -12,6 +12,7 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.opening import Opening
 from ideabridge.bridge.loop.progress import Absent, Judge, Wait
+from ideabridge.bridge.loop.readiness import Filling
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -90,6 +91,7 @@ def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, lis
     """
     faults: list[str] = list(graph.output_problems)
     found: dict[str, JSON] = {}
+    size = 0
     for instance, reads in () if faults else graph.output_reads.items():
         if instance in graph.output_faults:
             faults.extend(graph.output_faults[instance])
@@ -101,7 +103,14 @@ def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, lis
         absent = [f"{where}: {value.message}" for value in values.values() if isinstance(value, Absent)]
         known = {text: value for text, value in values.items() if not isinstance(value, Absent | Wait)}
         if not absent:
-            found[instance] = fill(graph.output, lambda expression, known=known: known[expression.text])
+            filling = Filling(known)
+            filled = fill(graph.output, filling)
+            size += filling.size
+            problem = filling.problem(where, size)
+            if problem is None:
+                found[instance] = filled
+            else:
+                absent.append(problem)
         faults.extend(absent)
     return (dict(found) if by_instance else found.get("")), faults
 

@@ -41,6 +41,7 @@ _SETTLED = frozenset({Standing.DONE, Standing.CAUGHT, Standing.FAILED, Standing.
 class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
+    `size`: bytes of what its references read.
     `imports`: (path, value) of what its room may see.
     `unchecked`: holding its parameters against their schema may take long, so that is done where it runs.
     `doubt` is the digest of the question what came of it, while a person is asked; `doubts` counts such questions.
@@ -49,6 +50,7 @@ class Item:
 
     parameters: JSONObject
     latent: JSON = None
+    size: int = 0
     imports: tuple[tuple[Path, JSON], ...] = ()
     unchecked: bool = False
     started: bool = False

@@ -7,16 +7,54 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.document import MISSING, Missing
-from ideabridge.bridge.context.reference import fill
+from ideabridge.bridge.context.reference import Expression, fill
 from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
-from ideabridge.tools.encoding import JSON, JSONObject, content_hash, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 
 _EXPLAINED: Final = 20
 """Items of one `_each` whose faults are explained."""
+
+MOST_RESOLVED: Final = 64 * 1024 * 1024
+"""Bytes of JSON that the parameters of one execution, or the output of a run, may have with what they read. Values are
+shared in memory, so a short list of references to one large value would only be found out when it is written down."""
+
+
+class Filling:
+    """Puts what was read in the place of references, and counts its bytes.
+
+    Args:
+        values: by the text of each reference.
+        sizes: of the values that were measured before.
+
+    Attributes:
+        size: bytes of JSON of all that was put in.
+    """
+
+    def __init__(self, values: Mapping[str, JSON], sizes: dict[str, int] | None = None) -> None:
+        self._values = values
+        self._sizes = {} if sizes is None else sizes
+        self.size = 0
+
+    def __call__(self, expression: Expression) -> JSON:
+        """The value of a reference."""
+        text = expression.text
+        value = self._values[text]
+        size = self._sizes.get(text)
+        if size is None:
+            size = self._sizes[text] = len(value) if isinstance(value, str) else len(encode(value))
+        self.size += size
+        return value
+
+    def problem(self, what: str, size: int | None = None) -> str | None:
+        """Why what was filled in (or `size`, which it is a part of) is too much; None: it is not."""
+        size = self.size if size is None else size
+        if size <= MOST_RESOLVED:
+            return None
+        return f"{what} would have {size:,} bytes with what they refer to; at most {MOST_RESOLVED:,} are taken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +104,17 @@ class Readiness:
             order = ("failed", "skipped", "missing")
             return min(absent, key=lambda one: order.index(one.why))
         if not call.has_each:
-            return [self._item(call, values, [], MISSING)]
+            return [self._item(call, values, [], MISSING, {})]
         each = fill(call.each, lambda expression: values[expression.text])
         if not isinstance(each, list):
             return Refusal(f"_each: expected an array, found {show(each)}")
         if len(each) > self._items:
             return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
         items: list[Item] = []
+        sizes: dict[str, int] = {}
         failed = 0
         for item in each:
-            items.append(self._item(call, values, by_item, item, briefly=failed >= _EXPLAINED))
+            items.append(self._item(call, values, by_item, item, sizes, briefly=failed >= _EXPLAINED))
             failed += items[-1].error is not None
         return items
 
@@ -91,7 +130,14 @@ class Readiness:
         return None
 
     def _item(
-        self, call: Call, values: dict[str, JSON], by_item: list[Read], each: JSON | Missing, *, briefly: bool = False
+        self,
+        call: Call,
+        values: dict[str, JSON],
+        by_item: list[Read],
+        each: JSON | Missing,
+        sizes: dict[str, int],
+        *,
+        briefly: bool = False,
     ) -> Item:
         known = values
         if by_item:
@@ -102,11 +148,17 @@ class Readiness:
                     message = value.message if isinstance(value, Absent) else "not supplied"
                     return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
                 known[read.expression.text] = value
-        parameters = fill(call.parameters, lambda expression: known[expression.text])
+                # Of this item alone; what no item changes is measured once.
+                sizes.pop(read.expression.text, None)
+        filling = Filling(known, sizes)
+        parameters = fill(call.parameters, filling)
+        latent = fill(call.latent, filling) if call.has_latent else None
+        problem = filling.problem("its parameters")
+        if problem is not None:
+            return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"})
         imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
         item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
-        if call.has_latent:
-            item.latent = fill(call.latent, lambda expression: known[expression.text])
+        item.latent, item.size = latent, filling.size
         if not call.constant and call.tool is not None:
             try:
                 exact = self._graph.catalogue.exact(call.tool)

@@ -36,7 +36,7 @@ from ideabridge.bridge.loop.event import (
     RequestMade,
     RunEnded,
 )
-from ideabridge.bridge.loop.executor import Executor
+from ideabridge.bridge.loop.executor import Executor, Kept
 from ideabridge.bridge.loop.listening import listen, told_so_far
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.parking import Parking
@@ -69,6 +69,7 @@ class Runner:
         mind: answers the Requests; None: somebody hands the solutions in, by turns.
         open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
         used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
+        kept: bounds the bytes of its results; a room's is that of the run it belongs to.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Runner:
         mind: Mind | None = None,
         open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
         used: Callable[[ExecutionKey | None], JSONObject | None] = lambda _: None,
+        kept: Kept | None = None,
     ) -> None:
         self.machine = machine
         self.mind = mind
@@ -105,6 +107,7 @@ class Runner:
         self._rest = rest
         self._open_room = open_room
         self._used = used
+        self.kept = Kept() if kept is None else kept
         self._answering: TaskHandle[None] | None = None
         self._failed: Exception | None = None
         self._taken: list[Event] = []
@@ -118,6 +121,7 @@ class Runner:
             fail=self.fail,
             progress_watchers=self.progress_watchers,
             parking=parking,
+            kept=self.kept,
         )
         machine.has_mind = mind is not None
 

@@ -1,0 +1,139 @@
+"""What holds one by one must hold in sum: results of a run, products of references and items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.loop.readiness import MOST_RESOLVED
+from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.run import Run
+from ideabridge.tools import Toolbox, tool
+
+pytestmark = pytest.mark.anyio
+
+MEGABYTE = 1_000_000
+calls_made = 0
+
+
+@tool(read_only=True)
+async def megabyte(n: int = 1) -> str:
+    """Text of n MB."""
+    global calls_made
+    calls_made += 1
+    return "x" * (n * MEGABYTE)
+
+
+@tool(read_only=True)
+async def length(value: Any, more: Any = None) -> int:
+    """How many members a value has."""
+    return len(value)
+
+
+@tool(read_only=True)
+async def twice(value: Any) -> list[Any]:
+    """A value two times."""
+    return [value, value]
+
+
+@tool
+async def change(value: Any) -> str:
+    """Changes something."""
+    return "changed"
+
+
+def bridge(folder: Path, **limits: int) -> Bridge:
+    toolbox = Toolbox()
+    for one in (megabyte, length, twice, change):
+        toolbox.add(one)
+    configuration = parse_configuration({"store": "ideas.sqlite", "limits": limits}, project=folder)
+    return Bridge(configuration, toolbox=toolbox)
+
+
+async def ran(open_bridge: Bridge, **plan: Any) -> Run:
+    run = await open_bridge.run_plan(read_plan(plan))
+    await run.wait()
+    return run
+
+
+def errors(run: Run) -> str:
+    return "\n".join(str(one["error"]["message"]) for one in run.errors())
+
+
+async def test_the_results_of_a_run_are_bounded_together(tmp_path: Path) -> None:
+    global calls_made
+    calls_made = 0
+    each = {"_tool": "megabyte", "_each": [1] * 40, "_outputPath": "x"}
+    async with bridge(tmp_path, run_bytes=10 * MEGABYTE, parallel_calls=1) as one:
+        run = await ran(one, calls=[each])
+        assert (
+            "the results of this run have 10,000,000 bytes; at most 10,000,000 are kept (limits.run_bytes)"
+            in errors(run)
+        )
+        # What could not be kept is not run.
+        assert calls_made == 10
+
+
+async def test_a_result_counts_for_each_path_it_is_written_to(tmp_path: Path) -> None:
+    paths = " && ".join(f"p{number}" for number in range(30))
+    async with bridge(tmp_path, run_bytes=20 * MEGABYTE) as one:
+        run = await ran(one, calls=[{"_tool": "megabyte", "n": 1, "_outputPath": paths}])
+        assert "the result of megabyte has 30,000,000 bytes and is not kept" in errors(run)
+
+
+async def test_a_run_that_is_taken_up_again_remembers_what_it_keeps(tmp_path: Path) -> None:
+    calls = [
+        {"_tool": "megabyte", "n": 8, "_outputPath": "x"},
+        {"_tool": "change", "value": "†state.x", "_id": "asks"},
+        {"_tool": "megabyte", "n": 8, "_after": ["asks"]},
+    ]
+    async with bridge(tmp_path, run_bytes=12 * MEGABYTE) as one:
+        run = await one.run_plan(read_plan({"calls": calls}))
+        await run.wait()
+        assert run.status == "needs_approval"
+    async with bridge(tmp_path, run_bytes=12 * MEGABYTE) as one:
+        again = await one.run(run.id)
+        again.decide(again.pending()[0].approval, "approve", by="a person")
+        await again.wait()
+        assert "limits.run_bytes" in errors(again)
+
+
+async def test_a_state_that_doubles_ends_at_the_bound_of_a_result(tmp_path: Path) -> None:
+    calls: list[Any] = [{"_tool": "megabyte", "n": 1, "_outputPath": "x0"}]
+    calls += [{"_tool": "twice", "value": f"†state.x{n}", "_outputPath": f"x{n + 1}"} for n in range(40)]
+    async with bridge(tmp_path) as one:
+        run = await ran(one, calls=calls)
+        assert "the result of twice has 16,000,0" in errors(run)
+
+
+async def test_a_parameter_that_names_one_value_many_times_is_measured(tmp_path: Path) -> None:
+    """A list of 10,000 references to 8 MB is short in memory, and 80 GB on its way to the tool."""
+    big = {"_tool": "megabyte", "n": 8, "_outputPath": "x"}
+    for name in ("length", "change"):
+        async with bridge(tmp_path) as one:
+            run = await ran(one, calls=[big, {"_tool": name, "value": ["†state.x"] * 10_000}])
+            wanted = f"would have 80,000,000,000 bytes with what they refer to; at most {MOST_RESOLVED:,} are taken"
+            assert wanted in errors(run)
+
+
+async def test_items_that_each_read_a_large_value_run_one_by_one_but_are_not_asked_about(tmp_path: Path) -> None:
+    big = {"_tool": "megabyte", "n": 8, "_outputPath": "x"}
+    async with bridge(tmp_path) as one:
+        each = {"_each": list(range(20)), "value": "†state.x", "more": "†item"}
+        run = await ran(one, calls=[big, {"_tool": "length", **each}])
+        assert run.status == "done"
+        del each["more"]
+        run = await ran(one, calls=[big, {"_tool": "change", **each}])
+        assert "are put before a person" in errors(run)
+
+
+async def test_an_output_that_names_one_value_many_times_is_refused(tmp_path: Path) -> None:
+    big = {"_tool": "megabyte", "n": 8, "_outputPath": "x"}
+    async with bridge(tmp_path) as one:
+        run = await ran(one, calls=[big], output=["†state.x"] * 10_000)
+        assert run.status == "failed"
+        assert "output would have 80,000,000,000 bytes" in errors(run)
