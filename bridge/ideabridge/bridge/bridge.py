@@ -238,6 +238,10 @@ class Bridge(Publishing):
             thought_process=thought_process,
         )
 
+    def runs_at_work(self, caller: str = LOCAL) -> int:
+        """How many runs of a caller are at work in this process: running, not waiting for somebody."""
+        return self._open_runs.at_work(caller)
+
     async def run_plan(
         self,
         plan: PlanLike | None = None,

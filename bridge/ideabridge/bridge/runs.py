@@ -358,6 +358,12 @@ class Runs:
                 while self._store.index_ideas() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
+    def at_work(self, caller: str) -> int:
+        """How many runs of a caller are at work here, without their rooms."""
+        driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
+        runs = [self._runs.get(run_id) for run_id in driven]
+        return sum(run is not None and run.parent is None and run.caller == caller for run in runs)
+
     def _at_work(self) -> bool:
         return any(driver.epoch is not None for driver in self._drivers.values())
 

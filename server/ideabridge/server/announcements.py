@@ -24,18 +24,23 @@ from mcp.server.subscriptions import (
     ResourceUpdated,
     ToolsListChanged,
 )
+from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
 from ideabridge.server.callers import caller_of
 from ideabridge.server.catalogue import ToolCatalogue
+from ideabridge.server.quotas import Quotas
 from ideabridge.server.resources import uri_name
 
 POLL_SECONDS: Final = 0.5
 """How often the store is looked at for what other processes wrote."""
 
 _MOST_SESSIONS: Final = 4000
+_MOST_LISTENERS: Final = 200
+_MOST_URIS: Final = 1000
+_LONGEST_URI: Final = 1000
 _SEND_SECONDS: Final = 5.0
 _STDIO: Final = ""
 
@@ -61,10 +66,12 @@ class Announcements:
     Args:
         bridge: has the store.
         catalogue: the tools of this server.
+        quotas: bounds who listens.
     """
 
-    def __init__(self, bridge: Bridge, catalogue: ToolCatalogue) -> None:
+    def __init__(self, bridge: Bridge, catalogue: ToolCatalogue, quotas: Quotas) -> None:
         self._bridge = bridge
+        self._quotas = quotas
         self._catalogue = catalogue
         # By caller: what one of them may know of is no change to another.
         self._listening: dict[str, _Listening] = {}
@@ -95,6 +102,9 @@ class Announcements:
         """A client of the handshake era wants to know when a resource changes."""
         caller, uri = caller_of(context), str(params.uri)
         front = self._fronts.setdefault(_session_id(context), _Front(context.session, caller))
+        if len(front.uris) >= _MOST_URIS and uri not in front.uris:
+            raise MCPError(types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources")
+        _expect_uris([uri])
         if front.caller == caller:
             front.uris.add(uri)
             self._note_version((caller, uri))
@@ -113,15 +123,17 @@ class Announcements:
         """A client of 2026-07-28 listens, until it goes."""
         caller = caller_of(context)
         uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
-        for uri in uris:
-            self._note_version((caller, uri))
-        listening = self._listening.setdefault(caller, _Listening())
-        try:
-            with listening.counted(uris):
-                return await listening.handler(context, params)
-        finally:
-            if not listening.listeners and self._listening.get(caller) is listening:
-                del self._listening[caller]
+        _expect_uris(uris)
+        with self._quotas.holding(caller, "listeners", _MOST_LISTENERS):
+            for uri in uris:
+                self._note_version((caller, uri))
+            listening = self._listening.setdefault(caller, _Listening())
+            try:
+                with listening.counted(uris):
+                    return await listening.handler(context, params)
+            finally:
+                if not listening.listeners and self._listening.get(caller) is listening:
+                    del self._listening[caller]
 
     def close(self) -> None:
         """Let every client that listens go."""
@@ -249,6 +261,15 @@ class _Counted:
             self.counts[uri] -= 1
             if not self.counts[uri]:
                 del self.counts[uri]
+
+
+def _expect_uris(uris: list[str]) -> None:
+    """Refuse what would have to be remembered and cannot be meant."""
+    if len(uris) > _MOST_URIS:
+        raise MCPError(types.INVALID_PARAMS, f"{len(uris):,} resources; one listener may name {_MOST_URIS:,}")
+    for uri in uris:
+        if len(uri) > _LONGEST_URI:
+            raise MCPError(types.INVALID_PARAMS, f"uri: {len(uri):,} characters; at most {_LONGEST_URI:,} are taken")
 
 
 async def _send(session: ServerSession, what: str) -> None:

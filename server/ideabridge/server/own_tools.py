@@ -269,3 +269,6 @@ OWN_TOOLS: Final[tuple[dict[str, Any], ...]] = (
 
 OWN_NAMES: Final = frozenset(str(tool["name"]) for tool in OWN_TOOLS)
 """Names no idea and no module's tool may take."""
+
+STARTING_RUNS: Final = frozenset({"run_plan", "solve"})
+"""Those that begin a run."""

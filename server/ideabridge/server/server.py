@@ -26,8 +26,9 @@ from ideabridge.server.deciding import TOOL as DECIDE
 from ideabridge.server.direct_calls import DirectCalls
 from ideabridge.server.forms import COMMANDS, Commands
 from ideabridge.server.handling import OwnHandlers
-from ideabridge.server.own_tools import OWN_NAMES
+from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS
 from ideabridge.server.prompts import IdeaPrompts
+from ideabridge.server.published import PublishedTool
 from ideabridge.server.quotas import QuotaError, Quotas
 from ideabridge.server.resources import IdeaResources
 from ideabridge.server.rounds import InputRequired
@@ -48,6 +49,9 @@ _FRESH_MS: Final = 1000
 
 MOST_REQUESTS: Final = 1000
 """Requests of one caller in progress, listeners among them."""
+
+MOST_RUNS: Final = 200
+"""Runs of one caller at work in this process. Each may have `limits.parallel_calls` calls under way."""
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
 """Bytes of arguments of one caller's calls in progress."""
@@ -88,7 +92,7 @@ class Front:
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
         self.catalogue = ToolCatalogue(bridge, self.running, self.direct_calls)
-        self.announcements = Announcements(bridge, self.catalogue)
+        self.announcements = Announcements(bridge, self.catalogue, self.quotas)
         self.running.deciding.changed = self.announcements.tools_changed
         self._own = OwnHandlers(bridge, self.catalogue, self.running, self.announcements.poke)
         self.server = self._served(version)
@@ -210,5 +214,19 @@ class Front:
             await self.running.take_up(asked, params.request_state, params.input_responses)
         with self.quotas.holding(asked.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
             if name in OWN_NAMES:
+                if name in STARTING_RUNS:
+                    self._expect_place(asked)
                 return await self._own.call(name, arguments, asked)
-            return await (await self.catalogue.found(name, asked.caller)).call(arguments, asked)
+            found = await self.catalogue.found(name, asked.caller)
+            if isinstance(found, PublishedTool):
+                self._expect_place(asked)
+            return await found.call(arguments, asked)
+
+    def _expect_place(self, asked: Asked) -> None:
+        """Refuse to start one more run for a caller that has too many at work; one that comes again has its run."""
+        count = 0 if asked.resumed is not None else self._bridge.runs_at_work(asked.caller)
+        if count >= MOST_RUNS:
+            raise QuotaError(
+                f"you have {count} runs at work; one caller may have {MOST_RUNS} at a time. check_run lists them, and"
+                " cancels one"
+            )

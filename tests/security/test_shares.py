@@ -1,0 +1,172 @@
+"""What one caller may hold of a server: sessions, streams, runs, requests."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ideabridge.server.quotas import QuotaError, Quotas
+from tests.server.serving import Gate, configured, http_process
+
+OLD, NEW = "2025-11-25", "2026-07-28"
+CLIENT = {"name": "tests", "version": "1"}
+META = {
+    "io.modelcontextprotocol/protocolVersion": NEW,
+    "io.modelcontextprotocol/clientInfo": CLIENT,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+MOST = 200
+
+
+class Caller:
+    """A client in bytes."""
+
+    def __init__(self, url: str) -> None:
+        self._address = url.removeprefix("http://").partition("/")[0]
+        self._kept = http.client.HTTPConnection(self._address, timeout=20)
+        self._connections = [self._kept]
+
+    def send(
+        self, method: str, message: dict[str, Any] | None, headers: dict[str, str], *, apart: bool = False
+    ) -> http.client.HTTPResponse:
+        """Send a request, over a connection of its own (`apart`) or the one that is kept."""
+        connection = http.client.HTTPConnection(self._address, timeout=20) if apart else self._kept
+        if apart:
+            self._connections.append(connection)
+        accept = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        body = None if message is None else json.dumps({"jsonrpc": "2.0", **message}).encode()
+        connection.request(method, "/mcp", body, {**accept, **headers})
+        return connection.getresponse()
+
+    def begin(self) -> str:
+        """Open a session of the handshake era; gives its id."""
+        params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
+        answer = self.send("POST", {"id": 1, "method": "initialize", "params": params}, {})
+        assert answer.status == 200, answer.read()
+        answer.read()
+        session = answer.headers["mcp-session-id"]
+        assert session is not None
+        return session
+
+    def ping(self, session: str) -> tuple[int, str]:
+        """Use a session: the status, and what was said."""
+        headers = {"mcp-session-id": session, "mcp-protocol-version": OLD}
+        answer = self.send("POST", {"id": 2, "method": "ping"}, headers)
+        return answer.status, answer.read().decode()
+
+    def call(self, name: str, **arguments: Any) -> str:
+        """Call a tool as a client of 2026-07-28: the text of its answer."""
+        params = {"name": name, "arguments": arguments, "_meta": META}
+        headers = {"mcp-protocol-version": NEW, "mcp-method": "tools/call", "mcp-name": name}
+        answer = self.send("POST", {"id": 3, "method": "tools/call", "params": params}, headers)
+        told = json.loads(answer.read())
+        return str(told["result"]["content"][0]["text"])
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+@pytest.fixture
+def caller(tmp_path: Path) -> Generator[Caller]:
+    with http_process(configured(tmp_path)) as url:
+        caller = Caller(url)
+        yield caller
+        caller.close()
+
+
+def test_the_session_that_is_unused_for_longest_makes_room(caller: Caller) -> None:
+    first, second, *_ = [caller.begin() for _ in range(MOST)]
+    # The first is used, so the second is the one that is unused for longest.
+    assert caller.ping(first)[0] == 200
+    last = caller.begin()
+    status, said = caller.ping(second)
+    assert status == 404
+    assert f"you opened more than {MOST}" in said
+    assert caller.ping(first)[0] == 200
+    assert caller.ping(last)[0] == 200
+
+
+def test_streams_of_one_caller_are_bounded(caller: Caller) -> None:
+    sessions = [caller.begin() for _ in range(MOST)]
+    headers = {"mcp-protocol-version": OLD, "accept": "text/event-stream"}
+    streams: list[http.client.HTTPResponse] = []
+    for session in sessions:
+        streams.append(caller.send("GET", None, {**headers, "mcp-session-id": session}, apart=True))
+        assert streams[-1].status == 200
+    answer = caller.send("GET", None, {**headers, "mcp-session-id": sessions[0]}, apart=True)
+    assert answer.status == 429
+    assert f"you have {MOST} streams; one caller may have {MOST} at a time" in answer.read().decode()
+    # Sessions that are in use are not ended for another one.
+    params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": CLIENT}
+    refused = caller.send("POST", {"id": 1, "method": "initialize", "params": params}, {})
+    assert refused.status == 429
+    assert "sessions in use" in refused.read().decode()
+    for one in streams:
+        one.close()
+
+
+def test_listeners_of_one_caller_are_bounded(caller: Caller) -> None:
+    message = {
+        "id": 4,
+        "method": "subscriptions/listen",
+        "params": {"notifications": {"toolsListChanged": True}, "_meta": META},
+    }
+    headers = {"mcp-protocol-version": NEW, "mcp-method": "subscriptions/listen"}
+    streams: list[http.client.HTTPResponse] = []
+    for _ in range(MOST):
+        streams.append(caller.send("POST", message, headers, apart=True))
+        assert streams[-1].status == 200
+    answer = caller.send("POST", message, headers, apart=True)
+    assert f"you have {MOST} listeners" in answer.read().decode()
+    for one in streams:
+        one.close()
+
+
+def test_runs_of_one_caller_at_work_are_bounded(caller: Caller, tmp_path: Path) -> None:
+    gate = Gate(tmp_path, "held")
+    held = [{"_tool": "hold", "gate": str(gate.path)}]
+    for _ in range(MOST):
+        assert "running" in caller.call("run_plan", calls=held, wait_s=0)
+    assert f"you have {MOST} runs at work" in caller.call("run_plan", calls=held, wait_s=0)
+    latest = caller.call("check_run").splitlines()[1].partition(":")[0]
+    assert "cancelled" in caller.call("check_run", run=latest, cancel=True)
+    assert "running" in caller.call("run_plan", calls=held, wait_s=0)
+    gate.close()
+
+
+def test_quotas_are_counted_by_caller_and_given_back() -> None:
+    quotas = Quotas()
+    with quotas.holding("ann", "things", 2), quotas.holding("ann", "things", 2):
+        full = quotas.holding("ann", "things", 2)
+        with pytest.raises(QuotaError, match="you have 2 things; one caller may have 2 at a time"), full:
+            pass
+        with quotas.holding("ben", "things", 2):
+            assert quotas.held("ben", "things") == 1
+    assert quotas.held("ann", "things") == 0
+    with quotas.holding("ann", "bytes", 100, 80):
+        more = quotas.holding("ann", "bytes", 100, 30)
+        with pytest.raises(QuotaError, match="you have 80 bytes and ask for 30 more"), more:
+            pass
+
+
+def test_rates_are_counted_by_caller_over_time() -> None:
+    now = 100.0
+    quotas = Quotas(lambda: now)
+    for _ in range(3):
+        quotas.spend("ann", "calls", 3, 60)
+    with pytest.raises(
+        QuotaError, match=r"too many calls: one caller may make 3 in 60 s; try again in 20\.0 s"
+    ) as told:
+        quotas.spend("ann", "calls", 3, 60)
+    assert told.value.retry_after == pytest.approx(20)
+    quotas.spend("ben", "calls", 3, 60)
+    now += 20.001
+    quotas.spend("ann", "calls", 3, 60)
+    with pytest.raises(QuotaError):
+        quotas.spend("ann", "calls", 3, 60)
