@@ -211,6 +211,47 @@ def test_a_request_without_the_token_is_refused_before_its_body_is_read(served: 
         assert one.recv(1000).startswith(b"HTTP/1.1 401")
 
 
+@pytest.mark.parametrize("token", ["", f"Authorization: Bearer {TOKEN}\r\n"])
+def test_bodies_in_chunks_of_one_byte_keep_nobody_waiting(token: str, served: Served) -> None:
+    """256 KB of them took half a second, in which nobody else was answered; and there was no end to them."""
+    head, chunks = f"{POST}{token}Transfer-Encoding: chunked\r\n\r\n".encode(), b"1\r\na\r\n" * 40_000
+    stop, begun = threading.Event(), threading.Semaphore(0)
+
+    def flood() -> None:
+        while not stop.is_set():
+            with suppress(OSError), served.connect() as one:
+                one.sendall(head)
+                begun.release()
+                while not stop.is_set():
+                    one.sendall(chunks)
+
+    threads = [threading.Thread(target=flood) for _ in range(8)]
+    for one in threads:
+        one.start()
+    try:
+        seconds: list[float] = []
+        for _ in range(10):
+            assert begun.acquire(timeout=20)
+            seconds.append(served.call())
+    finally:
+        stop.set()
+        for one in threads:
+            one.join(20)
+    assert max(seconds) < 1, seconds
+
+
+def test_a_body_in_chunks_of_a_usual_size_is_taken(served: Served) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "nothing", "params": {"x": "y" * 1_000_000}}).encode()
+    with served.connect() as one:
+        one.sendall(f"{POST}Authorization: Bearer {TOKEN}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        for start in range(0, len(body), 1000):
+            piece = body[start : start + 1000]
+            one.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+        one.sendall(b"0\r\n\r\n")
+        # What is asked makes no sense; that it was read is what counts.
+        assert b"HTTP/1.1 400" in one.recv(1000)
+
+
 # -- deadlines, with shorter ones ----------------------------------------------------------------------------------
 
 

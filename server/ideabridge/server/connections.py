@@ -42,6 +42,11 @@ READING_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 120
 """Seconds a connection is kept between two requests: a host's model thinks meanwhile."""
 
+_HEADER_BYTES: Final = 16 * 1024
+_FREE_PIECES: Final = 256
+_PIECE_BYTES: Final = 256
+"""Bytes that the chunks of a body must have on average, beyond the first ones."""
+
 _LATE: Final = 0.5
 """Seconds a deadline may come late before it counts as the server's own delay."""
 
@@ -69,6 +74,11 @@ class Connections:
         self._most = max(2 * ACCEPTED_AT_ONCE, most)
         self._ranks: dict[Rank, dict[GuardedProtocol, None]] = {rank: {} for rank in Rank}
         self._received = 0
+
+    @property
+    def share(self) -> int:
+        """How many requests one caller may have in progress, so that there is room for others."""
+        return self._most // 2
 
     def __len__(self) -> int:
         return sum(len(ranked) for ranked in self._ranks.values())
@@ -113,6 +123,36 @@ class Connections:
             next(iter(ranked)).drop()
 
 
+class _Parser(h11.Connection):
+    """h11, which gives up a body that comes in tiny chunks: each costs 15 us, so that 256 KB of chunks of one byte keep
+    everybody waiting for half a second.
+
+    Attributes:
+        choked: whether it was given up.
+    """
+
+    def __init__(self, our_role: type[h11.SERVER], max_incomplete_event_size: int) -> None:
+        super().__init__(our_role, max_incomplete_event_size)
+        self.choked = False
+        self._chunked = False
+        self._pieces = 0
+        self._bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """The next event of the request."""
+        if self.choked:
+            return h11.NEED_DATA
+        event = super().next_event()
+        if isinstance(event, h11.Data) and self._chunked:
+            self._pieces += 1
+            self._bytes += len(event.data)
+            self.choked = self._pieces > _FREE_PIECES + self._bytes // _PIECE_BYTES
+        elif isinstance(event, h11.Request):
+            self._chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
+            self._pieces = self._bytes = 0
+        return event
+
+
 class GuardedProtocol(H11Protocol):
     """A connection with deadlines. uvicorn makes one for each socket (`http=` of its `Config`).
 
@@ -131,6 +171,7 @@ class GuardedProtocol(H11Protocol):
         connections: Connections,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn: _Parser = _Parser(h11.SERVER, _HEADER_BYTES)
         self._all = connections
         self._inner = cast("ASGIApp", self.app)
         self.app = cast("Any", self._served)
@@ -147,6 +188,11 @@ class GuardedProtocol(H11Protocol):
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[_KEY] = self
         await self._inner(scope, receive, send)
+
+    @property
+    def share(self) -> int:
+        """See `Connections`."""
+        return self._all.share
 
     def admitted(self) -> None:
         """The headers of a request were found good; its body may follow."""
@@ -194,6 +240,9 @@ class GuardedProtocol(H11Protocol):
         """Bytes of a request."""
         before = self.conn.their_state
         super().data_received(data)
+        if self.conn.choked:
+            self.drop()
+            return
         after = self.conn.their_state
         if after is h11.IDLE or after is h11.SEND_BODY:
             # A header or a body has begun, or goes on.

@@ -257,8 +257,10 @@ class _MessageGate:
             given = True
             return {"type": "http.request", "body": whole, "more_body": False}
 
+        most = MOST_CONNECTIONS if connection is None else connection.share
         try:
-            await self._within_session(scope, replay, send)
+            with self._quotas.holding(caller_in(scope), "connections with a request in progress", most):
+                await self._within_session(scope, replay, send)
         except QuotaError as error:
             await _refuse(send, 429, whole, whole, str(error))
 
