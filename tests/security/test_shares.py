@@ -82,6 +82,8 @@ def caller(tmp_path: Path) -> Generator[Caller]:
 
 def test_the_session_that_is_unused_for_longest_makes_room(caller: Caller) -> None:
     first, second, *_ = [caller.begin() for _ in range(MOST)]
+    # A request that opens no session takes no place.
+    assert caller.send("POST", {"id": 2, "method": "ping"}, {"accept": "text/html"}, apart=True).status == 406
     # The first is used, so the second is the one that is unused for longest.
     assert caller.ping(first)[0] == 200
     last = caller.begin()

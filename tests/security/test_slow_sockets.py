@@ -249,7 +249,7 @@ def test_a_body_in_chunks_of_a_usual_size_is_taken(served: Served) -> None:
             one.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
         one.sendall(b"0\r\n\r\n")
         # What is asked makes no sense; that it was read is what counts.
-        assert b"HTTP/1.1 400" in one.recv(1000)
+        assert b"HTTP/1.1 406" in one.recv(1000)
 
 
 # -- deadlines, with shorter ones ----------------------------------------------------------------------------------

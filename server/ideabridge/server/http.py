@@ -20,7 +20,6 @@ import orjson
 import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.server.bounds import MAX_MESSAGE, problem, refused, size_problem
@@ -53,8 +52,9 @@ _MOST_SESSIONS: Final = 200
 """Sessions of the handshake era that one caller may have."""
 
 _MOST_REMEMBERED: Final = 1000
+_OPENING: Final = re.compile(rb'"method"\s*:\s*"initialize"')
 _KEPT_HEADERS: Final = (b"host", b"origin", b"authorization", b"mcp-protocol-version")
-_GONE, _TOO_LARGE = 404, 413
+_REFUSED, _GONE, _TOO_LARGE = 400, 404, 413
 
 
 class ServeError(IdeabridgeError):
@@ -260,14 +260,15 @@ class _MessageGate:
         most = MOST_CONNECTIONS if connection is None else connection.share
         try:
             with self._quotas.holding(caller_in(scope), "connections with a request in progress", most):
-                await self._within_session(scope, replay, send)
+                opens = _OPENING.search(whole) is not None
+                await self._within_session(scope, replay, send, opens=opens)
         except QuotaError as error:
             await _refuse(send, 429, whole, whole, str(error))
 
     # -- sessions of the handshake era -------------------------------------------------------------------------
 
-    async def _within_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on, and count it to its session; a request that opens one may end the one longest unused.
+    async def _within_session(self, scope: Scope, receive: Receive, send: Send, *, opens: bool = False) -> None:
+        """Hand a request on, and count it to its session; one that opens a session may end the one longest unused.
 
         Raises:
             QuotaError: the caller has as many sessions as it may, and all are in use.
@@ -277,7 +278,7 @@ class _MessageGate:
             why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
             await _refuse(send, 404, b"", b"", f"{why}; begin a new one")
             return
-        if not session and _header(scope, b"mcp-protocol-version") in ("", *HANDSHAKE_PROTOCOL_VERSIONS):
+        if opens and not session:
             await self._make_room(scope, caller)
         statuses: list[int] = []
 
@@ -285,7 +286,8 @@ class _MessageGate:
             nonlocal session
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
-                if not session:
+                # One that is refused has an id too, and is forgotten by the SDK at once.
+                if not session and message["status"] < _REFUSED:
                     session = _header(message, b"mcp-session-id")
                     if session:
                         self._sessions[caller] = self._of(caller)
