@@ -9,12 +9,13 @@ import json
 import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from queue import SimpleQueue
 from typing import Any
 
 KIND = sys.argv[1]
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 FLOODS = ("progress", "changed", "ping", "stderr", "lists", "quick")
-ANSWERED: list[Any] = []
+POSTED: SimpleQueue[bytes] = SimpleQueue()
 listed = 0
 
 
@@ -73,6 +74,10 @@ class Handler(BaseHTTPRequestHandler):
         message = json.loads(self.rfile.read(int(self.headers["content-length"])))
         events = self.path == "/events"
         found = list(answers(message))
+        if self.path == "/messages":
+            for one in found:
+                POSTED.put(one)
+            found = []
         self.send_response(200 if found else 202)
         self.send_header("content-type", "text/event-stream" if events else "application/json")
         body = b"".join(b"event: message\ndata: " + one + b"\n\n" for one in found) if events else b"".join(found[-1:])
@@ -81,8 +86,14 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_GET(self) -> None:
-        self.send_response(405)
+        """The older transport: what is posted to /messages is answered on this stream."""
+        self.send_response(200 if self.path == "/sse" else 405)
+        self.send_header("content-type", "text/event-stream")
         self.end_headers()
+        if self.path == "/sse":
+            self.wfile.write(b"event: endpoint\ndata: /messages\n\n")
+            while True:
+                self.wfile.write(b"event: message\ndata: " + POSTED.get() + b"\n\n")
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Nothing is logged."""

@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from ideabridge.bridge.context.preview import MAX_DESCRIPTION
-from ideabridge.bridge.modules.errors import ModuleTimeoutError
+from ideabridge.bridge.modules.errors import ModuleDownError, ModuleTimeoutError
 from ideabridge.bridge.modules.listing import MAX_LISTING_BYTES
 from ideabridge.bridge.modules.tap import MOST_NOTIFICATIONS
 from ideabridge.tools.errors import LimitExceededError
@@ -34,7 +34,7 @@ async def over_http(path: str) -> AsyncGenerator[dict[str, Any]]:
         assert process.stdout is not None
         port = int(await process.stdout.receive())
         try:
-            yield {"type": "http", "url": f"http://127.0.0.1:{port}{path}"}
+            yield {"type": "sse" if path == "/sse" else "http", "url": f"http://127.0.0.1:{port}{path}"}
         finally:
             process.kill()
 
@@ -110,3 +110,10 @@ async def test_millions_of_values_in_an_answer_are_refused_over_http(path: str) 
         with pytest.raises(LimitExceededError, match="holds more than 1,048,576 JSON values"):
             await modules.call("m", "lists", {})
         assert await modules.call("m", "quick", {}) == "done"
+
+
+async def test_millions_of_values_over_the_older_transport_end_the_connection() -> None:
+    async with over_http("/sse") as entry, modules_of({"m": entry}) as modules:
+        assert await modules.call("m", "quick", {}) == "done"
+        with pytest.raises(ModuleDownError, match="ended the connection"), anyio.fail_after(5):
+            await modules.call("m", "lists", {})

@@ -260,14 +260,13 @@ class _MessageGate:
         most = MOST_CONNECTIONS if connection is None else connection.share
         try:
             with self._quotas.holding(caller_in(scope), "connections with a request in progress", most):
-                opens = _OPENING.search(whole) is not None
-                await self._within_session(scope, replay, send, opens=opens)
+                await self._within_session(scope, replay, send, whole)
         except QuotaError as error:
             await _refuse(send, 429, whole, whole, str(error))
 
     # -- sessions of the handshake era -------------------------------------------------------------------------
 
-    async def _within_session(self, scope: Scope, receive: Receive, send: Send, *, opens: bool = False) -> None:
+    async def _within_session(self, scope: Scope, receive: Receive, send: Send, body: bytes = b"") -> None:
         """Hand a request on, and count it to its session; one that opens a session may end the one longest unused.
 
         Raises:
@@ -278,7 +277,7 @@ class _MessageGate:
             why = f"the session was ended: you opened more than {_MOST_SESSIONS}, and this one was unused for longest"
             await _refuse(send, 404, b"", b"", f"{why}; begin a new one")
             return
-        if opens and not session:
+        if not session and len(self._of(caller)) >= _MOST_SESSIONS and _OPENING.search(body):
             await self._make_room(scope, caller)
         statuses: list[int] = []
 
@@ -311,8 +310,6 @@ class _MessageGate:
 
     async def _make_room(self, scope: Scope, caller: str) -> None:
         sessions = self._of(caller)
-        if len(sessions) < _MOST_SESSIONS:
-            return
         oldest = next((one for one, busy in sessions.items() if not busy), None)
         if oldest is None:
             raise QuotaError(

@@ -49,7 +49,7 @@ class ModuleHTTPClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request; of a POST, every failure comes back as an answer that holds a JSON-RPC error."""
         if request.method != "POST":
-            return self._guarded(request, await super().send(request, **options))
+            return _guarded(request, await super().send(request, **options), self._max_bytes)
         if _NOTIFICATION.search(request.content[:_SHOWN]):
             # The SDK sends notifications one after another: a server that does not answer one must not hold up calls.
             request.extensions = {
@@ -63,19 +63,10 @@ class ModuleHTTPClient(httpx2.AsyncClient):
                 return await self._refusal(request, response, kind)
             if kind.startswith("application/json") and options.get("stream"):
                 return await self._whole(request, response)
-            return self._guarded(request, response)
+            return _guarded(request, response, self._max_bytes)
         except httpx2.TransportError as error:
             why = str(error) or type(error).__name__
             return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {why}", UNREACHABLE)
-
-    def _guarded(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """A stream of events that is bounded event by event."""
-        stream = response.stream
-        if response.headers.get("content-type", "").lower().startswith("text/event-stream") and isinstance(
-            stream, httpx2.AsyncByteStream
-        ):
-            response.stream = _Events(stream, request, self._max_bytes)
-        return response
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer read to its end, so that what fails on the way fails here."""
@@ -101,6 +92,27 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
         said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
         return _error(request, status, code, said, None)
+
+
+class _EventClient(httpx2.AsyncClient):
+    """The client of the older SSE transport: the SDK's, with its events bounded."""
+
+    def __init__(self, max_bytes: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._max_bytes = max_bytes
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send a request."""
+        return _guarded(request, await super().send(request, **options), self._max_bytes)
+
+
+def _guarded(request: httpx2.Request, response: httpx2.Response, max_bytes: int) -> httpx2.Response:
+    """A response whose events, where it is a stream of them, are bounded one by one."""
+    stream = response.stream
+    kind = response.headers.get("content-type", "").lower()
+    if kind.startswith("text/event-stream") and isinstance(stream, httpx2.AsyncByteStream):
+        response.stream = _Events(stream, request, max_bytes)
+    return response
 
 
 class _Events(httpx2.AsyncByteStream):
@@ -186,7 +198,21 @@ class HTTPTransport:
     async def _open(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[TransportStreams]:
         headers = dict(self._launch.headers or {})
         if self._kind == "sse":
-            return sse_client(self._launch.url, headers, timeout=self._connect_timeout, sse_read_timeout=86_400)
+
+            def client_of(
+                headers: dict[str, str] | None = None,
+                timeout: httpx2.Timeout | None = None,
+                auth: httpx2.Auth | None = None,
+            ) -> httpx2.AsyncClient:
+                return _EventClient(self._max_bytes, headers=headers, timeout=timeout, auth=auth)
+
+            return sse_client(
+                self._launch.url,
+                headers,
+                timeout=self._connect_timeout,
+                sse_read_timeout=86_400,
+                httpx_client_factory=client_of,
+            )
         client = ModuleHTTPClient(headers=headers, connect_timeout=self._connect_timeout, max_bytes=self._max_bytes)
         await stack.enter_async_context(client)
         return streamable_http_client(self._launch.url, http_client=client, max_sse_event_size=self._max_bytes)
