@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncGenerator, Generator
@@ -255,6 +256,11 @@ def test_a_body_in_chunks_of_a_usual_size_is_taken(served: Served) -> None:
 # -- deadlines, with shorter ones ----------------------------------------------------------------------------------
 
 
+ANSWER = b"ok"
+HELD = threading.Event()
+"""Set when a part of a body is held."""
+
+
 async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers a request when its body is there."""
     if scope["type"] != "http":
@@ -267,15 +273,18 @@ async def _echo(scope: Scope, receive: Receive, send: Send) -> None:
     assert connection is not None
     connection.admitted()
     while (message := await receive()).get("more_body"):
-        pass
+        connection.hold(len(message["body"]))
+        if message["body"]:
+            HELD.set()
     if message["type"] == "http.request":
         connection.whole()
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
+        length = str(len(ANSWER)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": ANSWER})
 
 
 @asynccontextmanager
-async def _serving(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.2) -> AsyncGenerator[int]:
+async def _serving(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.6) -> AsyncGenerator[int]:
     """A server in this process whose deadlines are over soon; gives its port."""
     for name, least in (("HEADER_SECONDS", seconds), ("BODY_SECONDS", seconds), ("IDLE_SECONDS", 2 * seconds)):
         monkeypatch.setattr(connections, name, least)
@@ -335,3 +344,33 @@ async def test_a_client_that_keeps_sending_has_the_time_it_needs(monkeypatch: py
             assert b"408" in await _all(other)
         await stream.send(b"x")
         assert b"200 OK" in await stream.receive()
+
+
+async def test_of_many_large_bodies_the_largest_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_RECEIVED", 1000)
+    HELD.clear()
+    head = HEAD.replace(b"10", b"2000")
+    async with _serving(monkeypatch, 10) as port, await anyio.connect_tcp("127.0.0.1", port) as large:
+        await large.send(head + b"x" * 900)
+        await anyio.to_thread.run_sync(HELD.wait, 5)
+        async with await anyio.connect_tcp("127.0.0.1", port) as small:
+            await small.send(HEAD.replace(b"10", b"300") + b"x" * 299)
+            assert await _all(large) == b""
+            await small.send(b"x")
+            assert b"200 OK" in await small.receive()
+
+
+async def test_a_client_that_does_not_read_its_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READING_SECONDS", 0.2)
+    monkeypatch.setattr(sys.modules[__name__], "ANSWER", b"x" * 50_000_000)
+    dropped, drop = anyio.Event(), connections.GuardedProtocol.drop
+
+    def noted(self: connections.GuardedProtocol) -> None:
+        drop(self)
+        dropped.set()
+
+    monkeypatch.setattr(connections.GuardedProtocol, "drop", noted)
+    async with _serving(monkeypatch, 10) as port, await anyio.connect_tcp("127.0.0.1", port) as stream:
+        await stream.send(HEAD + b"1234567890")
+        await dropped.wait()
+        assert len(await _all(stream)) < len(ANSWER)
