@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, read_plan
@@ -14,7 +15,7 @@ from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import DecisionError, PlanError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.run import Run
-from ideabridge.server.exposed import ModuleTool
+from ideabridge.server.server import Front
 from ideabridge.tools import SchemaError, Tool, Toolbox, ToolDefinitionError, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations
@@ -266,7 +267,8 @@ async def test_an_invalid_schema_is_refused_when_the_tool_is_added(bad: JSONObje
 
 def modules(tmp_path: Path) -> Configuration:
     server = {"command": sys.executable, "args": [str(SERVER)]}
-    (tmp_path / "ideabridge.json").write_text(json.dumps({"mcpServers": {"sdk": server}}), encoding="utf-8")
+    document = {"mcpServers": {"sdk": server}, "expose": ["modules"]}
+    (tmp_path / "ideabridge.json").write_text(json.dumps(document), encoding="utf-8")
     return load_configuration(tmp_path / "ideabridge.json", project=tmp_path)
 
 
@@ -291,8 +293,10 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert by_name["rows"].output["type"] == "array"
         assert by_name["found"].wrapper is None
         # Hosts are told what the module declares, marks included.
-        exposed = ModuleTool("greet", by_name["greet"], bridge).definition
-        assert exposed["outputSchema"]["title"] == "greetOutput"
+        async with anyio.create_task_group() as group:
+            exposed = (await Front(bridge, group, "0").catalogue.found("greet", "local")).definition
+            assert exposed["outputSchema"]["title"] == "greetOutput"
+            group.cancel_scope.cancel()
         # What comes of a direct call is what the module sent.
         assert await bridge.modules.call("sdk", "greet", {"name": "Ada"}) == {"result": "hello Ada"}
         assert "Did you mean 'name'?" in await refused(bridge, {"_tool": "sdk.greet", "nam": "Ada"})
