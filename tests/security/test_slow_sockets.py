@@ -196,6 +196,17 @@ def test_a_thousand_slow_sockets_keep_nobody_with_the_token_waiting(served: Serv
     assert len(log) < 20_000, log[:2000]
 
 
+def test_a_server_ends_while_requests_are_still_arriving(served: Served) -> None:
+    sockets = [served.connect() for _ in range(60)]
+    for number, one in enumerate(sockets):
+        one.send(KINDS[number % len(KINDS)].encode())
+    # Answered after those that came before it were read.
+    served.call()
+    assert served.end() == b""
+    for one in sockets:
+        one.close()
+
+
 def test_malformed_requests_do_not_flood_the_log(served: Served) -> None:
     for _ in range(300):
         with served.connect() as one:

@@ -267,6 +267,13 @@ class GuardedProtocol(H11Protocol):
             self._start()
             self._arrived = begun
 
+    def shutdown(self) -> None:
+        """The server ends: nobody waits for a request that has not arrived."""
+        if self.rank in (Rank.STRANGER, Rank.SENDING):
+            self.drop()
+        else:
+            super().shutdown()
+
     def pause_writing(self) -> None:
         """The client reads its answer more slowly than it is made."""
         super().pause_writing()
