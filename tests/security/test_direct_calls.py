@@ -17,7 +17,18 @@ from mcp import Client, types
 from ideabridge.bridge.ideas.direct_calls import MAX_AGE_S, MAX_ROWS, DirectCall
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.main import main
-from tests.server.serving import ERAS, call, configured, http_process, over_stdio, plain, refused, structured, text
+from tests.server.serving import (
+    ERAS,
+    all_tools,
+    call,
+    configured,
+    http_process,
+    over_stdio,
+    plain,
+    refused,
+    structured,
+    text,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -124,6 +135,20 @@ async def test_where_the_configuration_asks_for_everything_direct_calls_ask_too(
         result = await client.call_tool("status", {"x": "now"})
         assert structured(result)["status"] == "needs_approval"
         assert await call(client, "add", a=1, b=2) == {"result": 3}
+
+
+async def test_a_rule_that_asks_by_the_exposed_name_alone_lets_no_call_through(tmp_path: Path) -> None:
+    long = "read_" + "x" * 60
+    reads = {"name": long, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    servers = {"Git": plain(tmp_path, "Git", reads)}
+    configuration = configured(tmp_path, mcpServers=servers, expose=["modules"])
+    async with over_stdio(configuration, "legacy") as client:
+        (exposed,) = [name for name in await all_tools(client) if name.startswith("read_x")]
+        assert not (await client.call_tool(exposed, {})).is_error
+    rules = {"rules": [{"tool": exposed, "then": "ask"}]}
+    configuration = configured(tmp_path, mcpServers=servers, expose=["modules"], approval=rules)
+    async with over_stdio(configuration, "legacy") as client:
+        assert "write the rule with the name of the tool" in await refused(client, exposed)
 
 
 async def test_a_direct_call_that_asks_takes_no_meta_properties(served: tuple[str, Path], era: str) -> None:

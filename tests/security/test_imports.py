@@ -15,6 +15,8 @@ from ideabridge.bridge.errors import NameInUseError, PublicationError
 from ideabridge.bridge.ideas.errors import PublicationNameError, TamperedIdeaError
 from ideabridge.bridge.ideas.portable import sealed
 from ideabridge.bridge.ideas.publications import RESERVED
+from ideabridge.server.cli.exits import UsageError
+from ideabridge.server.cli.sharing import write_file
 from ideabridge.server.main import main
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools import Toolbox, tool
@@ -330,6 +332,15 @@ def test_links_in_a_target_folder_are_not_followed(here: Path, capsys: pytest.Ca
     assert json.loads((shared / "twice.json").read_text(encoding="utf-8"))["ideabridge"] == 2
     assert stat.S_IMODE((shared / "twice.json").stat().st_mode) == 0o600
     assert [file.name for file in shared.iterdir()] == ["twice.json"]
+
+
+def test_a_recording_is_not_written_through_a_link(here: Path) -> None:
+    victim = here / "victim"
+    victim.write_text("precious", encoding="utf-8")
+    (here / "record.json").symlink_to(victim)
+    with pytest.raises(UsageError, match="is a link"):
+        write_file(here / "record.json", "text")
+    assert victim.read_text(encoding="utf-8") == "precious"
 
 
 def test_links_and_pipes_in_a_source_folder_are_not_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, cast
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.reference import escaped
-from ideabridge.bridge.loop.policy import direct_policy
+from ideabridge.bridge.loop.policy import direct_policy, policy_named, with_folded_names
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, bounded, error_line, refusal, text_answer, value_answer
 from ideabridge.server.callers import Asked
@@ -84,6 +84,7 @@ class ExposedTool:
         self._running = running
         self._record = record
         self._policy = direct_policy(bridge.configuration.approval_setting, name)
+        self._in_run = policy_named(with_folded_names(bridge.configuration.approval_setting))
 
     async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         """Answer a direct call, and record it.
@@ -118,6 +119,12 @@ class ExposedTool:
         if verdict.verdict == "deny":
             entry.outcome = "denied"
             raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
+        if self._in_run(tool, arguments).verdict == "allow":
+            # Its run would not ask: runs do not know under which name a tool is exposed.
+            raise DirectCallError(
+                f"{self.name}: a rule asks about it by the name it is exposed under, and a run of it would not ask;"
+                f" write the rule with the name of the tool, {tool.name!r}"
+            )
         meta = next((key for key in arguments if key in META_PROPERTIES), None)
         if meta is not None:
             raise DirectCallError(f"{self.name} has no parameter {meta!r}")

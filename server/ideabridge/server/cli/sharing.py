@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -81,7 +82,7 @@ def export_ideas(
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
         return 0
-    _write(output.expanduser(), text, "--output")
+    write_file(output.expanduser(), text, "--output")
     say(f"written to {output}", "green")
     return 0
 
@@ -122,7 +123,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
         name = str(document["id"])[:12]
         if isinstance(told, dict) and is_safe_name(str(told["name"])):
             name = f"{told['name']}@{int(str(told['version']))}" if "@" in ref else str(told["name"])
-        _write(folder / f"{name}.json", _text(document), "--folder")
+        write_file(folder / f"{name}.json", _text(document), "--folder", named=False)
     say(f"{len(refs) - refused} ideas written to {folder}{f', {refused} refused' if refused else ''}", "green")
     return 1 if refused else 0
 
@@ -132,23 +133,32 @@ def _text(document: JSONObject) -> str:
     return printable(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
 
 
-def _write(path: Path, text: str, option: str) -> None:
+def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -> None:
     """Write a file whole or not at all, readable for its owner alone. A link is never followed: whoever made the folder
     does not choose which other file of this machine is overwritten.
+
+    Args:
+        path: the file.
+        text: what goes into it.
+        option: stands before errors.
+        named: a person named this very file, which may be a device or a pipe then.
 
     Raises:
         UsageError: it cannot be written, or is there and no plain file.
     """
     from ideabridge.server.cli.exits import UsageError
 
+    where = f"{option}: {path}" if option else str(path)
     try:
         kind = _kind(path)
-        if kind == "device" and option == "--output":
+        if kind == "device" and named:
             # /dev/stdout, or a pipe that somebody reads.
             path.write_text(text, encoding="utf-8")
             return
+        if kind == "folder":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if kind not in ("absent", "file"):
-            raise UsageError(f"{option}: {path} is a {kind}, which is not written to")
+            raise UsageError(f"{where} is a {kind}, which is not written to")
         number, made = tempfile.mkstemp(prefix=f".{path.name[:50]}.", dir=path.parent)
         try:
             with os.fdopen(number, "w", encoding="utf-8") as file:
@@ -160,7 +170,7 @@ def _write(path: Path, text: str, option: str) -> None:
             Path(made).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"{option}: {path} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{where} cannot be written: {error.strerror or error}") from None
 
 
 def _kind(path: Path) -> str:

@@ -15,6 +15,7 @@ from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import read_option
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.visible import printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -154,11 +155,9 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
 def _record(bridge: Bridge, run_id: str, path: Path) -> str:
     """Write the ideas of a run into a file."""
     from ideabridge.bridge.minds.recorded import recording_of
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.sharing import write_file
 
     documents: list[JSON] = [*recording_of(bridge.store, run_id, bridge.export_idea)]
-    try:
-        path.expanduser().write_text(json.dumps(documents, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    text = json.dumps(documents, ensure_ascii=False, indent=1) + "\n"
+    write_file(path.expanduser(), printable(text))
     return str(path)
