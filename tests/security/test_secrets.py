@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import anyio
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -68,6 +68,8 @@ def test_the_test_finds_what_it_looks_for() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40), st.binary(max_size=5))
+@example("00000\\0", b"")
+@example('quoted"one', b"")
 @settings(max_examples=200)
 def test_encodings_of_a_secret_are_found(value: str, around: bytes) -> None:
     secrets = Secrets()

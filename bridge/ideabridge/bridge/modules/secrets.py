@@ -85,6 +85,7 @@ class Secrets:
         # Of each kind: every form of every secret, and the secret's name.
         self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
         self._finders: dict[_Kind, _Finder] = {}
+        self._is_escaped = False
 
     def add(self, name: str, value: str, *, certain: bool = False) -> None:
         """Hide `value` from now on.
@@ -103,6 +104,8 @@ class Secrets:
                 self._forms["certain"].setdefault(form, name)
             if certain or _TOKEN.fullmatch(value):
                 self._forms["leaking"].setdefault(form, name)
+        # JSON escapes a character of it.
+        self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
         self._finders.clear()
 
     def add_env(self, name: str, value: str) -> None:
@@ -166,7 +169,7 @@ class Secrets:
     def _finder(self, kind: _Kind) -> _Finder | None:
         found = self._finders.get(kind)
         if found is None and self._forms[kind]:
-            found = self._finders[kind] = _Finder(self._forms[kind])
+            found = self._finders[kind] = _Finder(self._forms[kind], self._is_escaped)
         return found
 
     def _finder_in(self, value: JSON) -> _Finder | None:
@@ -206,9 +209,10 @@ class _Finder:
 
     Args:
         names: each text, and the name of the secret it stands for.
+        is_escaped: JSON writes one of them otherwise.
     """
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
         # Its import costs half a millisecond, which most commands need not pay.
         from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
 
@@ -218,7 +222,7 @@ class _Finder:
         # A value is looked through as JSON, in which quotes, backslashes and line ends are written otherwise.
         self._json = BytesAhoCorasick([json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms])
         self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
-        self._is_escaped = any(char == '"' or char < " " for form in self._forms for char in form)
+        self._is_escaped = is_escaped
         self._percent: dict[str, re.Pattern[str]] = {}
 
     def is_in(self, data: bytes) -> bool:
