@@ -717,6 +717,10 @@ def fingerprint(configuration: Configuration) -> str:
         if module.command and not module.disabled
         if (folder := configuration.folder_of(name)) != configuration.folder.absolute()
     }
+    limits = cast("JSONObject", configuration.limits.model_dump(mode="json"))
+    if configuration.limits.run_bytes == Limits().run_bytes:
+        # Left out where it says nothing: runs from before this limit existed go on.
+        del limits["run_bytes"]
     return content_hash(
         {
             # Of the modules of another file than the topmost; left out where there is but one file, as it always was.
@@ -725,7 +729,7 @@ def fingerprint(configuration: Configuration) -> str:
             "approval": configuration.approval_setting,
             # A run keeps the order that its journal records: what was the default before still counts as the default.
             "order": "declared" if configuration.order == "effects" else configuration.order,
-            "limits": cast("JSONObject", configuration.limits.model_dump(mode="json")),
+            "limits": limits,
             "tools": list[JSON](configuration.tools),
             "folder": str(configuration.folder.absolute()) if here else None,
         }
