@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -102,11 +103,23 @@ class Credentials:
         self._token = None if token is None else token.encode()
         self._caller = None if token is None else token_caller(token)
         self._provider = provider
+        self._have_users = False
+        # Until then no user is believed to be there.
+        self._believed = 0.0
 
     @property
     def asked_for(self) -> bool:
-        """Whether requests need a token: there is one, or a provider, or there ever was a named user."""
-        return self._token is not None or self._provider is not None or self._users.exist()
+        """Whether requests need a token: there is one, or a provider, or there ever was a named user.
+
+        The first user counts half a second later at most: asking the store at each request costs a tenth of a call.
+        """
+        if self._token is not None or self._provider is not None or self._have_users:
+            return True
+        now = time.monotonic()
+        if now >= self._believed:
+            self._have_users = self._users.exist()
+            self._believed = now + _BELIEVED_SECONDS
+        return self._have_users
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -141,6 +154,8 @@ class Credentials:
             claims={"iss": identity.issuer},
         )
 
+
+_BELIEVED_SECONDS: Final = 0.5
 
 WATCH_SECONDS: Final = 1.0
 """How often requests on their way are looked at: one whose token is not valid any more is ended."""

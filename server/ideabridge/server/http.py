@@ -392,6 +392,8 @@ def http_server(app: ASGIApp) -> HTTPServer:
             timeout_keep_alive=IDLE_SECONDS,
             ws="none",
             server_header=False,
+            # Nothing here believes what a client says of its address.
+            proxy_headers=False,
         )
     )
 
