@@ -183,6 +183,18 @@ async def test_a_server_says_so_to_hosts(clone: Path, mode: str) -> None:
         ({"command": "node", "args": ["--require=./hook.js"]}, "hook.js"),
         ({"command": "python", "args": ["-m", "pack.serve"]}, "pack/serve.py"),
         ({"command": "python", "args": ["-m", "pack"]}, "pack/__main__.py"),
+        ({"command": "python", "args": ["-mpack"]}, "pack.py"),
+        ({"command": "python", "args": ["-Ium", "pack"]}, "pack.py"),
+        ({"command": "python", "args": ["-m", "pack"], "env": {"PYTHONPATH": "other:src"}}, "src/pack.py"),
+        ({"command": "python", "args": ["pack"]}, "pack/__main__.py"),
+        ({"command": "node", "args": ["server"]}, "server.js"),
+        ({"command": "node", "args": ["dist"]}, "dist/index.js"),
+        ({"command": "node", "args": ["-r./hook.js"]}, "hook.js"),
+        ({"command": "node", "args": ["-"], "env": {"NODE_OPTIONS": "--no-warnings --require ./hook.js"}}, "hook.js"),
+        ({"command": "start", "env": {"PATH": "bin:${PATH}"}}, "bin/start"),
+        ({"command": "sh", "args": ["-c", "cd .&&exec ./start --now"]}, "start"),
+        ({"command": "x", "env": {"LD_PRELOAD": "./a.so:./b.so"}}, "b.so"),
+        ({"command": "sh", "args": ["$${HOME}"]}, "${HOME}"),
         ({"command": "sh", "args": ["${NOWHERE_SET:-bin}/start"]}, "bin/start"),
         ({"command": "sh", "args": ["x"], "env": {"BASH_ENV": "hook.sh"}}, "hook.sh"),
         ({"command": "sh", "args": ["linked"]}, "../target"),
@@ -534,6 +546,23 @@ def test_a_terminal_asks(clone: Path) -> None:
         assert not any(one in shown for one in ("\x1b]", "‮", "\x07"))
         assert "\n  covers    nothing" not in shown.replace("\r", "")
     assert not is_trusted(clone / "ideabridge.json")
+
+
+@pytest.mark.parametrize("wide", ["界", "’"], ids=["wide", "wide in some terminals"])
+def test_no_line_is_left_for_the_terminal_to_break(clone: Path, wide: str) -> None:
+    # Its rest would begin at the left, where our own lines begin.
+    write(clone, {"mcpServers": {"x": {"command": "sh", "args": [wide * 29 + "covers    nothing; it is signed"]}}})
+    terminal = Terminal(clone, ["tools", "list"], columns=80)
+    terminal.read_until("s(how the file): ")
+    shown = terminal.seen
+    terminal.type("")
+    terminal.end()
+    lines = shown.replace("\r", "").splitlines()
+    assert max(len(line) + line.count(wide) for line in lines) <= 80
+    assert [line for line in lines if line.startswith("covers")] == [
+        "covers    ideabridge.json. What these load is not covered."
+    ]
+    assert f"{wide * 29}coversnothing;itissigned" in "".join(shown.split())
 
 
 def test_a_person_looks_at_the_file_and_trusts_it(clone: Path) -> None:

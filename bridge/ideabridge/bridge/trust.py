@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -52,8 +51,17 @@ HARMLESS: Final = frozenset(
 )
 """Variables that hold no secret: a project file may name them without being allowed to."""
 
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+_VARIABLE: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_BETWEEN: Final = re.compile(r"[\s:;,=&|()<>'\"`]+")
+"""What stands between names of files within a word: in a line for a shell, in a list of folders, in an address."""
+
+_MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
+"""Python's option for a module, alone or behind other letters, with the name or before it."""
+
+_ENTRIES: Final = ("__main__.py", "index.js", "package.json")
+"""What Python and Node start where a word names a folder."""
+
 _GONE: Final = "gone"
 _UNREADABLE: Final = "unreadable"
 
@@ -146,8 +154,10 @@ def project_file(file: Path, data: bytes, content: JSON) -> ProjectFile:
     """A project file with the digests of what it names.
 
     Named is every file in `tools`, wherever it is; and every file inside the folder that stands in a server's
-    `command`, `args` (also `--flag=FILE` and `-m MODULE`) or `env`, relative to the folder or to the server's `cwd`. Of
-    a link the content of its target counts. What these files load is not covered.
+    `command`, `args` (also `--flag=FILE`, `-m MODULE` and within a line for a shell) or `env`, relative to the folder
+    or to the server's `cwd`; what Python and Node start in a folder that is named so; and what `command` and MODULE
+    stand for in the server's own PATH and PYTHONPATH. Of a link the content of its target counts. What these files load
+    is not covered.
 
     Args:
         file: where it is.
@@ -191,19 +201,30 @@ def _named(content: JSON, folder: Path) -> Iterator[tuple[Path, bool]]:
     for entry in entries:
         if not isinstance(entry, dict):
             continue
-        environment = entry.get("env")
-        values = list(environment.values()) if isinstance(environment, dict) else None
-        arguments = _texts(entry.get("args"))
-        words = [*_texts([entry.get("command")]), *arguments, *_texts(values)]
-        for before, name in itertools.pairwise(arguments):
-            if before == "-m":
+        given = entry.get("env")
+        environment: JSONObject = given if isinstance(given, dict) else {}
+        commands, arguments = _texts([entry.get("command")]), _texts(entry.get("args"))
+        found = [*commands, *(f"{at}/{command}" for at in _listed(environment, "PATH") for command in commands)]
+        for number, word in enumerate(arguments):
+            option = _MODULE.fullmatch(word)
+            for name in (option.group(1), *arguments[number + 1 : number + 2]) if option is not None else ():
                 inner = name.replace(".", "/")
-                words += [f"{inner}.py", f"{inner}/__main__.py", f"{inner}/__init__.py"]
-        folders = dict.fromkeys([folder, *(folder / _filled(text) for text in _texts([entry.get("cwd")]))])
-        for word in words:
-            for text in dict.fromkeys([word, word.partition("=")[2]]):
-                for base in folders if text else ():
-                    yield base / _filled(text), False
+                for at in (".", *_listed(environment, "PYTHONPATH")):
+                    found += [f"{at}/{inner}.py", f"{at}/{inner}/__main__.py", f"{at}/{inner}/__init__.py"]
+        for word in (*commands, *arguments):
+            # `-r./FILE`; and what stands for a file to Python and Node.
+            found += [word, word[2:], f"{word}.js", *(f"{word}/{inner}" for inner in _ENTRIES)]
+        for word in (*commands, *arguments, *_texts(list(environment.values()))):
+            found += [word, word.partition("=")[2], *_BETWEEN.split(word)]
+        bases = dict.fromkeys([folder, *(folder / _filled(text) for text in _texts([entry.get("cwd")]))])
+        for text in dict.fromkeys(found):
+            for base in bases if text else ():
+                yield base / _filled(text), False
+
+
+def _listed(environment: JSONObject, name: str) -> list[str]:
+    """The folders in a variable that an entry sets, such as PATH."""
+    return [folder or "." for text in _texts([environment.get(name)]) for folder in text.split(os.pathsep)]
 
 
 def _texts(value: JSON) -> list[str]:
@@ -219,9 +240,11 @@ def _texts(value: JSON) -> list[str]:
 
 
 def _filled(text: str) -> str:
-    """A path with the harmless variables and `~` filled in, as starting the server fills them in."""
+    """A path with the harmless variables and `~` filled in, as starting the server fills them in; `$${` is `${`."""
 
     def value(match: re.Match[str]) -> str:
+        if match.group().startswith("$$"):
+            return match.group()[1:]
         known = os.environ.get(match.group(1)) if match.group(1) in HARMLESS else None
         return known or match.group(2) or ""
 
