@@ -82,12 +82,39 @@ def fitted(text: str, indent: int | None = None) -> str:
         text: the line.
         indent: spaces before each further line; None: as many as the text begins with.
     """
-    if not sys.stdout.isatty() or len(text) <= (width := out().width):
+    if not sys.stdout.isatty():
         return text
-    import textwrap
-
     further = " " * (len(text) - len(text.lstrip()) if indent is None else indent)
-    return textwrap.fill(text, width, subsequent_indent=further, break_on_hyphens=False)
+    return "\n".join(wrapped(text, out().width, further=further))
+
+
+_FILLER: Final = "\ue000"
+"""Takes the second column of a wide character while a text is wrapped."""
+
+
+def wrapped(text: str, width: int, *, first: str = "", further: str = "") -> list[str]:
+    """A text in lines of at most `width` columns. A longer line would be broken by the terminal itself, and whoever
+    wrote the text could make its rest look like a line of ours.
+
+    Args:
+        text: the text.
+        width: columns of a line.
+        first: what the first line begins with.
+        further: what each further line begins with.
+    """
+    import textwrap
+    from unicodedata import east_asian_width
+
+    # Characters of private use, such as the filler, are escapes then.
+    plain = printable(text)
+    # Ambiguous characters are wide in some terminals.
+    told = "".join(f"{one}{_FILLER}" if east_asian_width(one) in "WFA" else one for one in plain)
+    if len(first) + len(told) <= width:
+        return [first + plain]
+    # A line may end between the two columns of a character.
+    room = width - (len(told) > len(plain))
+    lines = textwrap.wrap(told, room, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+    return [line.replace(_FILLER, "") for line in lines]
 
 
 def clean(text: str) -> str:
@@ -200,10 +227,7 @@ class Rows:
         start = "".join(f"{cell.ljust(width)}  " for cell, width in zip(first, self._widths, strict=True))
         lines = [last]
         if sys.stdout.isatty():
-            import textwrap
-
-            room = out().width - len(start)
-            lines = textwrap.wrap(last, max(room, 20), break_on_hyphens=False) or [""]
+            lines = wrapped(last, max(out().width - len(start), 20)) or [""]
         for line in lines:
             show(f"{start}{line}".rstrip(), style)
             start = " " * len(start)

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import sys
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ideabridge.server.cli.console import clean, err, out, print_json, report, say, show
+from ideabridge.server.cli.console import clean, err, out, print_json, report, say, show, wrapped
 from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -168,7 +167,7 @@ def _print(
         first, further = ("", "") if number == 0 else (what.ljust(_INDENT), " " * _INDENT)
         lines = [first + plain]
         if width is not None:
-            lines = textwrap.wrap(plain, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+            lines = wrapped(plain, width, first=first, further=further)
         for line in lines:
             put(line)
 
