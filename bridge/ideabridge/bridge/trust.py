@@ -4,7 +4,8 @@ A project file (`ideabridge.json` in a folder) can start commands and import Pyt
 person has trusted exactly this content. `trust.json` in the user's configuration folder keeps what was trusted: for
 each project file the SHA-256 of the file and of every file that it names, and the environment variables it may name.
 
-The shell's completion asks at each press of a key, so this module imports the standard library and platformdirs alone.
+The shell's completion asks at each press of a key, so this module imports little: the standard library,
+platformdirs, and the two modules below.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import platformdirs
 
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.visible import visible
 
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject
@@ -561,7 +563,23 @@ def trust_command(file: Path, *words: str, anywhere: bool = False) -> str:
         found += ["--config", str(file)]
     elif anywhere or file.parent != Path.cwd():
         found.append(str(file.parent))
-    return shlex.join(found)
+    return " ".join(map(_quoted, found))
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell, in one line and without hidden characters; bash and zsh read the escapes as what they are."""
+    if visible(word) == word:
+        return shlex.quote(word)
+    found = list[str]()
+    for one in word:
+        code = ord(one)
+        if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
+            found.append(f"\\x{code - 0xDC00:02x}")
+        elif visible(one) != one:
+            found.append(f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
+        else:
+            found.append(f"\\{one}" if one in "\\'" else one)
+    return f"$'{''.join(found)}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -578,20 +596,27 @@ class Untrusted:
     changed: tuple[str, ...] = ()
     problem: str | None = None
 
-    def told(self) -> str:
-        """For a person at the command line: why it is not used, and the exact command that trusts it."""
+    def told(self, *, anywhere: bool = True) -> str:
+        """For a person at the command line: why it is not used, and the exact command that trusts it.
+
+        Args:
+            anywhere: whether it may be read in another folder than the current one, as in a host's log.
+        """
         why = "nobody has trusted it"
         if self.changed:
             more = f" and {len(self.changed) - 3} more" if len(self.changed) > 3 else ""
-            why = f"{', '.join(self.changed[:3])}{more} changed since it was trusted"
+            # What files are called is not ours: no name begins a line of its own.
+            why = f"{visible(', '.join(self.changed[:3]))}{more} changed since it was trusted"
         problem = f"{self.problem}\n" if self.problem else ""
-        return f"{problem}{self.file} is not used: {why}. To look at it and trust it: {trust_command(self.file)}"
+        command = trust_command(self.file, anywhere=anywhere)
+        return f"{problem}{visible(str(self.file))} is not used: {why}. To look at it and trust it: {command}"
 
     def told_to_hosts(self) -> str:
         """For a model: what is missing, and what the user can do. Nothing of the file stands in it."""
         command = trust_command(self.file, anywhere=True)
-        shown = "".join(char if char.isprintable() else "?" for char in command)[:400]
+        # A command that is cut would name another folder.
+        shown = f"`{command}` in a terminal" if len(command) <= 400 else "`ideabridge trust`, in the project's folder"
         return (
             "The project's ideabridge.json is not trusted and not used, so its servers and tools are missing. Only the"
-            f" user decides about that: with `{shown}` in a terminal. Then this server must be restarted."
+            f" user decides about that: with {shown}. Then this server must be restarted."
         )

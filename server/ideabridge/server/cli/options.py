@@ -127,7 +127,7 @@ class Options:
                 from ideabridge.server.cli.trust import ask
             loaded = load_workspace(file, project=self.folder(), ask=ask)
         if asking and loaded.untrusted is not None:
-            report(loaded.untrusted.told())
+            report(loaded.untrusted.told(anywhere=not standing_in_terminal()))
         if asking:
             for line in loaded.refused:
                 report(line)
