@@ -643,6 +643,21 @@ def test_the_name_of_a_changed_file_is_no_line_of_its_own(clone: Path, capsys: p
     assert "x\\u000aall of it was checked changed since it was trusted" in line
 
 
+@pytest.mark.parametrize("kept", [".git", ".hg"])
+@pytest.mark.parametrize("file", ["mine.json", "conf/mine.json", "ideabridge.json"])
+def test_a_host_that_starts_in_a_folder_of_the_clone_takes_no_file_beside_it(
+    clone: Path, kept: str, file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The entry for a host, which the repository brings, also names the folder to start in.
+    for folder in ("sub", "conf", kept):
+        (clone / folder).mkdir()
+    (clone / file).write_text(json.dumps({"tools": [str(clone / "tools.py")]}), encoding="utf-8")
+    monkeypatch.chdir(clone / "sub")
+    assert main(["tools", "list", "--config", f"../{file}"]) == 0
+    assert "is not used: nobody has trusted it" in capsys.readouterr().err
+    assert not (clone / "IMPORTED").exists()
+
+
 @pytest.mark.parametrize("where", ["inside", "linked", "elsewhere"])
 def test_a_file_inside_the_project_needs_trust_however_it_is_named(
     clone: Path, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -64,6 +64,9 @@ _MODULE: Final = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL)
 _ENTRIES: Final = ("__main__.py", "index.js", "package.json")
 """What Python and Node start where a word names a folder."""
 
+_KEPT: Final = (".git", ".hg", ".jj", ".svn")
+"""What a working copy has at its top."""
+
 _GONE: Final = "gone"
 _UNREADABLE: Final = "unreadable"
 
@@ -342,6 +345,12 @@ def is_project_file(file: Path, folder: Path) -> bool:
     if Path(home).is_relative_to(os.path.realpath(folder)):
         return False
     return _is_inside(file, folder) and not _is_inside(file, platformdirs.user_config_path("ideabridge"))
+
+
+def repository_of(folder: Path) -> Path | None:
+    """The working copy that a folder is in; None: it is in none."""
+    real = Path(os.path.realpath(folder))
+    return next((one for one in (real, *real.parents) if any(os.path.lexists(one / kept) for kept in _KEPT)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,15 +91,17 @@ class Options:
     def project_file(self) -> Path | None:
         """The configuration file that counts as the project's, absolute; None: `--config` names one elsewhere.
 
-        A repository can bring an entry for a host that starts us with any options, so `--config` names the project's
-        file also where it is in the current folder and `--project` names another.
+        A repository can bring an entry for a host that starts us with any options in any folder of it, so `--config`
+        names the project's file also where it is in the current folder and `--project` names another, and where it is
+        elsewhere in the repository of either.
         """
-        from ideabridge.bridge.trust import FILE_NAME, is_project_file
+        from ideabridge.bridge.trust import FILE_NAME, is_project_file, repository_of
 
         if self.config is None:
             return self.folder() / FILE_NAME
         file = self.config.absolute()
-        return file if any(is_project_file(file, folder) for folder in (self.folder(), Path.cwd())) else None
+        folders = [one for folder in (self.folder(), Path.cwd()) for one in (folder, repository_of(folder))]
+        return file if any(is_project_file(file, folder) for folder in folders if folder is not None) else None
 
     def configuration(self, *, asking: bool = True) -> Configuration:
         """The configuration with these options over it; the store always stands in it.
