@@ -268,6 +268,34 @@ async def test_a_form_declined_at_once_was_shown_to_nobody(era: str, tmp_path: P
     assert {one["kind"] for one in journaled(tmp_path, done["run"])} == {"assistant"}
 
 
+async def test_many_forms_that_a_client_declines_one_by_one_were_shown_to_nobody(era: str, tmp_path: Path) -> None:
+    """The last of them comes back long after it was sent, and each at once behind the one before."""
+    turn = anyio.Lock()
+
+    async def one_by_one(form: str) -> types.ElicitResult:
+        async with turn:
+            await anyio.sleep(0.04)
+        return types.ElicitResult(action="decline")
+
+    async with over_stdio(configured(tmp_path, order="none"), era, **person(one_by_one)) as client:
+        told = await call(client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(20)])
+        assert (told["status"], len(told["approvals"]), told["errors"]) == ("needs_approval", 20, [])
+        assert "decided" not in told
+        assert "you may decide with decide_approval" in told["decides"]
+    assert journaled(tmp_path, told["run"]) == []
+
+
+async def test_who_reads_the_first_of_many_forms_and_then_declines_all_denies(era: str, tmp_path: Path) -> None:
+    async def answer(form: str) -> types.ElicitResult:
+        await anyio.sleep(1.5)
+        return types.ElicitResult(action="decline")
+
+    async with over_stdio(configured(tmp_path, order="none"), era, **person(answer)) as client:
+        done = await call(client, "run_plan", calls=[note(tmp_path / str(number)) for number in range(8)])
+        assert (done["status"], len(done["decided"])) == ("done", 8)
+    assert {one["kind"] for one in journaled(tmp_path, done["run"])} == {"person"}
+
+
 async def test_a_client_that_declines_at_once_is_told_of_the_tool(tmp_path: Path) -> None:
     heard = Heard()
     forms = person(declined)

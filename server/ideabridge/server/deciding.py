@@ -6,11 +6,13 @@ decline each one by themselves; such a decline says nothing of any person.
 
 from __future__ import annotations
 
+import math
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from starlette.requests import Request
 
@@ -26,8 +28,13 @@ from ideabridge.server.callers import Asked
 from ideabridge.server.forms import Commands
 from ideabridge.server.rounds import has_back_channel, has_rounds
 
+T = TypeVar("T")
+
 AT_ONCE_S: Final = 0.3
 """A form that is declined in less time was shown to nobody."""
+
+EACH_S: Final = 0.05
+"""What each further form may add to that, of several that a client answers together."""
 
 TOOL: Final = "decide_approval"
 
@@ -70,6 +77,8 @@ class Deciding:
         self._process = secrets.token_hex(8)
         # Sessions that have declined at once; of clients without a session, the runs they declined for.
         self._formless: OrderedDict[str, None] = OrderedDict()
+        # When a client last declined at once.
+        self._declined: OrderedDict[str, float] = OrderedDict()
         # Which clients of this process are noted in the store as having which runs.
         self._held: OrderedDict[str, None] = OrderedDict()
 
@@ -88,20 +97,24 @@ class Deciding:
         key = self._key(asked) if self._has_session(asked) else None if run is None else f"run {run.root.id}"
         return key is None or key not in self._formless
 
-    def declined_at_once(self, asked: Asked, run: Run | None, seconds: float) -> bool:
+    def declined_at_once(self, asked: Asked, run: Run | None, seconds: float, forms: int = 1) -> bool:
         """Note that a form was declined.
 
         Args:
             asked: the request it went out for.
             run: what it was about; None: about no run.
             seconds: from when it was sent until the answer came.
+            forms: how many were answered with it, in one request.
 
         Returns:
             Whether nobody can have seen it.
         """
-        if not 0 <= seconds < AT_ONCE_S:
+        key, now = self._key(asked), time.monotonic()
+        # A client that gets many forms may decline them one by one: it is at once behind the one before, which was.
+        since = min(seconds, now - self._declined.get(key, -math.inf))
+        if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
-        key = self._key(asked)
+        _note(self._declined, key, now)
         # Another client may have a run too, and a person before it: that one's hold stays.
         # The run itself too: the form may have gone out from another process.
         runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
@@ -112,7 +125,7 @@ class Deciding:
         elif run is not None and not left.get(run.root.id):
             formless = f"run {run.root.id}"
         if formless is not None and formless not in self._formless:
-            _note(self._formless, formless)
+            _note(self._formless, formless, None)
             self.changed()
         if NOBODY_ASKED not in asked.told:
             asked.told.append(NOBODY_ASKED)
@@ -156,7 +169,7 @@ class Deciding:
         held = f"{key} {run.root.id}"
         if held not in self._held:
             self._change_holders(run.root.id, key, holds=True)
-            _note(self._held, held)
+            _note(self._held, held, None)
 
     def _runs_of(self, key: str) -> list[str]:
         return [held.removeprefix(f"{key} ") for held in self._held if held.startswith(f"{key} ")]
@@ -227,7 +240,7 @@ def _setting(run: str) -> str:
     return f"forms.{run}"
 
 
-def _note(kept: OrderedDict[str, None], key: str) -> None:
-    kept[key] = None
+def _note(kept: OrderedDict[str, T], key: str, value: T) -> None:
+    kept[key] = value
     if len(kept) > _REMEMBERED:
         kept.popitem(last=False)

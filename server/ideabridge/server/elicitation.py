@@ -291,7 +291,8 @@ def answered(
             # Settled meanwhile: what was said of it comes too late.
             continue
         result = response if isinstance(response, types.ElicitResult) else None
-        if result is not None and result.action == "decline" and deciding.declined_at_once(asked, run, seconds):
+        declined = result is not None and result.action == "decline"
+        if declined and deciding.declined_at_once(asked, run, seconds, len(last.asked)):
             left.append(approval)
             continue
         fault = None if result is None else take(run, request, result, in_form(asked))
