@@ -219,9 +219,9 @@ class IdeaStore(RunStore):
         return self._publications.ideas_seen(numbers, caller, imported=imported)
 
     def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: str | None) -> list[tuple[int, float]]:
-        fetch = limit
+        fetch, begins = limit, False
         while True:
-            found = self._search.find(words, fetch)
+            found = self._search.find(words, fetch, caller, begins=begins)
             if chosen.empty and caller is None:
                 return found
             passed = {number for number, _ in found}
@@ -231,7 +231,11 @@ class IdeaStore(RunStore):
                 passed = self._seen_of([*passed], caller)
             kept = [(number, score) for number, score in found if number in passed]
             if len(kept) >= limit or len(found) < fetch or fetch >= SCORED:
-                return kept[:limit]
+                if kept or begins:
+                    return kept[:limit]
+                # As where nobody has such words: what is not found must not tell that others have them.
+                fetch, begins = limit, True
+                continue
             # Few of the best pass: look further down.
             fetch = min(SCORED, fetch * 8)
 

@@ -113,6 +113,11 @@ def read_entry(messages: list[JSON], meta: IdeaMeta) -> Entry:
     )
 
 
+def _terms(query: str) -> list[str]:
+    # A word is letters and digits only, so that quoting it is safe.
+    return [f'"{word}"' for word in dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
+
+
 class Search:
     """The tables `idea_words` and `publication_words`. Methods run inside a transaction or guard of the caller."""
 
@@ -224,26 +229,27 @@ class Search:
         """Whether the index holds ideas that were deleted."""
         return self._database.number(_GONE) > 0
 
-    def find(self, query: str, limit: int) -> list[tuple[int, float]]:
+    def find(
+        self, query: str, limit: int, caller: str | None = None, *, begins: bool = False
+    ) -> list[tuple[int, float]]:
         """Rows of ideas for words, best first: what is published under such a name first, then the others.
 
         Any text is taken: it is cut into words, and nothing of it is FTS5 syntax.
+
+        Args:
+            query: the words.
+            limit: how many at most.
+            caller: only names that are published to this caller count: a hit would confirm a guess at the words of
+                another's name or description. None: all names. Whose the ideas are, is not looked at.
+            begins: the words are beginnings of words.
         """
-        # A word is letters and digits only, so that quoting it is safe.
-        terms = [f'"{word}"' for word in dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
+        terms = _terms(query)
         if not terms:
             return []
-        scores: dict[int, float] = {}
-        for number, score in self._match("publication_words", terms, limit):
-            row = self._database.execute(
-                "SELECT p.idea FROM names JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-                "WHERE names.number = ?",
-                (number,),
-            ).fetchone()
-            scores.setdefault(row[0], 1000.0 + score)
+        scores = self._named(terms, limit, caller, begins)
         fetch = limit * 2 + 10
         while True:
-            found = self._match("idea_words", terms, fetch)
+            found = self._match("idea_words", terms, fetch, begins)
             for number, score in found:
                 latest = self._latest(number)
                 if latest:
@@ -253,10 +259,33 @@ class Search:
             # Many were of the same runs, or of deleted ideas: look further down.
             fetch = min(SCORED, fetch * 8)
 
-    def find_names(self, query: str, limit: int) -> list[int]:
-        """Rows of published names for words, best first."""
-        terms = [f'"{word}"' for word in dict.fromkeys(words_of(query.lower()))][:MAX_TERMS]
-        return [number for number, _ in self._match("publication_words", terms, limit)] if terms else []
+    def _named(self, terms: list[str], limit: int, caller: str | None, begins: bool) -> dict[int, float]:
+        """The ideas that names stand for which are published to a caller, with their scores."""
+        fetch = limit
+        while True:
+            matched = self._match("publication_words", terms, fetch, begins)
+            rows = self._database.execute(
+                "SELECT names.number, p.idea FROM json_each(?2) AS part JOIN names ON names.number = part.value "
+                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+                "WHERE ?1 IS NULL OR names.owner IN ('', ?1) "
+                "OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1))",
+                (caller, f"[{','.join(str(number) for number, _ in matched)}]"),
+            ).fetchall()
+            if len(rows) >= limit or len(matched) < fetch or fetch >= SCORED:
+                break
+            # Most are others': look further down.
+            fetch = min(SCORED, fetch * 8)
+        ideas = dict(rows)
+        scores: dict[int, float] = {}
+        for number, score in matched:
+            if number in ideas:
+                scores.setdefault(ideas[number], 1000.0 + score)
+        return scores
+
+    def find_names(self, query: str, limit: int, *, begins: bool = False) -> list[int]:
+        """Rows of published names for words, best first; `begins` as for `find`."""
+        terms = _terms(query)
+        return [number for number, _ in self._match("publication_words", terms, limit, begins)] if terms else []
 
     def _latest(self, number: int) -> int:
         """The last idea of the run an idea belongs to, or itself; 0: it was deleted."""
@@ -265,9 +294,9 @@ class Search:
             return 0
         return number if row[0] is None else self._places.last_of_run(row[0])
 
-    def _match(self, table: str, terms: list[str], limit: int) -> list[tuple[int, float]]:
-        counts = {term: self._count(table, term) for term in terms}
-        present = sorted((term for term in terms if counts[term]), key=lambda term: counts[term])
+    def _match(self, table: str, terms: list[str], limit: int, begins: bool) -> list[tuple[int, float]]:
+        counts = {} if begins else {term: self._count(table, term) for term in terms}
+        present = sorted((term for term in terms if counts.get(term)), key=lambda term: counts[term])
         if not present:
             # Perhaps the words are beginnings of words.
             starts = [f"{term}*" for term in terms if len(term) > 4]

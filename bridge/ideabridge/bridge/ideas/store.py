@@ -404,12 +404,16 @@ class Store(IdeaStore):
             CursorError: a limit out of bounds.
         """
         with self._database.guard:
-            fetch = check_limit(limit)
+            fetch, begins = check_limit(limit), False
             while True:
-                numbers = self._search.find_names(words, fetch)
+                numbers = self._search.find_names(words, fetch, begins=begins)
                 found = self._publications.of_numbers(numbers, caller)
                 if len(found) >= limit or len(numbers) < fetch or fetch >= SCORED:
-                    return found[:limit]
+                    if found or begins:
+                        return found[:limit]
+                    # As where nobody has such words: what is not found must not tell that others have them.
+                    fetch, begins = limit, True
+                    continue
                 # Most are others': look further down.
                 fetch = min(SCORED, fetch * 8)
 

@@ -1,0 +1,74 @@
+"""One user of a server guesses at what others have."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+from mcp import Client
+
+from tests.server.serving import call, configured, http_process
+
+from .test_users import ACCEPT, PLAN, Team, published
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Generator[Team]:
+    folder = tmp_path_factory.mktemp("guesses")
+    with http_process(configured(folder)) as url:
+        yield Team(url, folder)
+
+
+async def found(client: Client, tool: str, words: str) -> set[str]:
+    """The names that a search finds."""
+    told = await call(client, tool, words=words)
+    if tool == "search_tools":
+        return {str(one["name"]) for one in told["tools"]}
+    return {name for one in told["ideas"] for name in one.get("published_as", [])}
+
+
+async def test_a_search_confirms_no_guess_at_the_words_of_others(team: Team) -> None:
+    async with team.client("alice") as alice, team.client("bob") as bob:
+        run = await published(alice, "for_everybody", to="all")
+        secret = {
+            "name": "zebra_deal",
+            "description": "To buy Contoso.",
+            "answer": "plan",
+            "choices": ACCEPT,
+            "to": "me",
+        }
+        await call(alice, "publish_idea", idea=run, **secret)
+        # Another name of an idea that is bob's, too.
+        assert await found(alice, "search_ideas", "contoso") == {"for_everybody", "zebra_deal"}
+        for words in ("contoso", "zebra", "zebra_deal"):
+            assert await found(bob, "search_ideas", words) == set()
+            assert await found(bob, "search_tools", words) == set()
+        # A word that nobody has stands for the beginnings of words. So does one that only others have.
+        other = {**PLAN, "output": {"mine": "†state.s"}}
+        own = (await call(bob, "run_plan", **other))["run"]
+        given = {"answer": "plan", "choices": ACCEPT}
+        for name, description in (("bobs_one", "Contosoqq."), ("bobs_two", "Gribbleqq.")):
+            await call(bob, "publish_idea", idea=own, name=name, description=description, **given)
+        for tool in ("search_ideas", "search_tools"):
+            for words, name in (("contoso", "bobs_one"), ("gribble", "bobs_two")):
+                assert name in await found(bob, tool, words), (tool, words)
+
+
+async def test_a_task_of_anothers_is_no_answer_to_a_guess(team: Team) -> None:
+    async with team.client("alice") as alice, team.client("bob") as bob:
+        await call(alice, "solve", task="Sell everything to Fabrikam.", mind="turns")
+        for task in ("The fabrikamqq and the wobblesqq.",):
+            turn = await call(bob, "solve", task=task, mind="turns", output_schema={"type": "string"})
+            await call(bob, "submit_solution", run=turn["run"], turn=0, solution={"calls": [], "output": "done"})
+        async with team.client("alice") as client:
+            turn = await call(client, "solve", task="Sell everything to Fabrikam.", mind="turns")
+            await call(client, "submit_solution", run=turn["run"], turn=0, solution={"calls": [], "output": "sold"})
+        counts = [len((await call(bob, "search_ideas", words=words))["ideas"]) for words in ("fabrikam", "wobbles")]
+        assert counts == [1, 1]
