@@ -1,13 +1,15 @@
-"""One user of a server guesses at what others have."""
+"""One user of a server guesses at what others have, or waits for a name that another gives up."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from mcp import Client
 
-from tests.server.serving import call, configured, http_process
+from ideabridge.bridge.ideas.store import Store
+from tests.server.serving import call, configured, http_process, refused, structured
 
 from .test_users import ACCEPT, PLAN, Team, published
 
@@ -72,3 +74,38 @@ async def test_a_task_of_anothers_is_no_answer_to_a_guess(team: Team) -> None:
             await call(client, "submit_solution", run=turn["run"], turn=0, solution={"calls": [], "output": "sold"})
         counts = [len((await call(bob, "search_ideas", words=words))["ideas"]) for words in ("fabrikam", "wobbles")]
         assert counts == [1, 1]
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: str) -> None:
+    name, report = f"summary_{era}", f"report_{era}"
+    calling: dict[str, Any] = {
+        "calls": [{"_tool": name, "_module": f"idea:{name}", "a": "†input.a", "_outputPath": "s"}],
+        "input": {"a": 1},
+        "output": "†state.s",
+    }
+    async with team.client("alice", era) as alice, team.client("bob", era) as bob, team.client("ada", era) as ada:
+        run = await published(alice, name, to="all")
+        above = (await call(bob, "run_plan", **calling))["run"]
+        await call(bob, "publish_idea", idea=above, name=report, answer="plan", choices=ACCEPT)
+        with Store.open(team.path) as store:
+            store.users.add(f"mallory-{era}")
+            team.tokens["mallory"] = store.users.add_token(f"mallory-{era}")[1]
+            store.unpublish(name)
+        # The same schemas: the pin of what calls it would not tell.
+        same = {**PLAN, "calls": [{**PLAN["calls"][0], "b": 1000}]}
+        async with team.client("mallory", era) as mallory:
+            other = (await call(mallory, "run_plan", **same))["run"]
+            given = {"idea": other, "name": name, "answer": "plan", "choices": ACCEPT}
+            for to in ({}, {"to": "all"}, {"to": "bob"}):
+                assert "another owner" in await refused(mallory, "publish_idea", **given, **to)
+        assert "not here now" in await refused(bob, report, a=1)
+        assert (await call(alice, "publish_idea", idea=run, name=name, answer="plan", choices=ACCEPT, to="all"))[
+            "version"
+        ] == 2
+        assert structured(await bob.call_tool(report, {"a": 1})) == {"sum": 3}
+        # An admin may take a name that nobody has.
+        with Store.open(team.path) as store:
+            store.unpublish(name)
+        mine = (await call(ada, "run_plan", **PLAN))["run"]
+        assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan", choices=ACCEPT))["version"] == 3

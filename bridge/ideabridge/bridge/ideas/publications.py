@@ -139,6 +139,11 @@ class Publications:
                 raise NameTakenError(f"{name!r} is another owner's, who says to whom it is given: publish without that")
             # Whose a name is does not change by a new version of it.
             owner = row[0] or None
+        elif not replaces and owner not in (None, LOCAL):
+            # Plans and hosts may still call a name that was withdrawn: they do not mean another user's idea.
+            last = execute("SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)).fetchone()
+            if last is not None and last[0] != owner:
+                raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
         version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
         execute(
             "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
