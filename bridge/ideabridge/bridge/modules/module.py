@@ -41,6 +41,9 @@ from ideabridge.tools.tool import Tool
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 """Told (progress, total, message) while a call runs."""
 
+_NOTES: Final = 100
+"""Lines that others have put into the notes of its status."""
+
 _STARTS: Final = 5
 _STARTS_SECONDS: Final = 60.0
 
@@ -75,6 +78,7 @@ class Module:
         self._tools: dict[str, Tool] = {}
         self._listed = False
         self._recalled: list[Tool] | None = None
+        self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
         self._starts: deque[float] = deque(maxlen=_STARTS)
         self._legacy = False
@@ -102,6 +106,10 @@ class Module:
     def recall(self, tools: list[Tool]) -> None:
         """Give it the tools it listed when it was last up, for as long as it has not listed them itself."""
         self._recalled = tools
+
+    def note(self, lines: list[str]) -> None:
+        """Put lines into the notes of its status, each once, the latest first."""
+        self._notes = list(dict.fromkeys([*lines, *self._notes]))[:_NOTES]
 
     @property
     def known_tools(self) -> list[Tool]:
@@ -143,7 +151,9 @@ class Module:
     def status(self) -> ModuleStatus:
         """How it is."""
         connection, peer = self._connection, self._peer
-        notes = list(connection.listing.notes) if connection is not None else []
+        notes = list(self._notes)
+        if connection is not None:
+            notes += connection.listing.notes
         count, lines = connection.garbage if connection is not None else (0, [])
         if count:
             notes.append(f"wrote {count} lines to its output that are no messages, such as {lines[-1]!r}")

@@ -121,6 +121,10 @@ class Modules:
         """Tell what a module listed when it was last up: `known_tools` has that until it lists its tools again."""
         self._find(name).recall(tools)
 
+    def note(self, name: str, lines: list[str]) -> None:
+        """Put lines into the notes of a module's status, for as long as this process lives."""
+        self._find(name).note(lines)
+
     def reserve(self, name: str, tools: list[str]) -> None:
         """Tell what tools a module of this name had under another configuration: their names stay its own for as long
         as nothing better is known.

@@ -21,7 +21,7 @@ class ModuleStatus:
     Attributes:
         kind: how it is reached.
         tools: how many tools it offers here.
-        notes: tools left out, parameters renamed, garbage on its output.
+        notes: hints that promise more than before, tools left out, parameters renamed, garbage on its output.
         error: why it is down or failed.
         seconds: how long connecting took.
     """
