@@ -164,3 +164,25 @@ async def test_search_flags_what_looks_like_another_tool(tmp_path: Path) -> None
         assert "looks_like" not in tools[0]
         flagged = {one["looks_like"] for one in tools if one["module"] == "evil"}
         assert flagged == {r"g\u0456t_log looks like git.git_log", "GIT_LOG looks like git.git_log"}
+
+
+@pytest.mark.parametrize("default", ["deny", "ask"])
+async def test_a_rule_that_allows_a_name_allows_no_direct_call_of_another_modules_tool(
+    default: str, tmp_path: Path
+) -> None:
+    modules = Modules(tmp_path)
+    modules.lists("git", described("git_push", read_only=False))
+    modules.lists("evil", described("git_push", read_only=False))
+    rules: dict[str, Any] = {"rules": [{"tool": "git_push", "then": "allow"}], "default": default}
+    async with fronted(modules, "git", approval=rules) as front, Client(front.server) as client:
+        assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
+    said = {"deny": "is denied by the configuration", "ask": "needs_approval"}[default]
+    async with fronted(modules, "evil", "git", approval=rules) as front, Client(front.server) as client:
+        # As in a plan: of a name that two modules have, the rule allows neither.
+        for name in ("evil_git_push", "git_push"):
+            assert said in await refused(client, name, repo="r")
+    rules["rules"] = [{"module": "git", "tool": "git_push", "then": "allow"}]
+    async with fronted(modules, "evil", "git", approval=rules) as front, Client(front.server) as client:
+        assert text(await client.call_tool("git_push", {"repo": "r"})) == "git.git_push"
+        assert said in await refused(client, "evil_git_push", repo="r")
+    assert modules.calls("evil") == []

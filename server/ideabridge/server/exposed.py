@@ -7,6 +7,7 @@ direct call is recorded (`direct_calls.py`).
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, cast
@@ -113,17 +114,21 @@ class ExposedTool:
         if asked.resumed is not None:
             return await self._of_run(asked.resumed, asked, entry)
         tool = await self.current()
-        verdict = self._policy(tool, arguments)
+        # Rules speak of a module's tool by the name it is offered as: its own name may be another module's, too.
+        offered = tool
+        if tool.name != self.tool.name:
+            offered = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
+        verdict = self._policy(offered, arguments)
         if verdict.verdict == "allow":
             return await self.run(tool, arguments, asked)
         if verdict.verdict == "deny":
             entry.outcome = "denied"
             raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
-        if self._in_run(tool, arguments).verdict == "allow":
+        if self._in_run(offered, arguments).verdict == "allow":
             # Its run would not ask: runs do not know under which name a tool is exposed.
             raise DirectCallError(
                 f"{self.name}: a rule asks about it by the name it is exposed under, and a run of it would not ask;"
-                f" write the rule with the name of the tool, {tool.name!r}"
+                f" write the rule with the name of the tool, {offered.name!r}"
             )
         meta = next((key for key in arguments if key in META_PROPERTIES), None)
         if meta is not None:
