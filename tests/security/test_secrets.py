@@ -87,6 +87,34 @@ def test_encodings_of_a_secret_are_found(value: str, around: bytes) -> None:
     assert data
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("width", [64, 76])
+def test_a_secret_is_found_in_base64_that_is_written_in_lines(end: str, width: int) -> None:
+    secrets = Secrets()
+    long = "-".join(f"part{number}" for number in range(60))
+    for value in (SECRET, long):
+        secrets.add("API_TOKEN", value, certain=True)
+        for before in range(70):
+            data = base64.b64encode(b"x" * before + value.encode() + b"y" * 90).decode()
+            text = end.join(data[place : place + width] for place in range(0, len(data), width))
+            masked = secrets.mask(f"first\nsecond\n{text}{end}last")
+            assert masked.startswith("first\nsecond\n"), before
+            assert masked.endswith(f"{end}last"), before
+            assert masked.count("[secret:API_TOKEN]") == 1, before
+            # Nothing of it is left but what a character beside it has a part in.
+            first, last = before * 4 // 3 + 2, (before + len(value.encode())) * 4 // 3 - 2
+            assert data[first:last][:9] not in masked, before
+            assert data[first:last][-9:] not in masked, before
+            assert "[secret:API_TOKEN]" in str(secrets.redact({"a": [f"see {text}"]})), before
+    assert secrets.mask("a" * 64 + "\n" + "b" * 64) == "a" * 64 + "\n" + "b" * 64
+
+
+def test_a_secret_is_found_as_forms_write_it() -> None:
+    secrets = Secrets()
+    secrets.add("PASSPHRASE", "correct horse/battery staple", certain=True)
+    assert secrets.mask("p=correct+horse%2Fbattery+staple&x=1") == "p=[secret:PASSPHRASE]&x=1"
+
+
 def encoded_anywhere(value: str, around: bytes) -> list[tuple[str, str]]:
     data = value.encode()
     found = [

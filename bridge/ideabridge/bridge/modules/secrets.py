@@ -17,10 +17,11 @@ import html
 import json
 import logging
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from threading import RLock
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
 from ideabridge.tools.encoding import JSON, encode
@@ -33,6 +34,8 @@ _LEAST_BASE64: Final = 7
 """Characters of base64 that are not met by chance: one in four million million texts of seven."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
+_WRAPPED: Final = re.compile(r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])")
+"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM lines of 64."""
 _PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
 _Kind: TypeAlias = Literal["any", "certain", "leaking"]
 
@@ -185,6 +188,9 @@ def forms_of(value: str) -> list[str]:
     data = value.encode("utf-8", "surrogatepass")
     escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
     quoted = quote(value, safe="", errors="replace"), quote(value, errors="replace"), unquote(value)
+    if " " in value:
+        # As forms write it.
+        quoted = *quoted, quote_plus(value, errors="replace")
     forms = [
         value,
         *quoted,
@@ -229,6 +235,9 @@ class _Finder:
         """Whether something is in a value, given as JSON, or may be: then it is looked through text by text."""
         if self._json.find_matches_as_indexes(data):
             return True
+        if rb"\n" in data and self._json.find_matches_as_indexes(data.replace(rb"\r\n", b"").replace(rb"\n", b"")):
+            # Perhaps base64 in lines.
+            return True
         if _PERCENT.search(data) is None:
             return False
         # Characters that JSON escapes and that are percent-encoded here and there are not seen from outside.
@@ -243,6 +252,8 @@ class _Finder:
             (start, end, self._names[self._forms[number]])
             for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True)
         ]
+        if "\n" in text and _WRAPPED.search(text):
+            found += self._unwrapped_spans(text)
         if "%" in text and _PERCENT.search(data := text.encode()):
             there = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
             for form in {self._forms[number] for number, _, _ in there}:
@@ -257,6 +268,23 @@ class _Finder:
             else:
                 apart.append((start, end, name))
         return apart
+
+    def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
+        """What is in a text without the line ends within base64, by its place in the text with them."""
+        # Where each piece begins in the text without line ends, and in the text.
+        starts, places = [0], [0]
+        pieces: list[str] = []
+        for match in _WRAPPED.finditer(text):
+            pieces.append(text[places[-1] : match.start()])
+            starts.append(starts[-1] + len(pieces[-1]))
+            places.append(match.end())
+        pieces.append(text[places[-1] :])
+        found: list[tuple[int, int, str]] = []
+        for number, start, end in self._text.find_matches_as_indexes("".join(pieces), overlapping=True):
+            first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1
+            name = self._names[self._forms[number]]
+            found.append((places[first] + start - starts[first], places[last] + end - starts[last], name))
+        return found
 
     def replaced(self, text: str) -> str:
         """A text with `[secret:NAME]` in the place of each."""
