@@ -14,6 +14,9 @@ from ideabridge.tools.tool import Tool, ToolKey
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MOST_WORDS: Final = 32
+_MOST_CHARACTERS: Final = 10_000
+"""Of the words that are looked for; 4 MB of them take a second to take apart."""
+
 _WEIGHTS: Final = {"name": 6.0, "module": 3.0, "parameter": 2.0, "description": 1.0}
 _SUFFIXES: Final = ("ing", "es", "ed", "s")
 
@@ -42,6 +45,7 @@ class ToolSearch:
         """
         if tools is not self._tools:
             self._index(tools)
+        words = words[:_MOST_CHARACTERS]
         wanted = list(dict.fromkeys(_words(words)))[:_MOST_WORDS]
         whole = words.strip().lower()
         scored: list[tuple[float, int]] = []
@@ -61,7 +65,7 @@ class ToolSearch:
         """Whether a tool fits every word, so that others can hardly fit better; no words: none does."""
         if tools is not self._tools:
             self._index(tools)
-        wanted = set(_words(words))
+        wanted = set(_words(words[:_MOST_CHARACTERS]))
         return bool(wanted) and any(self._fits(terms, wanted) for terms in self._indexed)
 
     @staticmethod

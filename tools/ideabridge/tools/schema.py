@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -44,11 +45,19 @@ checked in a worker."""
 SECONDS_BLOCKED: Final = 1.0
 """How long a check in a worker may take where nothing can be awaited."""
 
+BLOCKED_IN_SUM: Final = 2.0
+"""Seconds that such checks, and looking for their reasons, may block in sum at once: a plan may write out 10,000 of
+them."""
+
+BLOCKED_SHARE: Final = 0.05
+"""How many of these seconds come back in each second."""
+
 _EXPLAINED_HERE: Final = 20_000
 """Weight of a schema times parts of a value whose problems are explained in this process: an error takes 22 us."""
 
 _EXPLAINED_SECONDS: Final = 2.0
 _EXPLAINED_BLOCKED: Final = 0.3
+_LEAST_BLOCKED: Final = 0.05
 _PATTERNS_SECONDS: Final = 0.25
 _PLAIN_CHARACTERS: Final = 2_000
 _ENDLESS: Final = 10**12
@@ -91,6 +100,51 @@ _PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size
 
 _compiled: OrderedDict[str, _Compiled] = OrderedDict()
 _lock = threading.Lock()
+
+
+class Blocking:
+    """How long checks that cannot be awaited may still block, in sum. Thread-safe.
+
+    Args:
+        clock: seconds; any clock that never goes back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._left = BLOCKED_IN_SUM
+        self._then = clock()
+
+    def left(self) -> float:
+        """Seconds that are left now."""
+        with self._lock:
+            now = self._clock()
+            self._left = min(BLOCKED_IN_SUM, self._left + (now - self._then) * BLOCKED_SHARE)
+            self._then = now
+            return self._left
+
+    def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
+        """As `workers.wait`, for as long as is left at most.
+
+        Raises:
+            LimitExceededError: as `workers.wait`; also where nothing is left.
+        """
+        seconds = min(seconds, self.left())
+        if seconds < _LEAST_BLOCKED:
+            raise LimitExceededError(
+                f"{what}: not checked, since checks that take long have held up everybody for {BLOCKED_IN_SUM:g} s "
+                "already; try again later, or give such values by reference"
+            )
+        begun = self._clock()
+        try:
+            return workers.wait(job, argument, what=what, seconds=seconds)
+        finally:
+            with self._lock:
+                self._left -= self._clock() - begun
+
+
+blocking: Final = Blocking()
+"""Of this process: everything in its event loop waits for such a check."""
 
 
 class Validator:
@@ -211,7 +265,7 @@ class Validator:
             return _explained(self._own, self.schema, value)
         argument: list[JSON] = [self.schema, value]
         try:
-            return _read(workers.wait("problems", argument, what=self._told(value), seconds=_EXPLAINED_BLOCKED))
+            return _read(blocking.wait("problems", argument, what=self._told(value), seconds=_EXPLAINED_BLOCKED))
         except (LimitExceededError, WorkerError):
             return [_unexplained(value)]
 
@@ -220,7 +274,7 @@ class Validator:
             argument = normalise([self.schema, value], max_depth=2 * MAX_SCHEMA_DEPTH)
         except InvalidJSONError:
             return False
-        return workers.wait("valid", argument, what=self._told(value), seconds=SECONDS_BLOCKED) is True
+        return blocking.wait("valid", argument, what=self._told(value), seconds=SECONDS_BLOCKED) is True
 
     def _explains_here(self, value: JSON) -> bool:
         most = _EXPLAINED_HERE // self._own.weight

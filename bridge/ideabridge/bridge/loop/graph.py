@@ -85,6 +85,9 @@ class Graph:
         self._open_ended: set[int] = set()
         self._explained = 0
         self._malformed = 0
+        # How many times its calls may wait for another; beyond it the Solution is malformed. Set before it is taken.
+        self.most_bound: int | None = None
+        self._bound = 0
 
     def call(self, index: int) -> Call:
         """The call of that number in the run."""
@@ -153,6 +156,12 @@ class Graph:
             if call.edges is None:
                 self._forward = True
                 self._find_edges(call)
+        if self._is_over:
+            self.output_problems.append(
+                f"its calls wait for each other more than {self.most_bound:,} times; read what many calls write in "
+                "fewer calls, or use _each"
+            )
+            return
         if self._forward:
             self._loosen()
         for instance, reads in self.output_reads.items():
@@ -250,14 +259,25 @@ class Graph:
     def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
         """What every operand sees. Alternatives after one that surely exists are never needed, and left out."""
         bound: list[list[tuple[int, ...] | None]] = []
+        if self._is_over:
+            return bound
         for alternative in item.expression.alternatives:
-            operands = [self._bind_operand(operand, instance, reader) for operand in alternative]
+            operands: list[tuple[int, ...] | None] = []
+            for operand in alternative:
+                operands.append(self._bind_operand(operand, instance, reader))
+                self._bound += len(operands[-1] or ())
+                if self._is_over:
+                    return []
             bound.append(operands)
             if all(operand == () for operand in operands) and all(
                 operand.kind != "item" and self._exists(operand, instance) for operand in alternative
             ):
                 break
         return bound
+
+    @property
+    def _is_over(self) -> bool:
+        return self.most_bound is not None and self._bound > self.most_bound
 
     def _exists(self, operand: Reference, instance: str) -> bool:
         document = self.base.get(operand.instance or instance, {})
@@ -301,6 +321,9 @@ class Graph:
     def _missing(self, item: Read, instance: str) -> str | None:
         """Why no operand can ever be supplied; None where one may be."""
         reasons: list[str] = []
+        if self._is_over:
+            # Told once, and for all.
+            return None
         for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
             lacking = [
                 operand
@@ -346,6 +369,7 @@ class Graph:
                 call.problems.append(f"_after: a call cannot wait for itself ({quoted(name)})")
             elif index is not None:
                 edges.append(index)
+                self._bound += 1
             elif name not in self._known:
                 unknown.append(name)
         if unknown and not self.closed:

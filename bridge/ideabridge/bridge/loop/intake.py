@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Pattern, SolutionProposed
@@ -14,6 +15,12 @@ from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.spending import Spending
 from ideabridge.tools.encoding import JSON, JSONObject
+
+MOST_REFERENCES: Final = 20_000
+"""How many references one Solution that arrives whole may hold: binding one takes 30 us, in the event loop."""
+
+MOST_BOUND: Final = 200_000
+"""How many times its calls may wait for another: 5,000 reads of what 5,000 calls write are 25 million."""
 
 
 class Intake:
@@ -75,18 +82,19 @@ class Intake:
         Returns:
             `{"call", "place", "error"}` of every problem; empty: all of it is well formed.
         """
-        over = self.over(len(calls))
+        over = self.over(len(calls)) or _over_references(calls, output)
         if over:
             return over
-        self.checked = Proposal.whole(self.graph(pattern), calls, output, places, pattern)
+        graph = self.graph(pattern)
+        graph.most_bound = MOST_BOUND
+        self.checked = Proposal.whole(graph, calls, output, places, pattern)
         return self.checked.graph.errors()
 
     def over(self, calls: int) -> list[JSONObject]:
         """The error if a run may not list that many more calls; empty: it may."""
         if calls <= self.room:
             return []
-        text = f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all"
-        return [{"call": None, "error": {"kind": "structural", "message": text}}]
+        return _refusal(f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all")
 
     def take(self, event: SolutionProposed) -> Proposal:
         """A Solution that is taken up whole: the one that was checked just before, where it is that."""
@@ -105,3 +113,28 @@ class Intake:
             self.listed += 1
             if one.call.id is not None:
                 self._ids.add(one.call.id)
+
+
+def _refusal(message: str) -> list[JSONObject]:
+    return [{"call": None, "error": {"kind": "structural", "message": message}}]
+
+
+def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
+    """The error if a Solution holds more references than are bound here; empty: it does not."""
+    count = 0
+    stack: list[JSON] = [output, *calls]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            # Of `a || b` each; an escaped dagger is two, and rarely stands first.
+            count += item.count("†") if item.startswith("†") and not item.startswith("††") else 0
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    if count <= MOST_REFERENCES:
+        return []
+    return _refusal(
+        f"{count:,} references; one plan may hold at most {MOST_REFERENCES:,}: read what several calls write as one, "
+        "or use _each"
+    )
