@@ -16,6 +16,7 @@ import pytest
 from mcp import types
 
 from ideabridge.bridge.approver import ApprovalRequest
+from ideabridge.bridge.modules.form import FormError, read_inquiry
 from ideabridge.server.forms import form_of, message
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.visible import visible
@@ -269,3 +270,9 @@ async def test_a_module_cannot_offer_what_a_person_cannot_tell_apart(tmp_path: P
         told = await call(client, "run_plan", calls=[{"_tool": "hostile", "how": "unseen", "_outputPath": "got"}])
     assert not person.forms
     assert "holds characters that a person cannot see" in json.dumps(told["notes"])
+
+
+def test_a_form_that_nobody_could_fill_in_is_not_shown() -> None:
+    form: dict[str, Any] = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x", "y"]}
+    with pytest.raises(FormError, match="a field that it does not have"):
+        read_inquiry("evil", types.ElicitRequestFormParams(message="m", requested_schema=form))

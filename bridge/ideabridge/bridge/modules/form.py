@@ -85,6 +85,8 @@ def _check(schema: JSONObject) -> None:
     _known("its form", schema, _TOP)
     if len(fields) > FIELDS:
         raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
+    if any(name not in fields for name in _list(schema.get("required")) if isinstance(name, str)):
+        raise FormError("its form requires a field that it does not have, so nobody could fill it in")
     for name, field in fields.items():
         where = f"field {name[:60]!r} of its form"
         if not name or len(name) > _NAME or visible(name) != name:
