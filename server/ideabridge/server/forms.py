@@ -12,14 +12,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from unicodedata import east_asian_width
 
 import mcp_types as types
 
 from ideabridge.bridge.approver import ApprovalRequest
 from ideabridge.bridge.loop.question import REFUSALS
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.visible import visible
+from ideabridge.tools.visible import folded, visible
 
 _CHARACTERS: Final = 6000
 """Of a call or a plan, as it is shown whole."""
@@ -293,24 +292,13 @@ def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[st
 
 
 def _marked(text: str, first: str = _MARK) -> Iterator[str]:
-    """A visible text in lines of at most `_WIDTH` columns, each with a mark: a terminal that wraps a longer line by
-    itself would begin the next one without.
+    """A visible text in lines of at most `_WIDTH` columns, each with a mark.
 
     Args:
         text: in one line.
         first: what the first line begins with: the mark, and a short name.
     """
-    lead, left = first, _WIDTH - len(first)
-    line: list[str] = []
-    for one in text:
-        columns = 2 if east_asian_width(one) in "WF" else 1
-        if columns > left:
-            yield f"{lead}{''.join(line)}"
-            lead = f"{_MARK}  "
-            line, left = [], _WIDTH - len(lead)
-        line.append(one)
-        left -= columns
-    yield f"{lead}{''.join(line)}"
+    return folded(text, _WIDTH, first=first, further=f"{_MARK}  ")
 
 
 def _name(name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 _BLANK: Final = frozenset(
@@ -101,3 +102,26 @@ def _written(match: re.Match[str]) -> str:
     if char in _SELECTORS and place and not text[place - 1].isspace() and not _HIDDEN.match(text, place - 1):
         return char
     return _escape(char)
+
+
+def folded(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
+    """All of a visible text in lines of at most `width` columns. A terminal that breaks a longer line by itself begins
+    the next one at the left edge, where it could pass for a line of ours.
+
+    Args:
+        text: in one line; see `visible`.
+        width: columns of a line.
+        first: what the first line begins with.
+        further: what each further line begins with.
+    """
+    lead, left = first, width - len(first)
+    line: list[str] = []
+    for one in text:
+        columns = 2 if unicodedata.east_asian_width(one) in "WF" else 1
+        if columns > left and line:
+            yield f"{lead}{''.join(line)}"
+            lead = further
+            line, left = [], width - len(lead)
+        line.append(one)
+        left -= columns
+    yield f"{lead}{''.join(line)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ def span(seconds: float) -> str:
 def _show(one: Pending, *, with_run: bool) -> None:
     from ideabridge.bridge.loop.decider import LOCAL_USER
     from ideabridge.server.cli.ask import whole
-    from ideabridge.server.cli.console import show
+    from ideabridge.server.cli.console import out, show
 
     if with_run:
         at_work = ", at work in another process" if one.at_work else ""
@@ -145,7 +146,8 @@ def _show(one: Pending, *, with_run: bool) -> None:
     asked = told.get("question")
     if one.question.asked is not None:
         show(f"    module {one.question.asked.module} asks; these are its words:")
-    for text in whole(asked or one.question.shown).split("\n"):
+    width = out().width - 4 if sys.stdout.isatty() else None
+    for text in whole(asked or one.question.shown, width).split("\n"):
         show(f"    {text}")
 
 

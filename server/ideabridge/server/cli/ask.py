@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import tempfile
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import anyio
 
-from ideabridge.server.cli.console import report, say
+from ideabridge.server.cli.console import err, report, say
 from ideabridge.server.cli.fill_in import ask_form
 from ideabridge.server.cli.inputs import value_of
 from ideabridge.server.cli.typed import line
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.visible import visible
+from ideabridge.tools.visible import folded, visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import Decision
@@ -87,6 +88,10 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
     return None
 
 
+def _width() -> int | None:
+    return err().width if sys.stderr.isatty() else None
+
+
 async def _ask(entry: JSONObject) -> Decision:
     question = entry.get("question")
     if isinstance(question, dict):
@@ -95,20 +100,29 @@ async def _ask(entry: JSONObject) -> Decision:
     plan = entry.get("plan")
     if isinstance(plan, dict):
         shown: JSONObject = {key: plan.get(key) for key in ("calls", "output")}
-        say(whole(shown))
+        say(whole(shown, _width()))
         say("in this order (names and values shortened):", "dim")
         say(visible(str(plan.get("drawing")).rstrip("\n"), keep="\n "))
         return await _ask_whether(shown, is_plan=True)
-    say(whole(entry.get("call")))
+    say(whole(entry.get("call"), _width()))
     return await (_ask_outcome() if entry.get("choices") else _ask_whether(entry.get("call"), is_plan=False))
 
 
-def whole(value: JSON) -> str:
-    """All of a value, as JSON in lines, so that a person sees every character of it."""
+def whole(value: JSON, width: int | None) -> str:
+    """All of a value, as JSON in lines, so that a person sees every character of it.
+
+    Args:
+        value: the value.
+        width: columns of the terminal: what is longer goes on in lines that begin with a mark; None: nothing is broken.
+    """
     lines: list[str] = []
     for text in json.dumps(value, ensure_ascii=False, indent=2).split("\n"):
         inner = text.lstrip(" ")
-        lines.append(text[: len(text) - len(inner)] + visible(inner))
+        indent = text[: len(text) - len(inner)]
+        if width is None:
+            lines.append(indent + visible(inner))
+        else:
+            lines += folded(visible(inner), width, first=indent, further=f"{indent}  | ")
     return "\n".join(lines)
 
 
