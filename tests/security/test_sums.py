@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import anyio
 import pytest
 from mcp import Client
 
+from ideabridge.bridge.loop.calls import is_large
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.intake import MOST_REFERENCES
@@ -18,7 +20,7 @@ from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from ideabridge.tools.schema import BLOCKED_IN_SUM, Blocking, Validator
-from tests.server.serving import configured, http_process, plain, refused
+from tests.server.serving import call, configured, http_process, plain, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -108,3 +110,50 @@ def test_megabytes_of_words_are_not_taken_apart() -> None:
     search.fits(tools, "filter " + "aB" * 2_000_000)
     assert time.thread_time() - begun < 0.3
     assert search.find(tools, "filter " + "x" * 20_000, 5)[0][0].name == "filter"
+
+
+LONG: Final = """
+from ideabridge.tools.decorator import tool
+
+@tool(read_only=True)
+async def long(n: int) -> str:
+    return "x y" * (n // 3)
+"""
+
+
+async def test_many_large_results_at_once_leave_turns_to_others(tmp_path: Path) -> None:
+    (tmp_path / "long.py").write_text(LONG)
+    slowest = 0.0
+    over = anyio.Event()
+    with http_process(configured(tmp_path, tools=[str(tmp_path / "long.py")])) as url:
+        async with (
+            Client(url, mode="auto") as one,
+            Client(url, mode="auto") as other,
+            anyio.create_task_group() as group,
+        ):
+
+            async def attack() -> None:
+                async with anyio.create_task_group() as runs:
+                    for _ in range(20):
+                        runs.start_soon(
+                            lambda: call(one, "run_plan", calls=[{"_tool": "long", "n": 7_900_000}], wait_s=45)
+                        )
+                over.set()
+
+            group.start_soon(attack)
+            while not over.is_set():
+                begun = time.monotonic()
+                await other.list_tools(cache_mode="bypass")
+                slowest = max(slowest, time.monotonic() - begun)
+                await anyio.sleep(0.05)
+    # All of them in one pass take more than 4 s.
+    assert slowest < 2
+
+
+def test_large_is_told_without_looking_at_everything() -> None:
+    nested: JSON = {"a": [{str(number): number for number in range(10_001)}]}
+    many: JSON = [None for _ in range(10_001)]
+    texts: JSON = ["x" * 100_000, "x" * 100_000, "x" * 100_000]
+    assert all(is_large(value) for value in (nested, many, texts, "x" * 300_000))
+    few: JSON = {"a": [None for _ in range(9_000)]}
+    assert not any(is_large(value) for value in ("x", 1, few))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+import anyio
 import anyio.from_thread
 import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
+from anyio.lowlevel import RunVar
 
 from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
@@ -21,6 +24,42 @@ from ideabridge.tools.errors import ActivityError
 
 ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
 """(call, progress, total, message): what an activity or a module reports while it runs."""
+
+_LARGE_TEXT: Final = 256 * 1024
+_LARGE_NODES: Final = 10_000
+_MOST_PAUSE: Final = 2.0
+
+_of_loop: Final[RunVar[anyio.Lock]] = RunVar("_of_loop")
+
+
+def _turns() -> anyio.Lock:
+    """Large results are taken one after another in one event loop: taking one of 8 MB takes up to 1.5 s, and 200 of
+    them at once would leave no turn to anybody else.
+    """
+    try:
+        return _of_loop.get()
+    except LookupError:
+        lock = anyio.Lock()
+        _of_loop.set(lock)
+        return lock
+
+
+def is_large(value: JSON) -> bool:
+    """Whether a value has many parts or a long text, without looking at all of it."""
+    stack: list[JSON] = [value]
+    parts = characters = 0
+    while stack:
+        item = stack.pop()
+        parts += 1
+        if isinstance(item, str):
+            characters += len(item)
+        elif isinstance(item, list | dict):
+            if parts + len(stack) + len(item) > _LARGE_NODES:
+                return True
+            stack.extend(item.values() if isinstance(item, dict) else item)
+        if characters > _LARGE_TEXT:
+            return True
+    return False
 
 
 class Calls:
@@ -85,11 +124,31 @@ class Calls:
         try:
             # Given up between being due and its turn: what no journal holds must not run.
             if self._wanted() and effect.key not in self._called_off:
-                await self._tell(await self._outcome(effect))
+                finished = await self._outcome(effect)
+                if is_large(finished.value):
+                    await self._tell_in_turn(finished)
+                else:
+                    await self._tell(finished)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             self._fail(error)
         finally:
             self._handles.pop(effect.key, None)
+
+    async def _tell_in_turn(self, finished: CallFinished) -> None:
+        """Post a large result when no other is taken, and leave the event loop to others for as long as that took."""
+        lock = _turns()
+        try:
+            await lock.acquire()
+        except anyio.get_cancelled_exc_class():
+            # It has happened, and is journaled whatever else ends.
+            await self._tell(finished)
+            raise
+        try:
+            begun = time.monotonic()
+            await self._tell(finished)
+            await anyio.sleep(min(_MOST_PAUSE, time.monotonic() - begun))
+        finally:
+            lock.release()
 
     async def _tell(self, finished: CallFinished) -> None:
         """Post that a call has ended: the first for all that end in the same pass of the event loop."""
