@@ -97,17 +97,18 @@ def test_results_lose_certain_secrets_only() -> None:
 
 
 def test_logs_lose_secrets_in_messages_and_tracebacks() -> None:
+    # A value of its own: records lose what other configurations of the process hold, too, under their names.
     secrets = Secrets()
-    secrets.add_header("Authorization", "Bearer sesame-open-now")
+    secrets.add_header("Authorization", "Bearer sesame-of-this-log")
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.addFilter(LogFilter(secrets))
     logger = logging.Logger("test")
     logger.addHandler(handler)
     try:
-        raise ValueError("sesame-open-now")
+        raise ValueError("sesame-of-this-log")
     except ValueError:
-        logger.exception("failed with %s", "sesame-open-now")
+        logger.exception("failed with %s", "sesame-of-this-log")
     assert "sesame" not in stream.getvalue()
     assert "failed with [secret:Authorization]" in stream.getvalue()
     assert "ValueError: [secret:Authorization]" in stream.getvalue()

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, runs
 from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.loop import executor
+from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.readiness import MOST_RESOLVED
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
@@ -137,3 +140,57 @@ async def test_an_output_that_names_one_value_many_times_is_refused(tmp_path: Pa
         run = await ran(one, calls=[big], output=["†state.x"] * 10_000)
         assert run.status == "failed"
         assert "output would have 80,000,000,000 bytes" in errors(run)
+
+
+@tool(read_only=True)
+async def rows(n: int) -> list[Any]:
+    """Many small objects: each takes 20 times its JSON in memory."""
+    return [{"n": one, "tags": []} for one in range(n)]
+
+
+async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (executor, runs):
+        monkeypatch.setattr(module, "CALLER_MEMORY", 64 * MEGABYTE)
+    ending = anyio.Event()
+
+    @tool(read_only=True)
+    async def wait(value: Any) -> int:
+        """Keeps its run at work."""
+        await ending.wait()
+        return len(value)
+
+    plan: dict[str, Any] = {
+        "calls": [
+            {"_tool": "rows", "n": 60_000, "_outputPath": "rows"},
+            {"_tool": "wait", "value": "†state.rows", "_outputPath": "length"},
+        ],
+        "output": "†state.length",
+    }
+    configuration = parse_configuration({"store": "ideas.sqlite"}, project=tmp_path)
+    async with Bridge(configuration, toolbox=Toolbox(rows, wait)) as open_bridge:
+        working = [await open_bridge.run_plan(read_plan(plan), caller="alice") for _ in range(8)]
+        with anyio.fail_after(60):
+            refused = [run for run in working if await ended_or_waiting(run)]
+        assert 0 < len(refused) < len(working)
+        assert "with it your runs would take about" in str(refused[0].errors())
+        assert "at most 61 MB are kept for one caller" in str(refused[0].errors())
+        # Another caller has a part of its own.
+        other = await open_bridge.run_plan(read_plan(plan), caller="bob")
+        assert not await ended_or_waiting(other)
+        ending.set()
+        for run in (*working, other):
+            await run.wait(30)
+        assert [run.answer()["output"] for run in working if run not in refused] == [60_000] * (len(working) - len(refused))
+        # What has ended makes room.
+        again = await open_bridge.run_plan(read_plan(plan), caller="alice")
+        await again.wait(30)
+        assert again.answer()["output"] == 60_000
+
+
+async def ended_or_waiting(run: Run) -> bool:
+    """Wait until the rows of a run are there or were refused; whether they were refused."""
+    while not (calls := run.calls()) or calls[0].standing not in (Standing.DONE, Standing.FAILED):
+        await run.runner.wait_changed()
+    return calls[0].standing is Standing.FAILED

@@ -87,7 +87,7 @@ async def test_a_person_approves_by_a_form(url: str, era: str, transport: str, t
         assert done["output"] == {"length": 5}
     assert (tmp_path / "one").read_text() == "hello"
     # A long value goes on in the next line of the form.
-    text = forms[0].replace("\n  | ", "")
+    text = forms[0].replace("\n  |   ", "")
     assert len(forms) == 1
     for part in ("Run write_note?", f'path: "{tmp_path / "one"}"', 'text: "hello"', "changes things", done["run"]):
         assert part in text

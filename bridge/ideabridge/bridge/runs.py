@@ -23,7 +23,7 @@ from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
-from ideabridge.bridge.loop.executor import RUN_BYTES, Executor, Kept
+from ideabridge.bridge.loop.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
 from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
@@ -380,6 +380,8 @@ class Runs:
                 driver.hold()
                 run.idea = self._store.save_idea(*idea_of_step(run, machine, request, outcome, self._fingerprint))
 
+        # Those of a room are its run's.
+        kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
         runner = Runner(
             machine,
             journal=driver.journal,
@@ -392,7 +394,7 @@ class Runs:
             mind=mind,
             open_room=lambda effect: self.rooms.open(run, effect),
             used=lambda key: used_in_rooms(run, key),
-            kept=Kept(self._run_bytes) if parent is None else parent.runner.kept,
+            kept=kept,
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
@@ -402,6 +404,22 @@ class Runs:
         self._runs[run_id] = self._kept[run_id] = run
         self._drivers[run_id] = driver
         return run
+
+    def _beside(self, caller: str, own: Kept) -> int:
+        """About how many bytes of memory the results of the caller's other runs take that are at hand. Where that is
+        much, the runs that ended or wait are let go: they are read again from their journals.
+        """
+        total = self._memory(caller, own)
+        if total > CALLER_MEMORY // 2:
+            for run_id, run in list(self._kept.items()):
+                if run.caller == caller and run.runner.kept is not own and self._drivers[run_id].epoch is None:
+                    del self._kept[run_id]
+            total = self._memory(caller, own)
+        return total
+
+    def _memory(self, caller: str, own: Kept) -> int:
+        found = {id(run.runner.kept): run.runner.kept for run in self._kept.values() if run.caller == caller}
+        return sum(kept.memory for kept in found.values() if kept is not own)
 
     def _forget_idle(self) -> None:
         """Runs that ended or wait are read again from their journals; only the latest stay at hand."""

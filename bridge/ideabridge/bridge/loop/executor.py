@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Protocol
+from typing import Protocol, cast
 
 from ideabridge.bridge.context.reference import format_reference
 from ideabridge.bridge.inquiry import Asker
@@ -28,20 +28,35 @@ RUN_BYTES = 256 * 1024 * 1024
 _ERROR_CHARACTERS = 4096
 
 
+CALLER_MEMORY = 1024 * 1024 * 1024
+"""About how many bytes of memory the results of all runs of one caller may take that are at hand."""
+
+_MEMORY_STEP = 4 * 1024 * 1024
+_SMALL_RESULT = 16 * 1024
+
+
 class Kept:
     """How many bytes of results a run keeps, in memory and in its journal; those of its rooms are among them.
 
     Args:
         most: how many it may keep.
+        beside: about how many bytes of memory the results of the caller's other runs take.
+
+    Attributes:
+        memory: about how many bytes of memory its results take.
     """
 
-    def __init__(self, most: int = RUN_BYTES) -> None:
+    def __init__(self, most: int = RUN_BYTES, beside: Callable[[], int] = lambda: 0) -> None:
+        self.memory = 0
         self._most = most
+        self._beside = beside
         self._bytes = 0
+        self._looked_at = 0
 
     def note(self, size: int) -> None:
         """So many more are kept already."""
         self._bytes += size
+        self.memory += size
 
     def expect_room(self, tool: str) -> None:
         """Refuse a call whose result could not be kept.
@@ -52,15 +67,31 @@ class Kept:
         if self._bytes >= self._most:
             raise LimitExceededError(f"{tool} is not run: {self._why()}")
 
-    def take(self, size: int, tool: str) -> None:
+    def take(self, size: int, tool: str, memory: int = 0) -> None:
         """Keep one more result.
+
+        Args:
+            size: its bytes as JSON.
+            tool: the tool it is of, for messages.
+            memory: about how many bytes of memory it takes.
 
         Raises:
             LimitExceededError: it is too much.
         """
         if self._bytes + size > self._most:
             raise LimitExceededError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
+        # The other runs are looked at now and then: there may be hundreds.
+        if self.memory + memory - self._looked_at > _MEMORY_STEP:
+            total = self.memory + memory + self._beside()
+            if total > CALLER_MEMORY:
+                raise LimitExceededError(
+                    f"the result of {tool} has {size:,} bytes and is not kept: with it your runs would take about"
+                    f" {total >> 20:,} MB of memory; at most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait"
+                    " until runs end, cancel some, or let tools return less"
+                )
+            self._looked_at = self.memory + memory
         self._bytes += size
+        self.memory += memory
 
     def _why(self) -> str:
         return f"the results of this run have {self._bytes:,} bytes; at most {self._most:,} are kept (limits.run_bytes)"
@@ -223,14 +254,16 @@ class Executor:
                     what=f"the result of {tool.name}",
                 )
             value = self._redact(value)
-        size = len(encode(value)) if not isinstance(value, str) else len(value)
+        data = encode(value) if not isinstance(value, str) else None
+        size = len(data) if data is not None else len(cast("str", value))
         if size > self._result_bytes:
             raise LimitExceededError(
                 f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
         # It is written to each of the paths.
         target = effect.call.target
-        context.kept.take(size * (1 if target is None else len(target.texts)), tool.name)
+        times = 1 if target is None else len(target.texts)
+        context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
         return value
 
     def explain(self, error: Exception) -> JSONObject:
@@ -240,6 +273,17 @@ class Executor:
         if len(masked) > _ERROR_CHARACTERS:
             masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
         return {"kind": "runtime", "message": masked.encode("utf-8", "replace").decode()}
+
+
+def _memory_of(data: bytes | None, size: int) -> int:
+    """About how many bytes of memory a value takes, by its JSON; a text (None) takes its size."""
+    if data is None:
+        return size
+    if size < _SMALL_RESULT:
+        return 8 * size
+    # Objects, their members, arrays and items, by what CPython takes for each. Text in a value may hold these signs
+    # too, so that the sum is rather too large.
+    return size + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
 
 
 def label(progress: Progress) -> str:
