@@ -105,7 +105,7 @@ def test_an_idea_is_read_as_a_resource_and_got_as_a_prompt(folder: Path, url: st
     other.call("submit_solution", run=run, turn=0, solution=solution)
     other.call("publish_idea", idea=run, name=name)
     (content,) = other("resources/read", "--uri", f"idea://{name}")["contents"]
-    assert json.loads(content["text"])["ideabridge"] == 1
+    assert json.loads(content["text"])["ideabridge"] == 2
     prompt = other("prompts/get", "--prompt-name", name, "--prompt-args", "a=31", "b=2")
     words = [message["content"]["text"] for message in prompt["messages"]]
     assert "Add a and b." in words
