@@ -77,7 +77,8 @@ class Checkpointer:
                         break
                     after = self._move(connection)
                     came, before = after - before, after
-                self._left = came > 0
+                # Also where nothing came: a commit during the last look found the log in use, and went on with it.
+                self._left = True
         except sqlite3.Error:
             # The log only grows: at its bound a commit of the store does the same work, and reports what is wrong.
             return
