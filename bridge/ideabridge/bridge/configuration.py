@@ -469,7 +469,7 @@ def load_configuration(path: Path | None = None, *, project: Path | None = None)
         project: the project folder; default: the current one.
 
     Raises:
-        ConfigurationError: a file cannot be read, others may write it, it is not JSON (line and column are told), or
+        ConfigurationError: a file cannot be read, others may write it, it is not JSON (the message says where), or
             has problems.
     """
     project = (project or Path.cwd()).absolute()
@@ -493,7 +493,7 @@ def is_user_file(file: Path) -> bool:
 
 
 def user_configuration(project: Path) -> Configuration:
-    """The user's own configuration; the defaults where there is none.
+    """The user's own configuration, or the defaults if the user has no file.
 
     Raises:
         ConfigurationError: as `load_configuration`.

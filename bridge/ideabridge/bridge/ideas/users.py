@@ -76,7 +76,7 @@ class Token:
     """A token of a user, without its secret, which is kept nowhere.
 
     Attributes:
-        id: names it; stands in its text.
+        id: identifies the token; part of its text.
         user: whose.
         label: what it is for.
         created: when, ISO 8601 in UTC.
@@ -115,7 +115,7 @@ def read_expiry(text: str, now: float | None = None) -> float:
     """When a token ends, in seconds since 1970: a date (`2027-01-31`), a time, or from now on (`90d`, `12h`, `2w`).
 
     Raises:
-        UserError: it is none, or it has passed.
+        UserError: the text is not a time, or the time has passed.
     """
     now = time.time() if now is None else now
     age = _AGE.fullmatch(text.strip())
@@ -207,7 +207,7 @@ class Users:
         """A user by name, also a removed one.
 
         Raises:
-            UnknownUserError: there is none.
+            UnknownUserError: no user has that name.
         """
         with self._database.guard:
             found = self._find("name = ?", name)
@@ -237,7 +237,7 @@ class Users:
         """Give a user another state or role. A removed user stays removed, and has no valid token any more.
 
         Raises:
-            UnknownUserError: there is none of that name.
+            UnknownUserError: no user has that name.
         """
         with self._database.transaction():
             user = self.get(name)
@@ -282,7 +282,7 @@ class Users:
     # -- tokens ------------------------------------------------------------------------------------------------
 
     def add_token(self, name: str, label: str = "", expires: float | None = None) -> tuple[Token, str]:
-        """A new token of a user: (what is kept of it, its text, which is told this once).
+        """Add a token to a user. Returns (the record that the store keeps, the text of the token, shown only now).
 
         Args:
             name: the user.
@@ -336,7 +336,7 @@ class Users:
         """Let a token be taken no more. Twice is fine.
 
         Raises:
-            UnknownTokenError: there is none of that id.
+            UnknownTokenError: no token has that id.
         """
         # The whole text is what a person may have at hand.
         whole = _TOKEN.fullmatch(ident)
