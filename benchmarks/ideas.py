@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import json
 import random
-import sqlite3
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from itertools import combinations
 from pathlib import Path
 
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 

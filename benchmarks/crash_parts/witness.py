@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 
 from .plans import Execution

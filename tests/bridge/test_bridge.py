@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -25,6 +24,7 @@ from ideabridge.bridge.errors import (
     UnknownRunError,
 )
 from ideabridge.bridge.ideas.errors import StoreBusyError
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallStarted, Event
 from ideabridge.bridge.plan import read_plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, observed, read_plan
 from ideabridge.bridge.ideas.errors import StoreFullError
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.observed import merged, shape_of
 from ideabridge.tools.activity import Activity, ActivityContext
 from ideabridge.tools.encoding import JSON, JSONObject, encode

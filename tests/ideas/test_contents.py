@@ -1,6 +1,5 @@
 """What ideas are made of is stored once, whoever stores it, and whatever is taken back, swept or taken up meanwhile."""
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, contents
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from tests.ideas.test_pruning import check_whole, old_run
 from tests.ideas.values import said
 

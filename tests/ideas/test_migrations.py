@@ -1,7 +1,6 @@
 """Stores of every earlier version open, and hold what they held: as SQL, written by the code of that version."""
 
 import random
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.ideas.migrations import MIGRATIONS
 from ideabridge.bridge.ideas.shape import shape_of as shape_of_plan
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.tools.encoding import JSON
 
 pytestmark = pytest.mark.anyio

@@ -1,11 +1,15 @@
 """Two processes on one store, and a process that is killed."""
 
-import sqlite3
+import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from ideabridge.bridge.ideas import IdeaMeta, Store
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from tests.ideas.values import idea_of
 
 HEAD = """
@@ -148,3 +152,45 @@ while True:
         assert steps == list(range(3, len(events) + 1, 3))
         assert store.search_ideas("step 1497")[0].meta.run == "run"
     check(path)
+
+
+def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
+    path = tmp_path / "ideas.db"
+    with Store.open(path) as store:
+        store.set_setting("before", b"1")
+        with Store.open(path) as second:
+            second.set_setting("second", b"1")
+        # Had the second given up the first one's locks, this process would be the only one by the locks, and take the
+        # log away at its end.
+        other = child(path, "with Store.open(sys.argv[1]) as store: store.set_setting('other', b'1')")
+        other.communicate()
+        assert other.returncode == 0
+        store.set_setting("after", b"1")
+        look = child(path, "print(Store.open(sys.argv[1]).settings('after'))")
+        assert look.communicate()[0] == "b'1'\n"
+    with Store.open(path) as store:
+        assert [store.settings(key) for key in ("before", "second", "other", "after")] == [b"1"] * 4
+    check(path)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o277])
+def test_the_files_are_their_owners_whoever_made_them(tmp_path: Path, umask: int) -> None:
+    theirs, ours = tmp_path / "theirs.db", tmp_path / "ours.db"
+    with closing(sqlite3.connect(theirs, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        theirs.chmod(0o666)
+        for path in (theirs, ours):
+            body = f"""
+import os
+os.umask({umask})
+store = Store.open(sys.argv[1])
+store.set_setting("k", b"v")
+print("open", flush=True)
+sys.stdin.readline()
+"""
+            process = child(path, body)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob(f"{path.name}*")}
+            process.communicate("end\n")
+            assert modes == dict.fromkeys((path.name, f"{path.name}-wal", f"{path.name}-shm"), 0o600)

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import sqlite3
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import UnknownRunError as UnknownBridgeRunError
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, reach, search
 from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.plan import Plan
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON

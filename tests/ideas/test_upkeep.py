@@ -1,7 +1,6 @@
 """The store is copied while it is written to, and written anew; others read it without our code."""
 
 import json
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from ideabridge.bridge.ideas import IdeaMeta, Store
 from ideabridge.bridge.ideas.errors import StoreAccessError
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.server.main import main
 from tests.ideas.test_processes import check, child
 from tests.ideas.values import idea_of, publish

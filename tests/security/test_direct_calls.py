@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import closing
@@ -15,6 +14,7 @@ import pytest
 from mcp import Client, types
 
 from ideabridge.bridge.ideas.direct_calls import MAX_AGE_S, MAX_ROWS, DirectCall
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.main import main
 from tests.server.serving import (

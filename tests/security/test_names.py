@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
 from ideabridge.bridge.ideas.records import Answer
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.replay.pins import read_pins
 from ideabridge.bridge.run import Run

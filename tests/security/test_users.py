@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing
@@ -21,6 +20,7 @@ from typer.testing import CliRunner
 from ideabridge.bridge.configuration import load_workspace
 from ideabridge.bridge.ideas import Idea, IdeaMeta
 from ideabridge.bridge.ideas.errors import UserError
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import read_expiry
 from ideabridge.server.callers import token_caller
@@ -117,9 +117,11 @@ def test_a_token_is_kept_as_a_hash_alone_and_ends_when_it_is_told_to(tmp_path: P
                 assert users.verify(wrong) is None
         # The id of one with the secret of the other.
         assert users.verify(first[:17] + second[17:]) is None
-        dump = "\n".join(store._database.connection.iterdump())  # pyright: ignore[reportPrivateUsage]
-        assert first[17:] not in dump
-        assert second[17:] not in dump
+        store.back_up(tmp_path / "copy")
+        dump = (tmp_path / "copy").read_bytes()
+        assert b"user_tokens" in dump
+        assert first[17:].encode() not in dump
+        assert second[17:].encode() not in dump
         users.revoke(first)
         assert users.verify(first) is None
         assert users.verify(second) is not None

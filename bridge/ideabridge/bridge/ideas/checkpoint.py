@@ -1,36 +1,38 @@
 """Checkpointer: moves what is committed from the write-ahead log into the file, beside the thread that writes.
 
-A checkpoint waits for the disk twice. Done inside a commit, as SQLite does by itself, it would hold the event loop
-for many milliseconds. Nothing depends on it: what is committed is in the log.
+A checkpoint waits for the disk twice. Done inside a commit, as SQLite does by itself, it would hold the writer for many
+milliseconds. Nothing depends on it: what is committed is in the log.
 
-SQLite begins the log anew when all of it was moved. Where commits never pause some is always left, and the log would
-grow: writing into a growing file takes half as long again as over what is there. So whoever commits moves the little
-that came during a checkpoint.
+SQLite begins the log anew with the first commit after all of it was moved. Where commits never pause, some came during
+the checkpoint, and the log would grow: writing into a growing file takes half as long again as over what is there. So
+what came is moved by a second one, which holds the write lock: it is little, and nothing more comes meanwhile. The lock
+also makes the second one safe in every SQLite (see `ideas/sqlite.py`): no commit can begin the log anew under it.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from contextlib import suppress
+import time
+from contextlib import closing
+from pathlib import Path
 from typing import Final
+
+from ideabridge.bridge.ideas.sqlite import IS_FIXED, sqlite3
 
 COMMITS: Final = 512
 """So many commits bring about one checkpoint."""
 
-_PASSES: Final = 6
-_LITTLE: Final = 200
-"""What came during a checkpoint is moved by another, so often, until so few pages come."""
+_LOCK_WAIT_S: Final = 1.0
+"""How long the second checkpoint waits for the write lock. Without it, the log grows until the next 512 commits."""
 
 
 class Checkpointer:
-    """A thread with a connection of its own; started by the first `COMMITS` commits."""
+    """A thread with connections of its own; started by the first `COMMITS` commits."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._address = existing(path)
         self._wanted = threading.Event()
         self._stopped = False
-        self._left = False
         self._thread: threading.Thread | None = None
 
     def want(self) -> None:
@@ -40,19 +42,10 @@ class Checkpointer:
             try:
                 thread.start()
             except RuntimeError:
-                # No thread is to be had now. What was committed is, whatever becomes of the log.
+                # No thread is available now. What was committed stays committed in the log.
                 return
             self._thread = thread
         self._wanted.set()
-
-    def move_rest(self, connection: sqlite3.Connection) -> None:
-        """Move what the thread left, if it did. Called after a commit, with the store's lock held: 1 to 2 ms."""
-        if not self._left:
-            return
-        self._left = False
-        # What is in the way will be again, and is told, when the log is at its bound.
-        with suppress(sqlite3.Error):
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def stop(self) -> None:
         """End the thread, after the checkpoint it is at."""
@@ -63,29 +56,60 @@ class Checkpointer:
             self._thread = None
 
     def _work(self) -> None:
-        connection: sqlite3.Connection | None = None
-        try:
-            connection = sqlite3.connect(self._path, isolation_level=None, timeout=0)
-            while True:
-                self._wanted.wait()
-                self._wanted.clear()
-                if self._stopped:
-                    return
-                before, came = self._move(connection), _LITTLE
-                for _ in range(_PASSES):
-                    if came < _LITTLE:
-                        break
-                    after = self._move(connection)
-                    came, before = after - before, after
-                # Also where nothing came: a commit during the last look found the log in use, and went on with it.
-                self._left = True
-        except sqlite3.Error:
-            # The log only grows: at its bound a commit of the store does the same work, and reports what is wrong.
-            return
-        finally:
-            if connection is not None:
-                connection.close()
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._stopped:
+                return
+            try:
+                checkpoint(self._address)
+            except sqlite3.Error:
+                # The log only grows, and the next 512 commits try again. At its bound a commit of the store does the
+                # same work, and reports what is wrong.
+                continue
 
-    def _move(self, connection: sqlite3.Connection) -> int:
-        """Move what can be; returns how many pages the log had."""
-        return connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1]
+
+def existing(path: str) -> str:
+    """The address of a database file for `connect(..., uri=True)`, which never creates it."""
+    return f"{Path(path).absolute().as_uri()}?mode=rw"
+
+
+def checkpoint(address: str) -> None:
+    """Move all of the log into the file, so that the next commit begins it anew.
+
+    An SQLite with the WAL-reset bug does it in one, under the write lock: all writers wait for the disk then.
+
+    Args:
+        address: of the database file.
+
+    Raises:
+        sqlite3.Error: the file cannot be read or written, or others kept the write lock for a second.
+    """
+    move = "PRAGMA wal_checkpoint(PASSIVE)"
+    with (
+        closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as mover,
+        closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as holder,
+    ):
+        if IS_FIXED:
+            mover.execute(move)
+        _lock(holder)
+        try:
+            mover.execute(move)
+        finally:
+            holder.execute("ROLLBACK")
+
+
+def _lock(connection: sqlite3.Connection) -> None:
+    """Begin a transaction that holds the write lock."""
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            # Where commits never pause, the lock is free for microseconds. SQLite's own waiting, which sleeps longer
+            # and longer, would miss it.
+            time.sleep(0.0005)
+        else:
+            return

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
-from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
+from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer, existing
 from ideabridge.bridge.ideas.errors import (
     StoreAccessError,
     StoreBusyError,
@@ -24,12 +24,14 @@ from ideabridge.bridge.ideas.errors import (
     StoreVersionError,
 )
 from ideabridge.bridge.ideas.migrations import MIGRATIONS
+from ideabridge.bridge.ideas.sqlite import IS_FIXED, sqlite3
 from ideabridge.tools.errors import InvalidJSONError
 
 APPLICATION_ID: Final = 0x49444541
 """`PRAGMA application_id` of a store: "IDEA"."""
 
-_HEADER: Final = b"SQLite format 3\0"
+_SMALLEST: Final = 512
+"""Bytes of the smallest page, and so of the smallest file, of SQLite."""
 
 _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
@@ -67,11 +69,13 @@ class Database:
         self._busy_timeout_s = busy_timeout_s
         self._commits = 0
         self._checkpointer = Checkpointer(self.path)
-        if self.path != ":memory:":
+        kept = self.path != ":memory:"
+        if kept:
             _prepare(Path(path))
         with _Connecting(self):
             self.connection = sqlite3.connect(
-                self.path,
+                existing(self.path) if kept else self.path,
+                uri=kept,
                 timeout=busy_timeout_s,
                 isolation_level=None,
                 check_same_thread=False,
@@ -98,8 +102,9 @@ class Database:
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")
         run("PRAGMA cache_size=-8000")
-        # Checkpoints are the Checkpointer's; a commit does one itself only where that cannot keep up.
-        run("PRAGMA wal_autocheckpoint=16000")
+        # Checkpoints are the Checkpointer's. A commit does one itself only where that cannot keep up, and where none of
+        # another process can make it dangerous.
+        run(f"PRAGMA wal_autocheckpoint={16000 if IS_FIXED else 0}")
         run("PRAGMA journal_size_limit=67108864")
 
     def _refuse_foreign(self) -> None:
@@ -202,8 +207,6 @@ class Database:
         self._commits += 1
         if self._commits % COMMITS == 0 and self.path != ":memory:":
             self._checkpointer.want()
-        else:
-            self._checkpointer.move_rest(self.connection)
 
     def raise_translated(self, error: BaseException) -> None:
         """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
@@ -230,7 +233,10 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def _prepare(path: Path) -> None:
-    """See that the file can be opened, made private to its owner if new, and is SQLite if not empty.
+    """See that the file is there and can be written, and that it and its log are their owner's alone.
+
+    The file is never opened where it exists: closing any file descriptor of a file gives up all locks of the process on
+    it, those of another open store too (https://sqlite.org/howtocorrupt.html, 2.2). What is in it, SQLite looks at.
 
     Raises:
         StoreAccessError, StoreFormatError.
@@ -240,14 +246,28 @@ def _prepare(path: Path) -> None:
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            with path.open("rb") as file:
-                header = file.read(len(_HEADER))
-            if header and header != _HEADER:
+            if 0 < path.stat().st_size < _SMALLEST and path.is_file():
+                # SQLite takes such a file for an empty one, and writes over it.
                 raise StoreFormatError(f"{path}: it is not an SQLite file") from None
             if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
                 raise StoreAccessError(f"{path}: it, or its folder, cannot be written") from None
+        _make_private(path)
     except OSError as error:
         raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
+
+
+def _make_private(path: Path) -> None:
+    """Give the files of a store mode 0600, where they are ours: SQLite makes new ones with the mode of the first."""
+    for file in files_of(path):
+        with suppress(FileNotFoundError, PermissionError):
+            if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
+                file.chmod(0o600)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file of a store, its log, and the log's index: SQLite keeps them where a symbolic link points to."""
+    file = path.resolve()
+    return [file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")]
 
 
 class _Connecting:

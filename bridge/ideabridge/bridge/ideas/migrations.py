@@ -6,11 +6,11 @@ transaction of `Database`, so it must not commit.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from typing import Final
 
 from ideabridge.bridge.ideas.shape import shape_of
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.views import FIRST, IDEA_LIST
 from ideabridge.tools.encoding import decode_trusted
 

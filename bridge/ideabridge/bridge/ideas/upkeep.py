@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import StoreAccessError, StoreFormatError
+from ideabridge.bridge.ideas.sqlite import sqlite3
 
 
 def back_up(database: Database, target: Path) -> int:

@@ -8,7 +8,7 @@ into what the person types.
 from __future__ import annotations
 
 import json
-import sqlite3
+import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path

@@ -66,6 +66,7 @@ async def _doctor(options: Options) -> int:
     longest = max(map(len, ["host claude-code", *names]))
     found = _Findings(None if options.json else Rows(("", "what", "found"), (1, longest)))
     _ourselves(found)
+    _sqlite(found)
     if fault is not None:
         found.add("configuration", str(fault), wrong=True)
     if configuration is not None:
@@ -88,6 +89,19 @@ def _ourselves(found: _Findings) -> None:
 
     parts = [f"{name} {version(name)}" for name in ("ideabridge", "mcp")]
     found.add("program", f"{', '.join(parts)}, Python {platform.python_version()}, {sys.executable}")
+
+
+def _sqlite(found: _Findings) -> None:
+    from ideabridge.bridge.ideas.sqlite import FIXED_IN, IS_FIXED, described
+
+    if IS_FIXED:
+        found.add("sqlite", f"{described()}, without the WAL-reset bug")
+        return
+    found.add(
+        "sqlite",
+        f"{described()}, which has the WAL-reset bug; ideabridge avoids it, and writes wait while it does",
+        hint=f"for a fixed one (SQLite {FIXED_IN}): `pip install pysqlite3`, or a Python that has it",
+    )
 
 
 def _configuration(found: _Findings, configuration: Configuration) -> None:

@@ -1,0 +1,48 @@
+"""sqlite: the one SQLite library through which this process opens stores.
+
+SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): a checkpoint that begins when
+everything is moved already, while another connection commits, can lose commits and damage the file. Many systems still
+have such a version, so where Python's own is one, that of the package `pysqlite3` is used.
+
+Two SQLite libraries in one process break each other's locks on a file (https://sqlite.org/howtocorrupt.html, 2.2.1).
+Whatever opens a store in a process with a `Store` must therefore take `sqlite3` from here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sqlite3 as _standard
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
+
+FIXED_IN: Final = "3.51.3, 3.50.7 and 3.44.6"
+"""The first versions without the WAL-reset bug: of all later ones, and of two older series."""
+
+
+def is_fixed(version: tuple[int, int, int]) -> bool:
+    """Whether a version of SQLite is without the WAL-reset bug."""
+    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+def _choose() -> ModuleType:
+    if is_fixed(_standard.sqlite_version_info):
+        return _standard
+    try:
+        package = importlib.import_module("pysqlite3")
+    except ImportError:
+        return _standard
+    return package if is_fixed(package.sqlite_version_info) else _standard
+
+
+if TYPE_CHECKING:
+    import sqlite3 as sqlite3
+else:
+    sqlite3 = _choose()
+
+IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
+"""Whether the SQLite in use is without the WAL-reset bug."""
+
+
+def described() -> str:
+    """The library in use, as `SQLite 3.53.4 of pysqlite3`."""
+    return f"SQLite {sqlite3.sqlite_version} of {'Python' if sqlite3 is _standard else 'pysqlite3'}"
