@@ -704,9 +704,10 @@ async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_pat
         assert (await bridge.run(run.id)).status == "done"
 
 
-async def test_a_journal_that_cannot_be_written_gives_the_run_up_and_it_is_taken_up_again(
+async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("ideabridge.bridge.ideas.writer.KEEPS_TRYING_SECONDS", 0.1)
     async with Bridge(toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.solve("x", output_schema={"type": "string"})
         append = bridge.store.append
@@ -715,8 +716,10 @@ async def test_a_journal_that_cannot_be_written_gives_the_run_up_and_it_is_taken
             raise StoreBusyError("locked")
 
         monkeypatch.setattr(bridge.store, "append", busy)
-        with pytest.raises(StoreBusyError):
-            run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
+        run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
+        assert run.status == "running"
+        assert await run.wait(10) == "interrupted"
+        assert "could not be written: locked" in run.answer()["reason"]
         monkeypatch.setattr(bridge.store, "append", append)
         again = await bridge.run(run.id)
         assert again.status == "needs_solution"

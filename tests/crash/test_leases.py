@@ -151,10 +151,7 @@ def test_an_old_epoch_neither_journals_nor_saves() -> None:
         store.create_run("run", kind="plan", caller="", title="", fingerprint="")
         old, new = Driver(store, "run", "old", 0.0), Driver(store, "run", "new")
         assert old.take()
-        old.hold()
         assert new.take()
-        with pytest.raises(StaleDriverError):
-            old.hold()
         with pytest.raises(StaleDriverError):
             old.journal([RunEnded("done")])
         with pytest.raises(StaleDriverError):

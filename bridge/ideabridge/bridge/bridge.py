@@ -34,6 +34,7 @@ from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.writer import Writer
 from ideabridge.bridge.keeping import LOCAL as LOCAL
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.executor import Executor
@@ -122,6 +123,7 @@ class Bridge(Publishing):
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._open: Runs | None = None
+        self._writer: Writer | None = None
         self._lists: ModuleLists | None = None
         self.offer = Offer(self.toolbox, self.modules, self._idea_tool)
 
@@ -142,6 +144,9 @@ class Bridge(Publishing):
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
+        # Left after the runs' own group: what they still write is written.
+        self._writer = self._store.writer()
+        await self._stack.enter_async_context(self._writer)
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         limits = self.configuration.limits
         executor = Executor(
@@ -154,7 +159,9 @@ class Bridge(Publishing):
         under = (self.handlers, self.fingerprint, Screen(self.secrets))
         answering = (self.mind, self.approver, self._lease_seconds, self.configuration.recorded_max_age_s)
         most = self.configuration.users.runs
-        self._open = Runs(self._store, self._group, executor, self.offer, *under, *answering, most, limits.run_bytes)
+        self._open = Runs(
+            self._store, self._writer, self._group, executor, self.offer, *under, *answering, most, limits.run_bytes
+        )
         self._group.start_soon(self._open.heartbeat)
         self._group.start_soon(self._open.listen)
         return self
@@ -281,7 +288,7 @@ class Bridge(Publishing):
         choice = choose(AUTO, self.mind, samples=samples)
         told = choice if choice.name == SAMPLING else None
         start = start_plan(plan, await self.offer.catalogue_of(plan, caller), settings, choice=told)
-        return self._open_runs.create(start, caller, title or plan.title)
+        return await self._open_runs.create(start, caller, title or plan.title)
 
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
         """What a plan would do: order, what runs in parallel, reads and writes, what is not read-only; see `dry_run`.
@@ -375,7 +382,7 @@ class Bridge(Publishing):
             raise PlanError(f"tools: nothing matches {', '.join(wanted)}.{did_you_mean(wanted[0], there)}")
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         start = start_solve(messages, catalogue, settings, output_schema, choice)
-        return self._open_runs.create(start, caller, title, answering)
+        return await self._open_runs.create(start, caller, title, answering)
 
     async def _replay(
         self, publication: Publication, arguments: JSONObject, mind: MindName | Choice, caller: str, *, samples: bool
@@ -387,9 +394,9 @@ class Bridge(Publishing):
             return Replay(way.answer, way.output, seen=way.seen)
         start = await ways.start(publication, arguments, way, caller, self.settings(), choice, [])
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
-        with self.store.transaction():
-            run = self._open_runs.create(start, caller, publication.name, answering if start.kind == "solve" else None)
-            ways.note(publication, arguments, run)
+        answering = answering if start.kind == "solve" else None
+        note = partial(ways.note, publication, arguments, caller)
+        run = await self._open_runs.create(start, caller, publication.name, answering, also=note)
         return Replay(way.answer, run=run)
 
     def session(

@@ -6,16 +6,20 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from ideabridge.bridge.errors import InterruptedRunError
-from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.ideas.errors import StaleDriverError, StoreError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.event import Event, event_from_json
+from ideabridge.bridge.ideas.writer import Writer
+from ideabridge.bridge.loop.calls import is_large
+from ideabridge.bridge.loop.event import CallFinished, Event, event_from_json
 from ideabridge.tools.encoding import JSONObject
+
+T = TypeVar("T")
 
 LEASE_SECONDS: Final = 15.0
 """How long a lease holds without a heartbeat."""
@@ -89,12 +93,27 @@ class Driver:
         run_id: its id.
         name: of this process, see `own_name`.
         seconds: how long the lease holds without a heartbeat.
+        writer: writes into the store for an event loop; None: this waits for the store itself.
+
+    Attributes:
+        epoch: of the lease; None: this process does not hold it.
+        unwritten: how many writes of the run are queued.
     """
 
-    def __init__(self, store: Store, run_id: str, name: str, seconds: float = LEASE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        run_id: str,
+        name: str,
+        seconds: float = LEASE_SECONDS,
+        writer: Writer | None = None,
+    ) -> None:
         self.epoch: int | None = None
+        self.unwritten = 0
+        self._creates: Callable[[], None] | None = None
         self._seconds = seconds
         self._store = store
+        self._writer = writer
         self._run = run_id
         self._name = name
         self._seen = 0
@@ -150,24 +169,113 @@ class Driver:
         """Prolong the lease; False where it was lost."""
         return self.epoch is None or self._store.renew(self._run, self.epoch, self._seconds, time.time())
 
-    def hold(self) -> None:
-        """Make sure that the lease is ours: in one transaction with what is written under it.
+    def create(self, creates: Callable[[], None]) -> None:
+        """Let the first events be journaled in one transaction with what creates the run, and takes its lease."""
+        self._creates = creates
 
-        Raises:
-            StaleDriverError: it is not.
-        """
-        if self.epoch is None or not self.renew():
-            raise StaleDriverError(f"run {self._run} is driven by another process now")
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why the store cannot be written right now; None: it can, as far as is known."""
+        return None if self._writer is None else self._writer.trouble
 
-    def journal(self, events: Sequence[Event]) -> None:
-        """Append events to the run's journal.
+    @property
+    def is_created(self) -> bool:
+        """Whether the store holds the run."""
+        return self._creates is None
+
+    def journal(
+        self,
+        events: Sequence[Event],
+        ideas: Sequence[Callable[[], None]] = (),
+        later: Callable[[Exception | None], None] = lambda _: None,
+    ) -> bool:
+        """Append events to the run's journal, in one transaction with the ideas of steps; see `runner.Journal`.
 
         Raises:
             StaleDriverError: the lease is not ours any more; nothing was written.
         """
-        if self.epoch is None:
-            raise StaleDriverError(f"run {self._run} is not driven by this process")
-        self._seen = self._store.append(self._run, self.epoch, [event.to_json() for event in events])
+        creates, held = self._creates, self.epoch
+
+        def append() -> tuple[int, int]:
+            epoch = held
+            if creates is not None:
+                creates()
+                epoch = self._store.acquire(self._run, self._name, self._seconds, time.time())
+            if epoch is None:
+                raise StaleDriverError(f"run {self._run} is not driven by this process")
+            last = self._store.append(self._run, epoch, [event.to_json() for event in events])
+            for save in ideas:
+                save()
+            return epoch, last
+
+        def together() -> tuple[int, int]:
+            with self._store.transaction():
+                return append()
+
+        def done(written: tuple[int, int]) -> None:
+            self._creates = None
+            self.epoch, self._seen = written
+
+        large = any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
+        return self._write(together if ideas or creates is not None else append, done, later, is_large=large)
+
+    def _write(
+        self,
+        job: Callable[[], T],
+        done: Callable[[T], None],
+        later: Callable[[Exception | None], None],
+        *,
+        is_large: bool = False,
+    ) -> bool:
+        """Write in the order of the run. What `done` notes is noted at once, or before `later` is called."""
+        if self._writer is None:
+            done(job())
+            return True
+        self.unwritten += 1
+        queued = False
+
+        def written(result: T) -> None:
+            self.unwritten -= 1
+            done(result)
+            if queued:
+                later(None)
+
+        def failed(error: Exception) -> None:
+            self.unwritten -= 1
+            later(error)
+
+        try:
+            at_once = self._writer.write(job, written, failed, key=self._run, is_large=is_large)
+        except BaseException:
+            self.unwritten -= 1
+            raise
+        queued = not at_once
+        return at_once
+
+    def leave(self, status: str | None, summary: JSONObject | None, later: Callable[[], None]) -> None:
+        """Give the lease back, and note how the run stands: it waits for somebody, or has ended.
+
+        Args:
+            status: how it stands; None: nothing is noted.
+            summary: of a run that has ended.
+            later: called when that is written, where it is not at once.
+
+        Raises:
+            StaleDriverError: the lease is not ours any more.
+        """
+        epoch = self.epoch
+        if epoch is None:
+            return
+        self.epoch = None
+
+        def leave() -> None:
+            with self._store.transaction():
+                if status is not None:
+                    self._store.set_status(self._run, epoch, status, summary)
+                self._store.release(self._run, epoch)
+
+        # Where it cannot be written the lease runs out by itself, and whoever takes the run up notes how it stands.
+        self._write(leave, lambda _: None, lambda _: later())
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """(sequence number, event) of the run's journal after a sequence number, in order."""

@@ -27,6 +27,12 @@ class InterruptedRunError(IdeabridgeError):
     """The run cannot be gone on with here; the message says why."""
 
 
+class UnwrittenRunError(IdeabridgeError):
+    """Values of a run were asked for while its journal does not hold the last ones yet: they could still be lost.
+    `await run.wait()` waits until it does.
+    """
+
+
 class RunFailedError(IdeabridgeError):
     """A run that gave no result, or waits for somebody before it can.
 

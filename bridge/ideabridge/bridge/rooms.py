@@ -91,7 +91,7 @@ class Rooms:
             self._answer(run, found)
             return
         run.rooms[key] = found
-        if found.machine.phase == "ended":
+        if found.machine.phase == "ended" and not found.runner.is_behind:
             self._answer(run, outcome_of(found, key))
         run.moved()
 
@@ -121,12 +121,13 @@ class Rooms:
             raise RoomError("the run it belongs to has ended")
         mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
         title = f"{effect.tool.name}, for {run.id}"
-        with self._store.transaction():
-            answering = mind if start.kind == "solve" else None
-            room = self._runs.create(start, run.caller, title, answering, room=(room_id, run))
+        answering = mind if start.kind == "solve" else None
+
+        def note(new: str) -> None:
             if idea is not None:
-                self._ways.note(idea[0], effect.parameters, room)
-        return room
+                self._ways.note(idea[0], effect.parameters, run.caller, new)
+
+        return await self._runs.create(start, run.caller, title, answering, (room_id, run), note)
 
     def _choice(self, run: Run) -> Choice:
         """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a
@@ -244,7 +245,7 @@ class Rooms:
             if run.machine.rooms:
                 self.reopen(run)
                 for key, room in list(run.rooms.items()):
-                    if room.machine.phase == "ended":
+                    if room.machine.phase == "ended" and not room.runner.is_behind:
                         self._answer(run, outcome_of(room, key))
                 run.moved()
 

@@ -12,7 +12,13 @@ from ideabridge.bridge.answering import answered, questions
 from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.driver import Driver
-from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RejectedSolutionError, SettledTurnError
+from ideabridge.bridge.errors import (
+    FinishedRunError,
+    InterruptedRunError,
+    RejectedSolutionError,
+    SettledTurnError,
+    UnwrittenRunError,
+)
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.decider import Decider, decider_of
@@ -26,7 +32,7 @@ from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.room_view import approvals_in_rooms, key_of, requests_of, room_of_approval
 from ideabridge.bridge.run_events import follow
-from ideabridge.bridge.run_status import RunStatus, failure_of, may_rest, status_of
+from ideabridge.bridge.run_status import RunStatus, failure_of, is_behind, may_rest, status_of
 from ideabridge.bridge.run_values import given_by, rejection, value_at
 from ideabridge.bridge.run_view import answer_of, approvals_of
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
@@ -105,7 +111,7 @@ class Run:
     async def wait(self, seconds: float | None = None) -> RunStatus:
         """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
         with anyio.move_on_after(seconds):
-            while self.status == "running":
+            while self.status == "running" or self._driver.unwritten:
                 await self.runner.wait_changed()
         return self.status
 
@@ -240,10 +246,9 @@ class Run:
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
                 # It runs out by itself where the store cannot be written.
-                self._driver.release()
+                self._driver.leave(None, None, self.runner.poke)
         elif may_rest(self):
-            self._driver.set_status(self.status)
-            self._driver.release()
+            self._driver.leave(self.status, None, self.runner.poke)
         if self.parent is not None:
             self.parent.moved()
 
@@ -336,7 +341,12 @@ class Run:
 
     @property
     def state(self) -> JSONObject:
-        """The state as it stands; where there are instances, a map by instance."""
+        """The state as it stands; where there are instances, a map by instance.
+
+        Raises:
+            UnwrittenRunError: see `value`.
+        """
+        self._expect_written()
         return self.machine.state
 
     def errors(self) -> list[dict[str, Any]]:
@@ -365,6 +375,7 @@ class Run:
 
     def given(self) -> JSON:
         """What the run gives as a function: its output; where none was asked for its state, or else the results."""
+        self._expect_written()
         return given_by(self.machine)
 
     def value(self, text: str) -> Any:
@@ -374,9 +385,32 @@ class Run:
             ReferenceSyntaxError: it is none.
             UnknownPathError: nothing is there.
             ArgumentError: it is not text.
+            UnwrittenRunError: the journal does not hold the last values yet; `await run.wait()` waits for that.
         """
         check_text("reference", text)
+        self._expect_written()
         return value_at(self.machine, text)
+
+    @property
+    def unwritten(self) -> str | None:
+        """Why the last events of the run, or of a room of it, are not in its journal yet; None: they are.
+
+        Until then nothing follows from them, the run is `running`, and no value of it is shown.
+        """
+        if not is_behind(self):
+            return None
+        trouble = self._driver.trouble
+        if trouble is None:
+            return "the last events of the run are being written into the store"
+        return (
+            f"the store cannot be written right now ({trouble}). What came of the calls is kept in memory, and written"
+            " as soon as that is possible; the run goes on then"
+        )
+
+    def _expect_written(self) -> None:
+        why = self.unwritten
+        if why is not None:
+            raise UnwrittenRunError(f"run {self.id}: {why}")
 
     def calls(self) -> list[Progress]:
         """Every call of the run, in listing order."""

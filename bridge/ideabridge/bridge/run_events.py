@@ -23,7 +23,7 @@ async def follow(run: Run, driver: Driver, *, from_now: bool) -> AsyncIterator[E
             yield _named(run, event)
             if isinstance(event, RunEnded):
                 return
-        if run.machine.phase == "ended" or run.runner.lost is not None:
+        if (run.machine.phase == "ended" and not run.runner.is_behind) or run.runner.lost is not None:
             return
         await run.runner.wait_changed()
 

@@ -38,6 +38,8 @@ def status_of(run: Run) -> RunStatus:
     machine = run.machine
     if run.runner.lost is not None:
         return "interrupted"
+    if is_behind(run):
+        return "running"
     if machine.phase == "ended":
         return _ENDED[machine.status or "failed"]
     # Rooms that are about to open ask along with those that have: whoever answers is told of them together.
@@ -49,6 +51,11 @@ def status_of(run: Run) -> RunStatus:
     return "running"
 
 
+def is_behind(run: Run) -> bool:
+    """Whether the journal of a run, or of a room of it, does not hold yet what has happened: nobody is shown that."""
+    return run.runner.is_behind or (bool(run.rooms) and any(is_behind(room) for room in run.rooms.values()))
+
+
 def _is_decided_on(run: Run) -> bool:
     """Whether an approver is deciding on something, in the run or a room of it."""
     own = run.people is not None and bool(run.people.deciding)
@@ -58,6 +65,8 @@ def _is_decided_on(run: Run) -> bool:
 def is_still(run: Run) -> bool:
     """Whether nothing moves in a run that is at work: not here, and in no room of it."""
     machine = run.machine
+    if run.runner.is_behind:
+        return False
     if machine.phase == "ended" or run.runner.lost is not None:
         # A room that has ended is about to be told of; one that another process drives does not move here.
         return run.runner.lost is not None

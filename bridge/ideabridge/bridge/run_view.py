@@ -33,6 +33,10 @@ def answer_of(run: Run, *, whole: bool = False) -> dict[str, Any]:
     machine = run.machine
     status = run.status
     result: dict[str, Any] = {"run": run.id, "status": status}
+    unwritten = run.unwritten
+    if unwritten is not None:
+        # What is not in the journal could still be lost: nobody is shown it.
+        return {**result, "errors": [], "notes": [unwritten]}
     # Of a plan only rooms ask.
     minded = run if machine.mode == "solve" else next(open_requests(run), None)
     if minded is not None:

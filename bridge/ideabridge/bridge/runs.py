@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
@@ -22,6 +22,7 @@ from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of
+from ideabridge.bridge.ideas.writer import Writer
 from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
 from ideabridge.bridge.loop.machine import Machine
@@ -88,6 +89,7 @@ class Runs:
 
     Args:
         store: holds their journals and their ideas.
+        writer: writes into it.
         group: task group their calls run in.
         executor: runs the calls of all of them.
         offer: the tools there are; ideas that answer calls look for theirs there, and edits of a plan's calls.
@@ -105,6 +107,7 @@ class Runs:
     def __init__(
         self,
         store: Store,
+        writer: Writer,
         group: TaskGroup,
         executor: Executor,
         offer: Offer,
@@ -123,6 +126,7 @@ class Runs:
         self._screen = screen
         self._run_bytes = run_bytes
         self._store = store
+        self._writer = writer
         self.group = group
         self._executor = executor
         self._offer = offer
@@ -138,10 +142,16 @@ class Runs:
         self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
 
-    def create(
-        self, start: Start, caller: str, title: str, mind: Mind | None = None, room: tuple[str, Run] | None = None
+    async def create(
+        self,
+        start: Start,
+        caller: str,
+        title: str,
+        mind: Mind | None = None,
+        room: tuple[str, Run] | None = None,
+        also: Callable[[str], None] = lambda _: None,
     ) -> Run:
-        """A new run, driven here: kept whole with its first events, or not at all.
+        """A new run, driven here: kept whole with its first events, or not at all. The store holds it at the end.
 
         Args:
             start: its machine and first events.
@@ -149,9 +159,11 @@ class Runs:
             title: one line for people.
             mind: answers its Requests; None: by turns.
             room: its id and the run whose call it answers, where it is a room.
+            also: given its id; what it writes is kept with the run.
 
         Raises:
             LimitExceededError: a named user has as many runs at work as one may.
+            StoreError: it could not be kept; nothing of it has begun.
         """
         if room is None and self._most_of_user is not None and user_of(caller) is not None:
             busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
@@ -161,19 +173,27 @@ class Runs:
                 )
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
         told = {"kind": start.kind, "title": self._screen.mask(title)[:200], "fingerprint": self._fingerprint}
+        belongs = None if parent is None else parent.id
+
+        def creates() -> None:
+            self._store.create_run(run_id, caller=caller, parent=belongs, **told)
+            also(run_id)
+
+        run = self._attach(run_id, caller, start.machine, mind, parent)
         try:
-            with self._store.transaction():
-                belongs = None if parent is None else parent.id
-                self._store.create_run(run_id, caller=caller, parent=belongs, **told)
-                run = self._attach(run_id, caller, start.machine, mind, parent)
-                self._drivers[run_id].take()
-                run.runner.begin(*start.events)
-        except BaseException:
-            started = self._runs.pop(run_id, None)
+            self._drivers[run_id].create(creates)
+            run.runner.begin(*start.events)
+            await run.runner.wait_written()
+            if run.runner.failure is not None and not self._drivers[run_id].is_created:
+                raise run.runner.failure
+        except Exception:
+            self._runs.pop(run_id, None)
             self._kept.pop(run_id, None)
-            self._drivers.pop(run_id, None)
-            if started is not None:
-                started.runner.lost = "it could not be kept"
+            driver = self._drivers.pop(run_id, None)
+            run.runner.lost = "it could not be kept"
+            if driver is not None:
+                # Where it is kept, for its first step failed after that, any process may take it up.
+                driver.leave(None, None, lambda: None)
             raise
         return run
 
@@ -305,6 +325,9 @@ class Runs:
 
     def _is_at_hand(self, run: Run, driver: Driver, last_event: int) -> bool:
         """Whether what this process holds of a run is the whole of it, and at work where it should be."""
+        if run.runner.is_behind or driver.unwritten:
+            # The store may hold what this process does not know to be written yet.
+            return True
         if run.runner.lost is not None or not driver.is_current(last_event):
             return False
         # Another process may have answered in a room of it, of which its own journal tells nothing.
@@ -341,8 +364,8 @@ class Runs:
         """Give every lease back: this process ends, and any other may go on."""
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
-                # One that cannot be given back runs out by itself.
-                driver.release()
+                # One that cannot be given back runs out by itself. What is still to be journaled comes first.
+                driver.leave(None, None, lambda: None)
 
     async def heartbeat(self) -> None:
         """Keep the leases, end runs whose wall time is up, and index what was saved. Runs until it is cancelled."""
@@ -372,13 +395,16 @@ class Runs:
     def _attach(
         self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
     ) -> Run:
-        driver = Driver(self._store, run_id, self._name, self._lease)
+        driver = Driver(self._store, run_id, self._name, self._lease, self._writer)
 
-        def close_step(machine: Machine, request: Request, outcome: str) -> None:
-            with self._store.transaction():
-                # A driver that slept while another went on saves nothing, as it journals nothing.
-                driver.hold()
-                run.idea = self._store.save_idea(*idea_of_step(run, machine, request, outcome, self._fingerprint))
+        def close_step(machine: Machine, request: Request, outcome: str) -> Callable[[], None]:
+            idea, meta = idea_of_step(run, machine, request, outcome, self._fingerprint)
+
+            def save() -> None:
+                # Of a transaction that is undone the id is the same the next time: it is the content's.
+                run.idea = self._store.save_idea(idea, meta)
+
+            return save
 
         # Those of a room are its run's.
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
@@ -565,8 +591,7 @@ class Runs:
 
     def _watch(self, run: Run, driver: Driver, event: Event) -> None:
         if isinstance(event, RunEnded):
-            driver.set_status(run.machine.status or "failed", summary_of(run))
-            driver.release()
+            driver.leave(run.machine.status or "failed", summary_of(run), run.runner.poke)
             self.rooms.close(run)
         elif isinstance(event, CallFinished):
             tool = run.machine.history[event.call].tool

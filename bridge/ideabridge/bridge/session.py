@@ -177,7 +177,9 @@ class Session:
 
     async def _end_of(self, turn: int) -> None:
         run = self.underlying
-        while run.runner.lost is None and run.machine.phase != "ended" and run.machine.step <= turn:
+        while run.runner.is_behind or (
+            run.runner.lost is None and run.machine.phase != "ended" and run.machine.step <= turn
+        ):
             await run.runner.wait_changed()
 
     # -- what came of them -------------------------------------------------------------------------------------
@@ -252,6 +254,7 @@ async def opened(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]
         yield Session(run)
     except Exception as error:
         with suppress(IdeabridgeError):
+            # Written when the bridge closes, at the latest.
             run.end("failed", f"the application left the session with {type(error).__name__}")
         raise
     except BaseException:
@@ -259,3 +262,4 @@ async def opened(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]
             run.end("cancelled", "the application was cancelled")
         raise
     run.end("done")
+    await run.runner.wait_written()

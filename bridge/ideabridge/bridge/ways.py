@@ -31,7 +31,6 @@ from ideabridge.bridge.replay.recorded import read_run
 from ideabridge.bridge.replay.replay import plan_of, recorded_answer
 from ideabridge.bridge.replay.seen import Seen, seen_before, subject_of
 from ideabridge.bridge.replay.solving import calls_of, context_of, tools_of, without_cycles
-from ideabridge.bridge.run import Run
 from ideabridge.bridge.starts import Start, start_plan, start_solve
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -100,10 +99,10 @@ class Ways:
             return Way("plan" if publication.plan is not None else "solve")
         return Way(publication.answer)
 
-    def note(self, publication: Publication, arguments: JSONObject, run: Run) -> None:
-        """Keep that a run, just begun, answers a call: once it is done, `auto` finds it."""
+    def note(self, publication: Publication, arguments: JSONObject, caller: str, run_id: str) -> None:
+        """Keep that a run of a caller, just begun, answers a call: once it is done, `auto` finds it."""
         if publication.answer == "auto" and min(self._max_age, publication.max_age_s) > 0:
-            self._store.note_answer(subject_of(publication, arguments), run.caller, time.time(), run.id)
+            self._store.note_answer(subject_of(publication, arguments), caller, time.time(), run_id)
 
     async def start(
         self,

@@ -6,15 +6,17 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import get_ident
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
 from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer, existing
 from ideabridge.bridge.ideas.errors import (
+    PASSING,
     StoreAccessError,
     StoreBusyError,
     StoreClosedError,
@@ -27,11 +29,17 @@ from ideabridge.bridge.ideas.migrations import MIGRATIONS
 from ideabridge.bridge.ideas.sqlite import IS_FIXED, sqlite3
 from ideabridge.tools.errors import InvalidJSONError
 
+T = TypeVar("T")
+
 APPLICATION_ID: Final = 0x49444541
 """`PRAGMA application_id` of a store: "IDEA"."""
 
 _SMALLEST: Final = 512
 """Bytes of the smallest page, and so of the smallest file, of SQLite."""
+
+_SHORTEST: Final = 0.001
+_LONGEST: Final = 0.05
+"""Seconds between two looks whether another process still keeps the file locked."""
 
 _CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
     sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
@@ -52,43 +60,69 @@ def now_text() -> str:
 
 
 class Database:
-    """One connection to the store, for one thread at a time.
+    """Two connections to the store: one writes, the other reads and never waits for who writes.
 
-    Every statement runs inside `guard` (reads and single statements) or `transaction` (several statements that
-    are one). Both hold the lock and turn SQLite's errors into the store's.
+    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They hold the lock of
+    their connection and turn SQLite's errors into the store's. Reads inside a transaction see what it has written.
+    A database in memory has one connection for both.
+
+    A writer that finds the file locked by another process waits with sleeps, and holds no lock of ours meanwhile.
     """
 
     def __init__(
         self, path: Path | str, *, durability: Literal["normal", "full"] = "normal", busy_timeout_s: float = 5.0
     ) -> None:
         self.path = str(path)
+        self.durability: Final = durability
         self.depth = 0
         self.voids = 0
         """Counts what makes row numbers that were remembered void: rolled back transactions, deletions of ours."""
         self.lock = threading.RLock()
+        """Held by the thread that writes, for as long as its transaction lasts."""
         self._busy_timeout_s = busy_timeout_s
+        self._writer = 0
+        """The thread that is in a transaction; 0: none is."""
+        self._of_thread = threading.local()
+        self._data_version = 0
         self._commits = 0
         self._checkpointer = Checkpointer(self.path)
         kept = self.path != ":memory:"
         if kept:
             _prepare(Path(path))
         with _Connecting(self):
-            self.connection = sqlite3.connect(
-                existing(self.path) if kept else self.path,
-                uri=kept,
-                timeout=busy_timeout_s,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=256,
-            )
-            self.execute = self.connection.execute
+            self.connection = self._connect()
+            self._write = self._read = self.connection.execute
+            self._reader, self._reading = self.connection, self.lock
             try:
                 self._configure(durability)
                 self._migrate()
+                if kept:
+                    self._open_reader()
             except BaseException:
+                self._reader.close()
                 self.connection.close()
                 raise
         self.guard = _Guard(self)
+
+    def _open_reader(self) -> None:
+        # From here on the writer waits in `_patiently`, where others can take its lock.
+        self._write("PRAGMA busy_timeout=0")
+        self._reader, self._reading = self._connect(), threading.RLock()
+        self._read = self._reader.execute
+        self._read("PRAGMA query_only=ON")
+        self._read("PRAGMA temp_store=MEMORY")
+        self._read("PRAGMA cache_size=-8000")
+
+    def _connect(self) -> sqlite3.Connection:
+        kept = self.path != ":memory:"
+        return sqlite3.connect(
+            existing(self.path) if kept else self.path,
+            uri=kept,
+            timeout=self._busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
 
     def _configure(self, durability: Literal["normal", "full"]) -> None:
         run = self.connection.execute
@@ -149,8 +183,101 @@ class Database:
 
     def number(self, sql: str, parameters: tuple[Any, ...] = ()) -> int:
         """The whole number a query answers with; 0 for no row or NULL. Inside `guard` or `transaction`."""
-        row = self.connection.execute(sql, parameters).fetchone()
+        row = self.execute(sql, parameters).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
+
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
+        """Run a statement: one that reads inside `guard`, any other inside `transaction`."""
+        return (self._write if self._writer == get_ident() else self._read)(sql, parameters)
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement that writes, a transaction by itself where it is not inside one."""
+        if self._writer == get_ident():
+            return self._write(sql, parameters)
+        self.take_lock()
+        try:
+            cursor = self._patiently(sql, parameters)
+            self.committed()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            self.raise_translated(error)
+            raise
+        finally:
+            self.lock.release()
+        return cursor
+
+    def take_lock(self) -> None:
+        """Take the lock of who writes; given back by `lock.release`.
+
+        Raises:
+            StoreBusyError: another thread kept it for longer than this one waits.
+        """
+        # Only the event loop's thread has little patience: a transaction of another may take long.
+        if not self.lock.acquire(blocking=False) and not self.lock.acquire(
+            timeout=self.patience if self.impatient else -1
+        ):
+            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+
+    def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a statement that begins to write, and wait where another process keeps the file locked. With the lock
+        held once, which is given up while it waits.
+        """
+        deadline, pause = -1.0, _SHORTEST
+        while True:
+            try:
+                return self._write(sql, parameters)
+            except sqlite3.OperationalError as error:
+                now = time.monotonic()
+                deadline = now + self.patience if deadline < 0 else deadline
+                if _code(error) != sqlite3.SQLITE_BUSY or now >= deadline:
+                    raise
+                self.lock.release()
+                try:
+                    time.sleep(min(pause, deadline - now))
+                    pause = min(2 * pause, _LONGEST)
+                finally:
+                    self.lock.acquire()
+
+    def lock_for_reading(self) -> threading.RLock:
+        """The lock of the connection that `execute` uses in this thread."""
+        return self.lock if self._writer == get_ident() else self._reading
+
+    @property
+    def busy_timeout_s(self) -> float:
+        """How many seconds a thread waits for the lock of another process, unless it has a patience of its own."""
+        return self._busy_timeout_s
+
+    @property
+    def impatient(self) -> bool:
+        """Whether this thread was given a patience of its own."""
+        return hasattr(self._of_thread, "patience")
+
+    @property
+    def patience(self) -> float:
+        """How many seconds this thread waits for the lock of another process before it raises `StoreBusyError`."""
+        return getattr(self._of_thread, "patience", self._busy_timeout_s)
+
+    @patience.setter
+    def patience(self, seconds: float | None) -> None:
+        """Let this thread wait so long from now on; None: as long as the store says."""
+        if seconds is None:
+            if self.impatient:
+                del self._of_thread.patience
+        else:
+            self._of_thread.patience = seconds
+
+    def data_version(self) -> int:
+        """A number that changes when another connection than the one that writes here has written anything. The last
+        one known, where a thread is writing right now: who asks for it asks again.
+        """
+        if not self.lock.acquire(blocking=False):
+            return self._data_version
+        try:
+            self._data_version = int(self._write("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error as error:
+            raise self.translate(error) from error
+        finally:
+            self.lock.release()
+        return self._data_version
 
     def count(self, key: str, more: int) -> None:
         """Add to one of the `counters`. Inside a transaction."""
@@ -158,6 +285,80 @@ class Database:
             "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = value + ?2",
             (key, more),
         )
+
+    def begin(self, level: int) -> None:
+        """Begin a transaction in this thread, or one inside it; by whoever holds the lock."""
+        if level == 0:
+            self._patiently("BEGIN IMMEDIATE")
+            self._writer = get_ident()
+        else:
+            self._write(f"SAVEPOINT level{level}")
+        self.depth = level + 1
+
+    def leave(self, level: int) -> None:
+        """A transaction has ended."""
+        self.depth = level
+        if level == 0:
+            self._writer = 0
+
+    def at_once(self, job: Callable[[], T]) -> T:
+        """Run a job that writes, without waiting for anybody.
+
+        Raises:
+            StoreBusyError: another thread or process is writing; of the job nothing is done.
+        """
+        if not self.lock.acquire(blocking=False):
+            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+        before = self.patience if self.impatient else None
+        self.patience = 0.0
+        try:
+            return job()
+        finally:
+            self.patience = before
+            self.lock.release()
+
+    def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        """Run jobs that write, in one transaction; where that fails, each in one of its own. Without patience.
+
+        Args:
+            jobs: (key, job): where one could not be written, those of its key behind it are left out too.
+
+        Returns:
+            For each what it returns, or its error: then nothing of it is done.
+        """
+        self.patience = 0.0
+        try:
+            try:
+                with self.transaction():
+                    return [self._attempt(job) for _, job in jobs]
+            except StoreBusyError as error:
+                return [error] * len(jobs)
+            except Exception as error:  # noqa: BLE001 - whoever asked for the job is told
+                if len(jobs) == 1:
+                    return [error]
+            outcomes: list[Any] = []
+            held: dict[str, Exception] = {}
+            for key, job in jobs:
+                error = held.get(key)
+                outcome = self.commit([(key, job)])[0] if error is None else error
+                if isinstance(outcome, PASSING):
+                    held[key] = outcome
+                outcomes.append(outcome)
+            return outcomes
+        finally:
+            self.patience = None
+
+    def _attempt(self, job: Callable[[], Any]) -> Any:
+        try:
+            with self.transaction():
+                return job()
+        except PASSING:
+            # It may have undone the whole transaction.
+            raise
+        except Exception as error:
+            if not self.connection.in_transaction:
+                raise
+            return error
 
     def transaction(self) -> _Transaction:
         """`with database.transaction():` all or nothing. Nests: an inner one that fails undoes only itself."""
@@ -167,39 +368,58 @@ class Database:
     def snapshot(self) -> Generator[None]:
         """`with database.snapshot():` several reads of one state of the store, whatever others write meanwhile."""
         with self.guard:
-            if self.connection.in_transaction:
+            connection = self.connection if self._writer == get_ident() else self._reader
+            if connection.in_transaction:
                 yield
                 return
-            self.execute("BEGIN")
+            connection.execute("BEGIN")
             try:
                 yield
             finally:
-                if self.connection.in_transaction:
-                    self.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
     @contextmanager
     def unchecked(self) -> Generator[None]:
         """A transaction in which whoever deletes a row answers for what refers to it: SQLite would search whole tables
         for that. Not inside another.
         """
-        with self.guard:
-            self.execute("PRAGMA foreign_keys=OFF")
+        # The lock is held for all of it: a transaction that waits gives it up, and another thread would find them off.
+        with self.alone():
+            self._write("PRAGMA foreign_keys=OFF")
             try:
                 with self.transaction():
                     yield
             finally:
-                self.execute("PRAGMA foreign_keys=ON")
+                self._write("PRAGMA foreign_keys=ON")
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Keep other threads from writing, outside a transaction; statements go to `connection` by themselves, and wait
+        for other processes with the lock held. For maintenance, in another thread than the event loop's.
+        """
+        with self.lock:
+            try:
+                if self._reader is not self.connection:
+                    self._write(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
+                try:
+                    yield
+                finally:
+                    if self._reader is not self.connection:
+                        self._write("PRAGMA busy_timeout=0")
+            except sqlite3.Error as error:
+                raise self.translate(error) from error
 
     def wait_no_longer(self) -> None:
         """From now on, do not wait for the lock of another process."""
-        with self.guard:
-            self._busy_timeout_s = 0.0
-            self.execute("PRAGMA busy_timeout=0")
+        self._busy_timeout_s = 0.0
 
     def close(self) -> None:
-        """Close the connection. Closing twice is fine."""
+        """Close the connections. Closing twice is fine."""
         self._checkpointer.stop()
-        with self.guard:
+        with self.lock, self._reading:
+            if self._reader is not self.connection:
+                self._reader.close()
             self.connection.close()
 
     def committed(self) -> None:
@@ -223,7 +443,7 @@ class Database:
         if cause is None:
             return StoreError(f"{self.path}: {error}")
         kind, why = cause
-        waited = f" (waited {self._busy_timeout_s:g} s)" if kind is StoreBusyError else ""
+        waited = f" (waited {self.patience:g} s)" if kind is StoreBusyError and self.patience > 0 else ""
         return kind(f"{self.path}: {why}{waited}")
 
 
@@ -285,20 +505,18 @@ class _Connecting:
 
 
 class _Guard:
-    """Holds the lock and translates errors. One per database: it keeps no state of its own."""
+    """Holds the lock of the connection that reads, and translates errors. One per database: it keeps no state."""
 
-    __slots__ = ("_acquire", "_database", "_release")
+    __slots__ = ("_database",)
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._acquire = database.lock.acquire
-        self._release = database.lock.release
 
     def __enter__(self) -> None:
-        self._acquire()
+        self._database.lock_for_reading().acquire()
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._release()
+        self._database.lock_for_reading().release()
         if error is not None:
             self._database.raise_translated(error)
 
@@ -314,16 +532,15 @@ class _Transaction:
 
     def __enter__(self) -> None:
         database = self._database
-        database.lock.acquire()
+        database.take_lock()
         try:
             self._level = database.depth
-            database.execute("BEGIN IMMEDIATE" if self._level == 0 else f"SAVEPOINT level{self._level}")
-            database.depth = self._level + 1
+            database.begin(self._level)
         except BaseException as error:
             try:
                 # Interrupted while it waited for the lock, and then got it: nobody would give it back.
                 if self._level == 0 and database.connection.in_transaction:
-                    database.execute("ROLLBACK")
+                    database.connection.execute("ROLLBACK")
             except sqlite3.Error as failure:
                 raise database.translate(failure) from error
             finally:
@@ -348,7 +565,7 @@ class _Transaction:
         except sqlite3.Error as failure:
             raise database.translate(failure) from failure
         finally:
-            database.depth = level
+            database.leave(level)
             database.lock.release()
         if error is not None:
             database.raise_translated(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ideabridge.tools.errors import IdeabridgeError
 
 
@@ -27,6 +29,10 @@ class StoreFullError(StoreError):
 
 class StoreBusyError(StoreError):
     """Another process held the store locked for longer than the busy time-out."""
+
+
+PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
+"""Errors that may pass by themselves: what could not be written is worth another attempt."""
 
 
 class StoreClosedError(StoreError):

@@ -67,15 +67,22 @@ class Journal:
             self._numbers[run_id] = number
         return number
 
+    def _number_of(self, run_id: str) -> int:
+        """The same, outside a transaction or guard."""
+        number = self._numbers.get(run_id) if self._voids == self._database.voids else None
+        if number is not None:
+            return number
+        with self._database.guard:
+            return self._number(run_id)
+
     def create(self, run_id: str, *, kind: str, caller: str, title: str, fingerprint: str, parent: str | None) -> None:
         """Create a run, `running` and without a driver."""
         now = now_text()
-        with self._database.guard:
-            cursor = self._database.execute(
-                "INSERT OR IGNORE INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, lease_until, "
-                "created, updated) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?)",
-                (run_id, kind, caller, title, fingerprint, parent, now, now),
-            )
+        cursor = self._database.change(
+            "INSERT OR IGNORE INTO runs(id, kind, caller, title, fingerprint, parent, status, epoch, lease_until, "
+            "created, updated) VALUES (?, ?, ?, ?, ?, ?, 'running', 0, 0, ?, ?)",
+            (run_id, kind, caller, title, fingerprint, parent, now, now),
+        )
         if cursor.rowcount != 1:
             raise RunExistsError(f"a run {run_id[:64]!r} exists already")
 
@@ -95,33 +102,29 @@ class Journal:
 
     def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
         """Extend the lease; False: the run has another driver, or none."""
-        with self._database.guard:
-            cursor = self._database.execute(
-                "UPDATE runs SET lease_until = ? WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
-                (now + ttl_s, self._number(run_id), epoch),
-            )
-            return cursor.rowcount == 1
+        cursor = self._database.change(
+            "UPDATE runs SET lease_until = ? WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+            (now + ttl_s, self._number_of(run_id), epoch),
+        )
+        return cursor.rowcount == 1
 
     def release(self, run_id: str, epoch: int) -> bool:
         """Give the lease up; False: it was not this epoch's any more."""
-        with self._database.guard:
-            cursor = self._database.execute(
-                "UPDATE runs SET driver = NULL, lease_until = 0 WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
-                (self._number(run_id), epoch),
-            )
-            return cursor.rowcount == 1
+        cursor = self._database.change(
+            "UPDATE runs SET driver = NULL, lease_until = 0 WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+            (self._number_of(run_id), epoch),
+        )
+        return cursor.rowcount == 1
 
     def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
         """Append events, all or none, if `epoch` is the run's current one; returns the last sequence number."""
         if len(events) == 1:
             # One statement is a transaction by itself: the epoch is checked in it.
             body = encode_text(events[0])
-            with self._database.guard:
-                cursor = self._database.execute(_APPEND, (self._number(run_id), body, epoch, time.time()))
-                if cursor.rowcount != 1:
-                    raise self._stale(run_id, epoch)
-                self._database.committed()
-                return cast("int", cursor.lastrowid) & (2**_BITS - 1)
+            cursor = self._database.change(_APPEND, (self._number_of(run_id), body, epoch, time.time()))
+            if cursor.rowcount != 1:
+                raise self._stale(run_id, epoch)
+            return cast("int", cursor.lastrowid) & (2**_BITS - 1)
         bodies = [encode_text(event) for event in events]
         with self._database.transaction():
             number = self._number(run_id)
@@ -150,8 +153,9 @@ class Journal:
             raise UnknownRunError(f"no run {run_id[:64]!r}")
 
     def _stale(self, run_id: str, epoch: int) -> StaleDriverError:
-        self._expect(run_id)
-        current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
+        with self._database.guard:
+            self._expect(run_id)
+            current = self._database.number("SELECT epoch FROM runs WHERE id = ?", (run_id,))
         why = "was released, or never acquired" if current == epoch else f"is at epoch {current}"
         return StaleDriverError(f"run {run_id[:64]!r} {why}: nothing of epoch {epoch} is taken any more")
 
@@ -191,10 +195,9 @@ class Journal:
 
     def note_fork(self, run_id: str, parent: str, at: int) -> None:
         """Note which run a run was forked from, and after which of its events."""
-        with self._database.guard:
-            self._database.execute(
-                "UPDATE runs SET forked_from = ?, forked_at = ? WHERE number = ?", (parent, at, self._number(run_id))
-            )
+        self._database.change(
+            "UPDATE runs SET forked_from = ?, forked_at = ? WHERE number = ?", (parent, at, self._number_of(run_id))
+        )
 
     def forks(self, run_id: str) -> list[tuple[str, int]]:
         """(run, after which event) of every run forked from one, oldest first."""
@@ -212,14 +215,13 @@ class Journal:
     def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:
         """Set the status and summary, if `epoch` is the run's current one."""
         text = None if summary is None else encode_text(summary)
-        with self._database.guard:
-            cursor = self._database.execute(
-                "UPDATE runs SET status = ?, summary = ?, updated = ? "
-                "WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
-                (status, text, now_text(), self._number(run_id), epoch),
-            )
-            if cursor.rowcount != 1:
-                raise self._stale(run_id, epoch)
+        cursor = self._database.change(
+            "UPDATE runs SET status = ?, summary = ?, updated = ? "
+            "WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+            (status, text, now_text(), self._number_of(run_id), epoch),
+        )
+        if cursor.rowcount != 1:
+            raise self._stale(run_id, epoch)
 
     def run(self, run_id: str) -> RunRecord | None:
         """One run."""

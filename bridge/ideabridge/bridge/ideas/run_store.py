@@ -160,8 +160,7 @@ class RunStore:
 
     def forget_cancel(self, run_id: str) -> None:
         """A run is cancelled: nobody is asked any more."""
-        with self._database.guard:
-            self._database.execute("DELETE FROM settings WHERE key = ?", (f"{_CANCEL}{run_id}",))
+        self._database.change("DELETE FROM settings WHERE key = ?", (f"{_CANCEL}{run_id}",))
 
     def runs(
         self,
@@ -210,11 +209,10 @@ class RunStore:
 
     def set_setting(self, key: str, value: bytes) -> None:
         """Store a setting."""
-        with self._database.guard:
-            self._database.execute(
-                "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
-                (key, value),
-            )
+        self._database.change(
+            "INSERT INTO settings(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+            (key, value),
+        )
 
     def change_setting(self, key: str, change: Callable[[bytes], bytes]) -> None:
         """Store what `change` makes of a setting (b"" where it was never set), with no other process between."""

@@ -23,6 +23,7 @@ from ideabridge.bridge.ideas.search import SCORED
 from ideabridge.bridge.ideas.table import check_limit
 from ideabridge.bridge.ideas.upkeep import back_up, vacuum
 from ideabridge.bridge.ideas.versions import Side, breaking, changes
+from ideabridge.bridge.ideas.writer import Writer
 from ideabridge.tools.encoding import JSON, JSONObject
 
 CAUTIOUS: Final[JSONObject] = {
@@ -94,6 +95,18 @@ class Store(IdeaStore):
     def path(self) -> str:
         """The file, or ":memory:"."""
         return self._database.path
+
+    def writer(self) -> Writer:
+        """What an event loop writes by, so that it does not wait; see `Writer`."""
+        return Writer(self._database)
+
+    def set_patience(self, seconds: float | None) -> None:
+        """Let this thread wait so long where another process or thread writes, before it raises `StoreBusyError`.
+
+        Args:
+            seconds: how long; None: as long as the store was opened with.
+        """
+        self._database.patience = seconds
 
     def back_up(self, target: Path) -> int:
         """Copy the store into a new file while it is in use; returns its bytes.
@@ -438,5 +451,4 @@ class Store(IdeaStore):
         Own writes do not change it. It is the cheapest sign that something happened; `catalogue_version` then
         tells whether it was a publication.
         """
-        with self._database.guard:
-            return self._database.number("PRAGMA data_version")
+        return self._database.data_version()

@@ -27,7 +27,7 @@ def back_up(database: Database, target: Path) -> int:
     try:
         copy = sqlite3.connect(target, isolation_level=None)
         try:
-            with database.guard:
+            with database.alone():
                 # In one step: others write meanwhile all the same, but between two steps SQLite would begin again.
                 database.connection.backup(copy)
             # A copy is one file, to be moved about.
@@ -48,9 +48,9 @@ def back_up(database: Database, target: Path) -> int:
 
 def vacuum(database: Database) -> tuple[int, int]:
     """Write the store anew without its holes; returns its bytes before and after. Others wait meanwhile."""
-    with database.guard:
+    with database.alone():
         size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
         before = database.number(size)
-        database.execute("VACUUM")
-        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.connection.execute("VACUUM")
+        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return before, database.number(size)

@@ -46,8 +46,15 @@ from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-Journal: TypeAlias = Callable[[Sequence[Event]], None]
-"""Stores events durably before it returns; raises `StaleDriverError` where another process drives the run."""
+Idea: TypeAlias = Callable[[], None]
+"""Saves an idea of a step; inside the transaction that journals what follows the step."""
+
+Journal: TypeAlias = Callable[[Sequence[Event], Sequence[Idea], Callable[[Exception | None], None]], bool]
+"""Stores events durably, and the ideas with them. Given events, ideas, and whom to call later.
+
+It returns True once all is stored. False: it is kept and stored later, and then the third argument is called, with the
+error where it could not be. Raises `StaleDriverError` where another process drives the run.
+"""
 
 Watcher: TypeAlias = Callable[[Event], None]
 """Told of every event after it was journaled and taken."""
@@ -63,8 +70,8 @@ class Runner:
         composer: composes the Requests.
         screen: looks through events for secrets before they are taken.
         group: task group the calls run in; it outlives the run.
-        close_step: called when a Solution has run, before the step that follows is journaled: with the machine, the
-            Request, and how it ended (`open` where another Request follows).
+        close_step: called when a Solution has run: with the machine, the Request, and how it ended (`open` where
+            another Request follows). What it returns saves the idea, together with the step that follows.
         rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
         mind: answers the Requests; None: somebody hands the solutions in, by turns.
         open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
@@ -81,7 +88,7 @@ class Runner:
         composer: Composer,
         screen: Screen,
         group: TaskGroup,
-        close_step: Callable[[Machine, Request, str], None],
+        close_step: Callable[[Machine, Request, str], Idea],
         rest: Callable[[], None],
         mind: Mind | None = None,
         open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
@@ -111,6 +118,12 @@ class Runner:
         self._answering: TaskHandle[None] | None = None
         self._failed: Exception | None = None
         self._taken: list[Event] = []
+        self._ideas: list[Idea] = []
+        # What is being written, and what is done once it is.
+        self._batch: Sequence[Event] | None = None
+        self._follows: Sequence[Effect] = ()
+        self._ending: tuple[EndStatus, str | None] | None = None
+        self._stops = False
         self._changed = anyio.Event()
         self._calls = Calls(
             executor,
@@ -129,6 +142,16 @@ class Runner:
     def wanted(self) -> bool:
         """Whether anything more may come of the run here."""
         return self.lost is None and self.machine.phase != "ended"
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error for which the run was given up."""
+        return self._failed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the machine has taken events that the journal does not hold yet: nothing follows from them before."""
+        return self._batch is not None and self.lost is None
 
     def _hears(self, call: int) -> bool:
         machine = self.machine
@@ -168,12 +191,53 @@ class Runner:
             self.machine.receive(event)
             self._taken.append(event)
 
-    def _write(self) -> None:
-        """Journal, all or none, what the machine has taken: before anything is done about it."""
-        if self._taken:
-            events, self._taken = self._taken, []
-            self._journal(events)
-            self._notify(events)
+    def _write(self, follows: Sequence[Effect] = ()) -> bool:
+        """Journal, all or none, what the machine has taken, and perform what follows from it: not before.
+
+        Returns:
+            Whether that is done; else it is done when the journal could be written.
+        """
+        events, self._taken = self._taken, []
+        ideas, self._ideas = self._ideas, []
+        self._batch, self._follows = events, follows
+        try:
+            if not self._journal(events, ideas, self._written):
+                return False
+        except BaseException:
+            self._batch = None
+            raise
+        self._act()
+        return True
+
+    def _written(self, error: Exception | None) -> None:
+        """What was kept is journaled now, or cannot be."""
+        if error is not None:
+            self._batch = None
+            self.fail(error)
+            return
+        try:
+            self._act()
+            self.perform()
+        except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self.fail(failure)
+
+    def _act(self) -> None:
+        """Report what was journaled, and perform what follows from it."""
+        events, self._batch = self._batch or (), None
+        follows, self._follows = self._follows, ()
+        self._notify(events)
+        if self._stops:
+            self._stop()
+        if self.lost is not None or self._ending is not None:
+            return
+        for effect in follows:
+            if isinstance(effect, Cancel):
+                self._calls.call_off(effect.key)
+        for effect in follows:
+            if isinstance(effect, Execute):
+                self._start(effect)
+        if any(isinstance(one, AskMind) for one in follows):
+            self._let_answer()
 
     def _notify(self, events: Sequence[Event]) -> None:
         changed, self._changed = self._changed, anyio.Event()
@@ -209,6 +273,11 @@ class Runner:
         """Wait for the next event."""
         await self._changed.wait()
 
+    async def wait_written(self) -> None:
+        """Wait until the journal holds everything that the machine has taken, or the run is given up."""
+        while self.is_behind:
+            await self.wait_changed()
+
     def begin(self, *events: Event) -> None:
         """Journal the first events of a run whose machine has taken the first already, and perform what follows.
 
@@ -224,24 +293,35 @@ class Runner:
 
     def perform(self) -> None:
         """Journal what was taken, and perform every effect that is due. All calls that are unblocked start in one go,
-        and what unblocked them is journaled together with their start.
+        and what unblocked them is journaled together with their start. While something is being written this waits, and
+        goes on by itself.
         """
-        while True:
-            due = self.machine.due()
+        while self._batch is None:
+            if self._ending is not None and not self._taken:
+                self._take_end(*self._ending)
+            due = [] if self._ending is not None else self.machine.due()
+            # An idea is kept of what the journal holds already.
+            answered = self.request is not None or self.machine.mode == "plan"
+            closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
+            if self._taken and (closes or not due):
+                if not self._write():
+                    return
+                continue
             if not due:
-                self._write()
                 self._rest()
                 return
-            starts = [effect for effect in due if isinstance(effect, Execute)]
             self._take([self._acknowledge(effect) for effect in due])
-            self._write()
-            for effect in due:
-                if isinstance(effect, Cancel):
-                    self._calls.call_off(effect.key)
-            for effect in starts:
-                self._start(effect)
-            if any(isinstance(one, AskMind) for one in due):
-                self._let_answer()
+            if not self._write(due):
+                return
+
+    def _take_end(self, status: EndStatus, reason: str | None) -> None:
+        self._ending = None
+        if self.machine.phase == "ended":
+            return
+        if self.machine.phase == "solving":
+            self._finish_step(status)
+        self._take(self._screen.admit([RunEnded(status, reason, self._used(None))]))
+        self._stops = True
 
     def _start(self, effect: Execute) -> None:
         if effect.call.room is not None and self._open_room is not None:
@@ -270,13 +350,11 @@ class Runner:
                 return RunEnded(effect.status, effect.reason, self._used(None))
 
     def _finish_step(self, outcome: str) -> None:
-        # An idea is kept of what the journal holds already.
-        self._write()
         if self.request is None and self.machine.mode == "plan":
             # A plan's author was never asked: its Request is what a mind would have been.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
-            self._close_step(self.machine, self.request, outcome)
+            self._ideas.append(self._close_step(self.machine, self.request, outcome))
 
     def _let_answer(self) -> None:
         """Let the mind, where there is one, answer the Request at hand."""
@@ -302,14 +380,18 @@ class Runner:
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
         """End the run before its time, with everything done so far, and cancel its calls, remote ones too."""
-        if self.machine.phase == "ended":
+        if self.machine.phase == "ended" or self._ending is not None:
             return
         # The answer under way is hung up on: what it has taken is told while the run can still be told anything.
         self._take(told_so_far(self))
-        if self.machine.phase == "solving":
-            self._finish_step(status)
-        self.post(RunEnded(status, reason, self._used(None)))
-        self._stop()
+        self._ending = status, reason
+        try:
+            self.perform()
+        except JournalError:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise
 
     def fail(self, error: Exception) -> None:
         """Stop driving because of an error, which is told once however often it is met on its way; see `cause`."""
