@@ -12,6 +12,8 @@ import random
 
 import pytest
 
+from ideabridge.bridge.answering import answered
+from ideabridge.bridge.loop.aftermath import ending
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.decider import decider_of
@@ -25,6 +27,7 @@ from ideabridge.bridge.loop.event import (
     CallStarted,
     Event,
     GroupCommitted,
+    OutcomeAsked,
     OutputProposed,
     Pattern,
     PlanAsked,
@@ -139,6 +142,8 @@ class Fuzzed:
         self.events = 0
         self.running: list[Execute] = []
         self.asking: list[AskApproval] = []
+        self.doubts: list[OutcomeAsked] = []
+        self.doubted = 0
         self.ran: set[tuple[int, int | None]] = set()
         self.settled: dict[int, str] = {}
         self.pattern: Pattern | None = None
@@ -160,7 +165,7 @@ class Fuzzed:
         executions = sum(max(1, len(one.items)) for one in machine.history)
         assert len(machine.due()) <= executions + 2
         # Listing, proposals, approvals and executions: a few events each, so that no run goes on for ever.
-        most = 20 + 3 * len(machine.history) + 2 * executions + self.planned
+        most = 20 + 3 * len(machine.history) + 2 * executions + self.planned + 3 * self.doubted
         assert self.events <= most, "more events than anything needs"
         for index, one in enumerate(machine.history):
             now = one.standing.value
@@ -205,7 +210,9 @@ class Fuzzed:
 
     def move(self) -> bool:
         """Let one call end, or one person decide."""
-        if self.asking and (not self.running or self.random.random() < 0.5):
+        if self.doubts and (not self.running or self.random.random() < 0.5):
+            self.say(self.doubts.pop(self.random.randrange(len(self.doubts))))
+        elif self.asking and (not self.running or self.random.random() < 0.5):
             self.decide(self.asking.pop(self.random.randrange(len(self.asking))))
         elif self.running:
             self.end(self.running.pop(self.random.randrange(len(self.running))))
@@ -243,8 +250,24 @@ class Fuzzed:
                 return
         self.post(CallDecided(index, effect.digest, "approve" if kind else "deny", decider_of("somebody"), "why"))
 
+    def say(self, asked: OutcomeAsked) -> None:
+        """What came of an execution that was not answered."""
+        decision = self.random.choice(("retry", "skip", "value"))
+        if decision == "retry":
+            self.ran.discard((asked.call, asked.item))
+        by = decider_of("somebody")
+        self.post(answered(self.machine, asked.approval, decision, by, offered=CATALOGUE, value=decision))
+
     def end(self, effect: Execute) -> None:
         index, item = effect.call.index, effect.item
+        if self.random.random() < 0.1:
+            self.doubted += 1
+            lost: JSONObject = {"kind": "unknown", "message": "its module ended"}
+            for event in ending(self.machine, CallFinished(index, item, error=lost), 1.0):
+                self.post(event)
+                if isinstance(event, OutcomeAsked):
+                    self.doubts.append(event)
+            return
         if self.random.random() < 0.15:
             self.post(CallFinished(index, item, error={"kind": "runtime", "message": "it failed"}))
             return

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ideabridge.bridge.inquiry import Inquiry
-from ideabridge.bridge.loop.aftermath import aftermath
+from ideabridge.bridge.loop.aftermath import aftermath, ending
 from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import (
     CallFinished,
     JournalError,
+    OutcomeAsked,
+    OutcomeDecided,
     QuestionAnswered,
     QuestionAsked,
     QuestionRefused,
@@ -18,6 +20,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.inquiry import asked
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.tools.encoding import JSONObject
 
 from .driving import Driven, started
 
@@ -88,3 +91,47 @@ def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
     assert (gone.digest, gone.action, str(gone.by)) == (one.digest, "cancel", "the bridge")
     run.post(gone)
     run.post(question(run))
+
+
+def cut_off(run: Driven, call: int = 0) -> OutcomeAsked:
+    """The module of a call ends while it runs: the question what came of it."""
+    error: JSONObject = {"kind": "unknown", "message": "its module ended"}
+    for event in ending(run.machine, CallFinished(call, error=error), 1.0):
+        run.post(event)
+    last = run.journal[-1] if isinstance(run.journal[-1], OutcomeAsked) else run.journal[-2]
+    assert isinstance(last, OutcomeAsked)
+    return last
+
+
+def test_a_call_in_doubt_leaves_its_place_and_its_parked_question_ends_with_it() -> None:
+    run = driven(parallel_calls=1)
+    run.post(question(run))
+    assert [effect.key for effect in run.running] == [(0, None), (1, None)]
+    doubt = cut_off(run)
+    assert doubt.why == "its module ended"
+    assert [type(event) for event in run.journal[-2:]] == [QuestionAnswered, OutcomeAsked]
+    assert not run.machine.waits_for_people
+    run.post(CallFinished(1, value=2))
+    assert run.machine.waits_for_people
+    with pytest.raises(JournalError, match="not in flight"):
+        run.machine.receive(doubt)
+    with pytest.raises(JournalError, match="cannot ask now"):
+        run.machine.receive(question(run))
+    run.post(OutcomeDecided(0, doubt.digest, "value", decider_of("Ann"), value=1))
+    assert run.machine.status == "done"
+    again = Machine()
+    for event in run.journal:
+        again.receive(event)
+    assert (again.status, again.state) == (run.machine.status, run.machine.state)
+
+
+def test_the_place_of_a_call_in_doubt_is_taken_at_once() -> None:
+    run = driven(parallel_calls=1)
+    doubt = cut_off(run)
+    assert [effect.key for effect in run.running] == [(0, None), (1, None)]
+    run.post(OutcomeDecided(0, doubt.digest, "retry", decider_of("Ann")))
+    # It waits for its place, as any other call does.
+    assert len(run.running) == 2
+    run.post(CallFinished(1, value=2))
+    assert [effect.key for effect in run.running] == [(0, None), (1, None), (0, None)]
+    assert cut_off(run).approval != doubt.approval

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp import types
 
-from ideabridge.bridge import Bridge, read_plan
+from ideabridge.bridge import Bridge, Store, read_plan
 from ideabridge.bridge.configuration import load_configuration
 from ideabridge.bridge.loop.event import CallStarted
 
-from .serving import ERAS, call, over_stdio, read_by_a_person, refused, text
+from .serving import ERAS, call, configured, over_stdio, read_by_a_person, refused, text
 
 pytestmark = pytest.mark.anyio
 
@@ -160,3 +161,30 @@ async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(
         await call(client, "check_run", run=run)
         assert len(forms) == 6
         assert "not taken" not in forms[3]
+
+
+async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None:
+    server = Path(__file__).parents[1] / "modules" / "servers" / "pay.py"
+    bank: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(server), str(tmp_path)]}
+    path = configured(tmp_path, mcpServers={"bank": bank}, expose=["modules"], approval="allow_all")
+    died = "module 'bank' ended with exit code 3 while tool 'pay' was running"
+    async with over_stdio(path, era) as client:
+        plan: list[Any] = [
+            {"_tool": "pay", "_module": "bank", "to": "Ada", "do": "die", "_outputPath": "paid || refused"},
+            {"_tool": "refund", "_module": "bank", "of": "†state.refused"},
+        ]
+        told = await call(client, "run_plan", calls=plan)
+        assert told["status"] == "needs_approval"
+        assert told["approvals"][0]["why"].startswith(f"outcome unknown: {died}")
+        decision = {"approval": told["approvals"][0]["approval"], "decision": "skip"}
+        told = await call(client, "decide_approval", run=told["run"], decisions=[decision])
+        assert [one["error"]["kind"] for one in told["errors"]] == ["unknown", "dependency"]
+        error = await refused(client, "pay", to="Bob", do="die")
+        assert error == f"outcome unknown: {died}. pay may have taken effect: look before you call it again"
+        # What only reads has done no harm.
+        error = await refused(client, "look", to="Cid", do="die")
+        assert error == died.replace("'pay'", "'look'")
+        assert (tmp_path / "ledger").read_text().split("\n") == ["pay Ada", "pay Bob", "look Cid", ""]
+    with Store.open(tmp_path / "ideas.sqlite") as store:
+        kept = [(one.name, one.outcome) for one in store.direct_calls().items]
+    assert sorted(kept) == [("look", "error"), ("pay", "unknown")]

@@ -25,12 +25,12 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import only_persons, policy_named
 from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.question import (
-    UNKNOWN,
     Key,
     Question,
     call_question,
     inquiry_question,
     outcome_question,
+    unknown,
 )
 from ideabridge.bridge.loop.readiness import Refusal
 from ideabridge.bridge.run_values import rejection
@@ -135,7 +135,8 @@ def answered(
     if question.call is None:
         return _plan(machine, question, decision, by, reason, plan)
     if question.kind == "outcome":
-        return _outcome(question, question.call, decision, by, reason, value)
+        cut_off = machine.history[question.call].items[question.item or 0].cut_off
+        return _outcome(question, question.call, decision, by, reason, value, cut_off)
     if question.asked is not None:
         return _reply(question.asked, decision, by, reason, value)
     if decision == "edit":
@@ -185,7 +186,13 @@ def _edited(
 
 
 def _outcome(
-    question: Question, index: int, decision: str, by: Decider, reason: str | None, value: JSON | Missing
+    question: Question,
+    index: int,
+    decision: str,
+    by: Decider,
+    reason: str | None,
+    value: JSON | Missing,
+    cut_off: str | None,
 ) -> OutcomeDecided:
     place = (index, question.digest)
     if decision == "retry":
@@ -193,7 +200,7 @@ def _outcome(
     if decision == "skip":
         error: JSONObject = {
             "kind": "unknown",
-            "message": f"{UNKNOWN}; skipped by {by}{f': {reason}' if reason else ''}",
+            "message": f"{unknown(cut_off, question.tool)}; skipped by {by}{f': {reason}' if reason else ''}",
         }
         return OutcomeDecided(*place, "skip", by, question.item, reason, error=error)
     if isinstance(value, Missing):

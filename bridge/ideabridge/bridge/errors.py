@@ -104,7 +104,9 @@ class CallDeniedError(CallError):
 
 
 class UnknownOutcomeError(CallError):
-    """The process died while the call ran, and its tool does not say that it may run twice."""
+    """Nobody knows whether the call took effect: its process or its module ended while it ran, or did not answer in
+    time.
+    """
 
 
 class CancelledCallsError(CallError):

@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ideabridge.bridge.errors import DecisionError
+from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.effect import ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished
+from ideabridge.bridge.loop.progress import Standing
 from ideabridge.bridge.loop.spending import Spending
 from ideabridge.bridge.run_values import given_by, rejection
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approver import ApprovalRequest
+    from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.run import Run
 
 
@@ -133,6 +136,17 @@ def outcome_of(room: Run, key: ExecutionKey) -> CallFinished:
         return CallFinished(index, item, value=given_by(machine), spent=spent)
     reason = f": {machine.reason}" if machine.reason else ""
     told = f"\n{rejection(machine.errors)}" if machine.errors else ""
-    error: JSONObject = {"kind": "runtime", "message": f"its room {room.id} ended without a result, {machine.status}"}
+    error: JSONObject = {
+        "kind": _kind_of(machine),
+        "message": f"its room {room.id} ended without a result, {machine.status}",
+    }
     error["message"] = f"{error['message']}{reason}{told}"[:4000]
     return CallFinished(index, item, error=error, spent=spent)
+
+
+def _kind_of(machine: Machine) -> str:
+    """The kind of the error of a call whose room gave nothing: what may have taken effect in the room is not caught
+    outside it either.
+    """
+    kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.standing is Standing.FAILED}
+    return next((kind for kind in UNCERTAIN if kind in kinds), "runtime")

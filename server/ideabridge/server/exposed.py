@@ -36,6 +36,10 @@ class DirectCallError(IdeabridgeError):
     """A direct call that the configuration denies, or that cannot be made a run of one call."""
 
 
+class UncertainCallError(IdeabridgeError):
+    """A direct call that may have taken effect, although it gave no result."""
+
+
 class ServedTool(Protocol):
     """What a tool of this server is to the catalogue: its definition, and what a call of it does."""
 
@@ -93,6 +97,7 @@ class ExposedTool:
         Raises:
             DirectCallError: a rule denies it, or it cannot be made a run of one call.
             ValueMismatchError: the arguments do not satisfy their schema.
+            UncertainCallError: it gave no result, and may have taken effect.
             IdeabridgeError: what went wrong in the tool or at its module, by cause.
         """
         entry = self._record.begin(self.name, self.tool, arguments, asked)
@@ -103,8 +108,17 @@ class ExposedTool:
         except InputRequired:
             entry.outcome = "asked"
             raise
-        except Exception:
+        except Exception as error:
             entry.outcome = entry.outcome if entry.outcome == "denied" else "error"
+            if not isinstance(error, IdeabridgeError) or self.tool.annotations.read_only is True:
+                raise
+            if error.outcome == "unknown":
+                entry.outcome = "unknown"
+                raise UncertainCallError(
+                    f"outcome unknown: {error}. {self.name} may have taken effect: look before you call it again"
+                ) from error
+            if error.outcome == "ran":
+                raise UncertainCallError(f"{self.name} ran, and its result cannot be used: {error}") from error
             raise
         finally:
             # Cancelled, where nothing else was said.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         SchemaError,
         ToolDefinitionError,
         ToolFileError,
+        UnknownEffectError,
         UnknownToolError,
         ValueMismatchError,
     )
@@ -64,6 +65,7 @@ __all__ = [
     "ToolFileError",
     "ToolKey",
     "Toolbox",
+    "UnknownEffectError",
     "UnknownToolError",
     "Validator",
     "ValueMismatchError",
@@ -95,6 +97,7 @@ _HOMES: Final = {
         "SchemaError",
         "ToolDefinitionError",
         "ToolFileError",
+        "UnknownEffectError",
         "UnknownToolError",
         "ValueMismatchError",
     ),

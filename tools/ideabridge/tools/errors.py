@@ -6,11 +6,22 @@ a model or to a person, so it never carries secrets, tracebacks or internals.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self, TypeAlias
+
+Outcome: TypeAlias = Literal["not_run", "failed", "unknown", "ran"]
+"""What an error says about the call that it ends. `not_run`: nothing of it was sent. `failed`: the tool, or who runs
+it, reported a failure. `unknown`: it was sent, and no answer came. `ran`: it ran, and its result cannot be used.
+"""
 
 
 class IdeabridgeError(Exception):
-    """Base of every error ideabridge raises on purpose."""
+    """Base of every error ideabridge raises on purpose.
+
+    Attributes:
+        outcome: what is known of the call that the error ends; see `Outcome`.
+    """
+
+    outcome: Outcome = "failed"
 
 
 class ArgumentError(IdeabridgeError, TypeError):
@@ -31,6 +42,12 @@ class InvalidJSONError(IdeabridgeError):
 
 class LimitExceededError(IdeabridgeError):
     """A size, depth or count from outside is over its bound (DESIGN 7)."""
+
+
+class ResultLimitError(LimitExceededError):
+    """The result of a call is over its bound: the call ran, and its result is not kept."""
+
+    outcome = "ran"
 
 
 class SchemaError(IdeabridgeError):
@@ -55,3 +72,11 @@ class UnknownToolError(IdeabridgeError):
 
 class ActivityError(IdeabridgeError):
     """Raised by an activity to fail its call with a message for the mind (DESIGN 4.5)."""
+
+
+class UnknownEffectError(ActivityError):
+    """Raised by an activity that has begun something and cannot tell whether it happened: a request that was sent and
+    not answered, say. Its call ends with an unknown outcome, as after a crash.
+    """
+
+    outcome = "unknown"

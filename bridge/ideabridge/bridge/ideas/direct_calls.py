@@ -16,8 +16,8 @@ MAX_ROWS: Final = 200_000
 MAX_AGE_S: Final = 90 * 86_400.0
 """Seconds a call is kept."""
 
-Outcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled"]
-"""How a direct call was answered. asked: it waits for approval, in its run."""
+Outcome: TypeAlias = Literal["ok", "error", "denied", "asked", "cancelled", "unknown"]
+"""How a direct call was answered. asked: it waits for approval, in its run. unknown: it may have taken effect."""
 
 
 class DirectCall(NamedTuple):

@@ -1,14 +1,17 @@
-"""Aftermath: what a crash left in flight, and what becomes of it (DESIGN 7)."""
+"""Aftermath: what becomes of calls whose outcome nobody knows (DESIGN 7): those that a crash left in flight, and those
+whose module ended, or did not answer, while they ran.
+"""
 
 from __future__ import annotations
 
 from ideabridge.bridge.loop.course import CUT_OFF
+from ideabridge.bridge.loop.decider import MODULE
 from ideabridge.bridge.loop.effect import Cancel, Execute
-from ideabridge.bridge.loop.event import CallFinished, Event, OutcomeAsked, SolutionClosed
+from ideabridge.bridge.loop.event import CallFinished, Event, OutcomeAsked, QuestionAnswered, SolutionClosed
 from ideabridge.bridge.loop.inquiry import gone
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import in_flight
-from ideabridge.bridge.loop.question import UNKNOWN, outcome_question
+from ideabridge.bridge.loop.progress import Progress, in_flight
+from ideabridge.bridge.loop.question import outcome_question, unknown
 
 
 def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
@@ -36,12 +39,37 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
         if call.has_latent or call.room is not None or tool.annotations.repeatable:
             again.append(Execute.of(progress, number))
             continue
-        asked = outcome_question(progress, number) if machine.mode == "plan" else None
-        if asked is None:
-            events.append(CallFinished(call.index, number, error={"kind": "unknown", "message": UNKNOWN}))
-        else:
-            events.append(OutcomeAsked(call.index, asked.approval, asked.digest, number, now))
+        events.append(_in_doubt(machine, progress, number, None, now))
     if machine.streams:
         # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
         events.append(SolutionClosed(CUT_OFF))
     return again, events
+
+
+def ending(machine: Machine, finished: CallFinished, now: float) -> list[Event]:
+    """What is journaled of an execution that has ended in this process.
+
+    Args:
+        machine: the machine of its run.
+        finished: how it ended. Its error is of the kind `unknown` where nobody knows whether it took effect.
+        now: the time, in seconds since 1970.
+    """
+    error = finished.error
+    if error is None or error.get("kind") != "unknown":
+        return [finished]
+    progress = machine.history[finished.call]
+    events: list[Event] = []
+    question = progress.items[finished.item or 0].question
+    if question is not None:
+        why = "the call that asked has ended"
+        events.append(QuestionAnswered(question.call, question.digest, "cancel", MODULE, question.item, reason=why))
+    return [*events, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
+
+
+def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float) -> Event:
+    """The question what came of an execution, where somebody can be asked; else that nobody knows."""
+    index = progress.call.index
+    asked = outcome_question(progress, number) if machine.mode == "plan" else None
+    if asked is not None:
+        return OutcomeAsked(index, asked.approval, asked.digest, number, now, why)
+    return CallFinished(index, number, error={"kind": "unknown", "message": unknown(why, progress.tool)})

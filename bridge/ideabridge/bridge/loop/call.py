@@ -37,8 +37,11 @@ ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
 """Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
 said no; `output`: the output of a solution could not be resolved or validated."""
 
-UNCAUGHT = ("structural", "unknown")
-"""What `p || q` does not catch: faults of the plan itself, and a call of which nobody knows whether it happened."""
+UNCERTAIN = ("unknown", "ran")
+"""Kinds of errors of calls that may have taken effect: nobody knows, or it ran and its result cannot be used."""
+
+UNCAUGHT = ("structural", *UNCERTAIN)
+"""What `p || q` does not catch: faults of the plan itself, and a call that may have done its work."""
 
 Room: TypeAlias = Literal["latent", "anonymous", "idea"]
 

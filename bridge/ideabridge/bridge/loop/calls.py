@@ -69,6 +69,7 @@ class Calls:
         executor: runs one call.
         group: task group the calls run in; it outlives the run.
         post: takes the events: that calls have ended, or added a message.
+        ending: what is journaled of a call that has ended; see `aftermath.ending`.
         wanted: whether the run still wants calls to run, and to hear of them.
         hears: whether the Solution of a call is still at hand, so that a message of it reaches a Request.
         fail: given what came, where what has happened could not be posted.
@@ -83,6 +84,7 @@ class Calls:
         group: TaskGroup,
         *,
         post: Callable[[Sequence[Event]], None],
+        ending: Callable[[CallFinished], list[Event]],
         wanted: Callable[[], bool],
         hears: Callable[[int], bool],
         fail: Callable[[Exception], None],
@@ -93,6 +95,7 @@ class Calls:
         self._executor = executor
         self._group = group
         self._post = post
+        self._ending = ending
         self._wanted = wanted
         self._hears = hears
         self._fail = fail
@@ -162,7 +165,7 @@ class Calls:
             ended = [one for one in self._ended if (one.call, one.item) not in self._called_off]
             self._ended = []
             if ended and self._wanted():
-                self._post(ended)
+                self._post([event for one in ended for event in self._ending(one)])
 
     async def _outcome(self, effect: Execute) -> CallFinished:
         index = effect.call.index
@@ -196,5 +199,5 @@ class Calls:
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
-            return CallFinished(index, effect.item, error=self._executor.explain(error))
+            return CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool))
         return CallFinished(index, effect.item, value=value, chosen=context.chosen)

@@ -15,9 +15,9 @@ def raise_doubt(progress: Mapping[int, Progress], event: OutcomeAsked) -> None:
         JournalError: it is not in flight, or is asked about already.
     """
     item = _item(progress, event.call, event.item)
-    if not item.started or item.finished or item.doubt is not None:
+    if not item.started or item.finished or item.doubt is not None or item.question is not None:
         raise JournalError(f"call {event.call} is not in flight; nobody can be asked what came of it")
-    item.doubt = event.digest
+    item.doubt, item.cut_off = event.digest, event.why
 
 
 def settle_doubt(progress: Mapping[int, Progress], event: OutcomeDecided) -> CallFinished | None:

@@ -213,8 +213,8 @@ class CallFinished(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
-    """A call (or one item) was in flight when its process died, and may not simply run again: a person is asked what
-    came of it (DESIGN 7). `digest` is the hash of the question, `at` as in `ApprovalAsked`.
+    """Nobody knows what came of a call (or one item) that was in flight: a person is asked (DESIGN 7). `digest` is the
+    hash of the question, `at` as in `ApprovalAsked`. `why` says what happened; None: the process died.
     """
 
     name: ClassVar[str] = "outcome_asked"
@@ -222,6 +222,7 @@ class OutcomeAsked(OfCall):
     digest: str
     item: int | None = None
     at: float | None = None
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,18 @@ from typing import Protocol, cast
 
 from ideabridge.bridge.context.reference import format_reference
 from ideabridge.bridge.inquiry import Asker
+from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
-from ideabridge.tools.errors import ActivityError, IdeabridgeError, LimitExceededError, UnknownToolError
+from ideabridge.tools.errors import (
+    ActivityError,
+    IdeabridgeError,
+    LimitExceededError,
+    ResultLimitError,
+    UnknownToolError,
+)
 from ideabridge.tools.identity import differences
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
@@ -76,15 +83,15 @@ class Kept:
             memory: about how many bytes of memory it takes.
 
         Raises:
-            LimitExceededError: it is too much.
+            ResultLimitError: it is too much.
         """
         if self._bytes + size > self._most:
-            raise LimitExceededError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
+            raise ResultLimitError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
         # The other runs are looked at now and then: there may be hundreds.
         if self.memory + memory - self._looked_at > _MEMORY_STEP:
             total = self.memory + memory + self._beside()
             if total > CALLER_MEMORY:
-                raise LimitExceededError(
+                raise ResultLimitError(
                     f"the result of {tool} has {size:,} bytes and is not kept: with it your runs would take about"
                     f" {total >> 20:,} MB of memory; at most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait"
                     " until runs end, cancel some, or let tools return less"
@@ -257,7 +264,7 @@ class Executor:
         data = encode(value) if not isinstance(value, str) else None
         size = len(data) if data is not None else len(cast("str", value))
         if size > self._result_bytes:
-            raise LimitExceededError(
+            raise ResultLimitError(
                 f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
             )
         # It is written to each of the paths.
@@ -266,13 +273,22 @@ class Executor:
         context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
         return value
 
-    def explain(self, error: Exception) -> JSONObject:
-        """An error as a mind sees it: bounded, masked, without traces (DESIGN 4.5)."""
+    def explain(self, error: Exception, tool: Tool | None = None) -> JSONObject:
+        """An error as a mind sees it: bounded, masked, without traces (DESIGN 4.5).
+
+        Its `kind` is `runtime`. Where it ends a call of a `tool` that may change something it is `unknown` if nobody
+        knows whether the call took effect, and `ran` if it ran and its result cannot be used.
+        """
         text = str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
         masked = self._mask(text)
         if len(masked) > _ERROR_CHARACTERS:
             masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
-        return {"kind": "runtime", "message": masked.encode("utf-8", "replace").decode()}
+        outcome = error.outcome if isinstance(error, IdeabridgeError) else "failed"
+        harmless = tool is None or tool.annotations.read_only is True
+        kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
+        if kind == "ran":
+            masked = f"it ran, and its result cannot be used: {masked}"
+        return {"kind": kind, "message": masked.encode("utf-8", "replace").decode()}
 
 
 def _memory_of(data: bytes | None, size: int) -> int:

@@ -10,7 +10,7 @@ from typing import Literal
 from ideabridge.bridge.context.document import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.document import read as read_path
 from ideabridge.bridge.context.reference import Path, Reference, clipped
-from ideabridge.bridge.loop.call import Call, Read
+from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
 from ideabridge.bridge.loop.inquiry_event import QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -45,6 +45,7 @@ class Item:
     `imports`: (path, value) of what its room may see.
     `unchecked`: holding its parameters against their schema may take long, so that is done where it runs.
     `doubt` is the digest of the question what came of it, while a person is asked; `doubts` counts such questions.
+    `cut_off` says why nobody knows; None: the process died.
     `question` is what its module asks, while it waits for an answer; `questions` counts those answered.
     """
 
@@ -59,6 +60,7 @@ class Item:
     error: JSONObject | None = None
     doubt: str | None = None
     doubts: int = 0
+    cut_off: str | None = None
     question: QuestionAsked | None = None
     questions: int = 0
 
@@ -116,13 +118,19 @@ class Progress:
         self.wrote, self.staged, self.value = (), False, None
 
 
-def items_error(items: list[Item]) -> JSONObject:
-    """The error of a call by `_each` of which some items failed: `{"kind", "message", "items"}`."""
+def items_error(items: list[Item], *, uncaught: bool) -> JSONObject:
+    """The error of a call by `_each` of which some items failed: `{"kind", "message", "items"}`.
+
+    Args:
+        items: all of them.
+        uncaught: what `p || q` does not catch of one item it does not catch of the call.
+    """
+    kinds = {str(item.error.get("kind")) for item in items if item.error is not None} if uncaught else set[str]()
     failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
     texts: list[JSON] = [{"item": number, "message": message} for number, message in failed]
     shown = "; ".join(f"item {number}: {message}" for number, message in failed[:5])
     return {
-        "kind": "runtime",
+        "kind": next((kind for kind in UNCERTAIN if kind in kinds), "runtime"),
         "message": f"{len(failed)} of {len(items)} items failed: {shown}",
         "items": texts,
     }

@@ -35,7 +35,8 @@ CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
 REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny", "question": "skip"}
 """What holds where nobody answers in time."""
 
-UNKNOWN: Final = "outcome unknown: the process died while it ran, and the tool does not say that it may run twice"
+DIED: Final = "the process died while it ran"
+"""Why nobody knows what came of a call, where nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,21 @@ def call_question(progress: Progress) -> Question | None:
     return Question("call", approval, digest, resolved, why, progress.call.index, tool=progress.tool)
 
 
+def unknown(why: str | None, tool: Tool | None) -> str:
+    """Why nobody knows what came of a call, as a sentence.
+
+    Args:
+        why: what happened; None: its process died.
+        tool: its tool.
+    """
+    told = f"outcome unknown: {why or DIED}"
+    if tool is not None and tool.annotations.repeatable:
+        return told
+    return f"{told}, and the tool does not say that it may run twice"
+
+
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """What came of an execution that was in flight when its process died; None where what it ran with nests too deep
-    to be shown.
+    """What came of an execution that was in flight; None where what it ran with nests too deep to be shown.
 
     Args:
         progress: the call.
@@ -119,7 +132,8 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     if isinstance(digest, Refusal):
         return None
     place = call.index if number is None else f"{call.index}.{number}"
-    why = f"{UNKNOWN}. retry: run it again; skip: it fails as unknown; value: give its result"
+    told = unknown(item.cut_off, progress.tool)
+    why = f"{told}. retry: run it again; skip: it fails as unknown; value: give its result"
     return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, why, call.index, number, progress.tool)
 
 

@@ -10,7 +10,7 @@ import anyio
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.loop.aftermath import aftermath
+from ideabridge.bridge.loop.aftermath import aftermath, ending
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.defect import cause, log
 from ideabridge.bridge.loop.effect import (
@@ -129,6 +129,7 @@ class Runner:
             executor,
             group,
             post=lambda events: self.post(*events),
+            ending=lambda finished: ending(machine, finished, time.time()),
             wanted=lambda: self.wanted,
             hears=self._hears,
             fail=self.fail,

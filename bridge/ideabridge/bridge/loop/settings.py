@@ -36,6 +36,7 @@ class Settings:
         output_by_instance: the output is a map by instance (DESIGN 4.8).
         thought_process: whether minds write their reasoning before the calls; it is journaled, and changes nothing.
         reading: by which rules calls and outputs are read; see `READING`.
+        uncaught_items: `p || q` of an `_each` does not catch an item that may have taken effect; see `UNCERTAIN`.
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
@@ -54,6 +55,7 @@ class Settings:
     modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
     thought_process: bool = False
     reading: int = READING
+    uncaught_items: bool = True
 
     @property
     def lazy(self) -> bool:
@@ -81,12 +83,13 @@ class Settings:
             "planning": self.planning,
             "thought_process": self.thought_process,
             "reading": self.reading,
+            "uncaught_items": self.uncaught_items,
         }
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
         """The settings that `to_json` wrote; what was not noted then is as it was then."""
-        members: dict[str, Any] = {"reading": 1, **value}
+        members: dict[str, Any] = {"reading": 1, "uncaught_items": False, **value}
         modules: dict[str, Any] = members.pop("modules", {})
         if "ordering" in members:
             order = members.pop("ordering")

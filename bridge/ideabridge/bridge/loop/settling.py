@@ -22,6 +22,7 @@ class Settling:
         schemas: state schemas by instance.
         group: what the calls are to each other.
         settled: told of each call that has settled.
+        uncaught_items: see `Settings`.
     """
 
     def __init__(
@@ -30,11 +31,14 @@ class Settling:
         schemas: Mapping[str, StateSchema],
         group: Group,
         settled: Callable[[Progress], None],
+        *,
+        uncaught_items: bool,
     ) -> None:
         self._memory = memory
         self._schemas = schemas
         self._group = group
         self._settled = settled
+        self._uncaught_items = uncaught_items
 
     def complete(self, progress: Progress, chosen: str | None) -> None:
         """Every execution of the call has ended."""
@@ -48,7 +52,8 @@ class Settling:
             return
         values: list[JSON] = [item.value for item in progress.items]
         if failed:
-            self.fail_with(progress, items_error(progress.items), partial=values)
+            error = items_error(progress.items, uncaught=self._uncaught_items)
+            self.fail_with(progress, error, partial=values)
         else:
             self._write(progress, values, chosen)
 

@@ -63,7 +63,9 @@ class Tick:
         self._committed = pattern != "all"
         self._settings = settings
         self._policy = policy_named(settings.approval)
-        self._settling = Settling(self._seen, schemas, self.group, self._on_settled)
+        self._settling = Settling(
+            self._seen, schemas, self.group, self._on_settled, uncaught_items=settings.uncaught_items
+        )
         self.judge = Judge(self._seen, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
@@ -156,6 +158,8 @@ class Tick:
             raise_doubt(self.progress, event)
             self._running -= 1
             self._asking += 1
+            # Its place is free for others.
+            self._drain()
             return
         ended = settle_doubt(self.progress, event)
         self._asking -= 1

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.errors import ModuleConnectError, ModuleError, ModuleProtocolError
 from ideabridge.bridge.modules.expansion import Launch
-from ideabridge.bridge.modules.http import HTTPTransport
+from ideabridge.bridge.modules.http import REFUSED, HTTPTransport
 from ideabridge.bridge.modules.listing import MAX_LISTING_BYTES, Listing, make_listing, read_pages, without_secrets
 from ideabridge.bridge.modules.results import shown
 from ideabridge.bridge.modules.secrets import Secrets
@@ -294,9 +294,9 @@ class Connection:
         if self._stdio is not None and self._stdio.reason not in (None, "was closed"):
             return ModuleConnectError(self._module, f"{name} {self.end(' before it was up')}")
         chosen = next((leaf for leaf in leaves if isinstance(leaf, MCPError)), leaves[0])
-        return ModuleConnectError(
-            self._module, f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
-        )
+        lasting = isinstance(chosen, MCPError) and chosen.data == REFUSED
+        what = f"{name} did not come up: {_text(chosen, self._secrets)}{self._words()}"
+        return ModuleConnectError(self._module, what, lasting=lasting)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

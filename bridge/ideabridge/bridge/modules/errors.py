@@ -1,47 +1,71 @@
 """What can go wrong with a module: one class per cause (DESIGN 4.5, 4.10).
 
-Messages are bounded and masked (see `secrets`): they may reach a mind or a person. Each names its module.
+Messages are bounded and masked (see `secrets`): they may reach a mind or a person. Each names its module. Its `outcome`
+says whether the call that it ends was sent, and what became of it.
 """
 
 from __future__ import annotations
 
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.errors import IdeabridgeError, Outcome
 
 
 class ModuleError(IdeabridgeError):
     """Base of every error of a module.
 
-    Attributes:
+    Args:
         module: the module's name in `mcpServers`.
+        outcome: what is known of the call; None: what the class says.
     """
 
-    def __init__(self, module: str, message: str) -> None:
+    def __init__(self, module: str, message: str, *, outcome: Outcome | None = None) -> None:
         super().__init__(message)
         self.module = module
+        if outcome is not None:
+            self.outcome = outcome
 
 
 class UnknownModuleError(ModuleError):
     """No module of this name is configured; the message names the nearest ones."""
 
+    outcome = "not_run"
+
 
 class UnknownModuleToolError(ModuleError):
     """The module has no such tool, or the configuration does not allow it."""
+
+    outcome = "not_run"
 
 
 class ModuleDisabledError(ModuleError):
     """The configuration says `disabled`."""
 
+    outcome = "not_run"
+
 
 class ModuleConfigurationError(ModuleError):
     """The module's configuration cannot be used here: a variable is not set, an address is malformed."""
 
+    outcome = "not_run"
+
 
 class ModuleConnectError(ModuleError):
-    """The module did not come up: no such command, it ended, it refused, it did not answer in time."""
+    """The module did not come up: no such command, it ended, it refused, it did not answer in time.
+
+    Args:
+        lasting: trying again soon is of no use: the command does not exist, the server refuses this client.
+    """
+
+    outcome = "not_run"
+
+    def __init__(self, module: str, message: str, *, lasting: bool = False) -> None:
+        super().__init__(module, message)
+        self.lasting = lasting
 
 
 class ModuleDownError(ModuleError):
-    """The connection ended under a call: whether the call took effect is unknown."""
+    """There is no connection: it ended under the call (`unknown`), or before the call was sent (`not_run`)."""
+
+    outcome = "not_run"
 
 
 class ModuleToolError(ModuleError):
@@ -51,21 +75,25 @@ class ModuleToolError(ModuleError):
 class ModuleOutputError(ModuleError):
     """The result does not satisfy the tool's own output schema."""
 
+    outcome = "ran"
+
 
 class ModuleProtocolError(ModuleError):
-    """The module answered with a JSON-RPC error, or with what is not MCP.
+    """The module answered with a JSON-RPC error (`failed`), or with what is not MCP (`unknown`).
 
     Attributes:
         code: the JSON-RPC error code, or None where there was none.
     """
 
-    def __init__(self, module: str, message: str, *, code: int | None = None) -> None:
-        super().__init__(module, message)
+    def __init__(self, module: str, message: str, *, code: int | None = None, outcome: Outcome | None = None) -> None:
+        super().__init__(module, message, outcome=outcome)
         self.code = code
 
 
 class ModuleTimeoutError(ModuleError):
-    """No answer within the time-out; the module was told to stop."""
+    """No answer within the time-out; the module was told to stop, and may have done its work all the same."""
+
+    outcome = "unknown"
 
 
 class ModuleInputRequiredError(ModuleError):

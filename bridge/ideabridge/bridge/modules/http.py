@@ -25,17 +25,35 @@ from ideabridge.bridge.modules.settings import ModuleKind
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED, most_values
 from ideabridge.tools.encoding import count_values
 
-UNREACHABLE: Final = "ideabridge: no HTTP answer"
-"""`data` of the error that stands for an answer that never came over the network."""
+UNSENT: Final = "ideabridge: no HTTP request"
+"""`data` of the error that stands for an answer to a request that never went out."""
+UNANSWERED: Final = "ideabridge: no HTTP answer"
+"""`data` of the error that stands for an answer that never came: the request may have been taken up."""
+REFUSED: Final = "ideabridge: HTTP refusal"
+"""`data` of the error that stands for a request that the server, or who guards it, refused."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200
 _BAD: Final = 400
 _NOT_FOUND: Final = 404
+_SERVER_FAULT: Final = 500
+_NOT_IMPLEMENTED: Final = (501, 505)
+_NO_ANSWER: Final = (408, 502, 503, 504)
+"""What a server says that waited in vain for the request, or a gateway for what stands behind it."""
 _NOTIFICATION: Final = re.compile(rb'"method"\s*:\s*"notifications/')
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 _ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _NOTIFICATION_SECONDS: Final = 10.0
+
+
+_CONNECTING: Final = (
+    httpx2.ConnectError,
+    httpx2.ConnectTimeout,
+    httpx2.PoolTimeout,
+    httpx2.ProxyError,
+    httpx2.UnsupportedProtocol,
+)
+"""What goes wrong before a request is sent."""
 
 
 class ModuleHTTPClient(httpx2.AsyncClient):
@@ -64,9 +82,11 @@ class ModuleHTTPClient(httpx2.AsyncClient):
             if kind.startswith("application/json") and options.get("stream"):
                 return await self._whole(request, response)
             return _guarded(request, response, self._max_bytes)
+        except _CONNECTING as error:
+            return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {_why(error)}", UNSENT)
         except httpx2.TransportError as error:
-            why = str(error) or type(error).__name__
-            return _error(request, 503, CONNECTION_CLOSED, f"cannot be reached: {why}", UNREACHABLE)
+            what = f"cannot be reached any more: {_why(error)},"
+            return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """The answer read to its end, so that what fails on the way fails here."""
@@ -89,9 +109,16 @@ class ModuleHTTPClient(httpx2.AsyncClient):
         if status == _NOT_FOUND and "mcp-session-id" in request.headers:
             return httpx2.Response(status, request=request)  # the SDK knows this as the end of the session
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
+        # A server that says when to come again has not begun. What else fails on its side may have done its work.
+        begun = status in _NO_ANSWER or (status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED)
+        data = UNANSWERED if begun and "retry-after" not in response.headers else REFUSED
         text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
         said = f"answered HTTP {status} {response.reason_phrase}{f': {text}' if text else ''}"
-        return _error(request, status, code, said, None)
+        return _error(request, status, code, said, data)
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 class _EventClient(httpx2.AsyncClient):
@@ -174,7 +201,7 @@ async def _read(response: httpx2.Response, limit: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _error(request: httpx2.Request, status: int, code: int, message: str, data: str | None) -> httpx2.Response:
+def _error(request: httpx2.Request, status: int, code: int, message: str, data: str) -> httpx2.Response:
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message, "data": data}}
     return httpx2.Response(status, json=body, request=request)
 

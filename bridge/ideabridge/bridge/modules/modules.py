@@ -233,7 +233,8 @@ class Modules:
         with anyio.move_on_after(timeout) as scope:
             await module.ready()
         if scope.cancelled_caught:
-            raise ModuleTimeoutError(name, f"module {name!r} is still connecting after {timeout:g} s")
+            what = f"module {name!r} is still connecting after {timeout:g} s"
+            raise ModuleTimeoutError(name, what, outcome="not_run")
 
     async def call(
         self,

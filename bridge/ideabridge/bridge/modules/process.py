@@ -61,7 +61,9 @@ async def start(module: str, launch: Launch) -> anyio.abc.Process:
                 [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
             )
     except (OSError, ValueError) as error:
-        raise ModuleConnectError(module, f"module {module!r} cannot be started: {_why(launch, error)}") from None
+        raise ModuleConnectError(
+            module, f"module {module!r} cannot be started: {_why(launch, error)}", lasting=True
+        ) from None
     assert process is not None
     guard.watch(process.pid)
     return process

@@ -22,12 +22,12 @@ from ideabridge.bridge.modules.errors import (
     ModuleTimeoutError,
     ModuleToolError,
 )
-from ideabridge.bridge.modules.http import UNREACHABLE
+from ideabridge.bridge.modules.http import UNANSWERED, UNSENT
 from ideabridge.bridge.modules.results import result_value, shown
 from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.bridge.modules.stdio import OVERSIZED
+from ideabridge.bridge.modules.stdio import OVERSIZED, UNREADABLE
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.errors import ResultLimitError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
@@ -35,10 +35,21 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
     types.CallToolResult | types.InputRequiredResult
 )
 _LOST: Final = ("session not found", "session terminated", "session has been terminated")
+_CUT_OFF: Final = ("sse stream ended", "sse stream failed")
+"""How the SDK begins an error that it makes of an answer that broke off."""
+_STRANGE: Final = (
+    "failed to parse json response",
+    "failed to parse sse message",
+    "server answered a request with 202",
+    "unexpected content type",
+)
+"""How the SDK begins an error that it makes of an answer that is no MCP."""
 
 
 class SessionLostError(ModuleError):
     """The server does not know the HTTP session any more, and so did not run the call."""
+
+    outcome = "not_run"
 
 
 async def remote_call(
@@ -70,8 +81,8 @@ async def remote_call(
 
     Raises:
         SessionLostError: to be sent again on a new connection.
-        ModuleError: by cause, see `errors`.
-        LimitExceededError: the answer is too large.
+        ModuleError: by cause, see `errors`; its `outcome` says what is known of the call.
+        ResultLimitError: the answer is too large.
     """
     name = f"module {module!r}"
     asking = Asking(module, name, seconds, asker, secrets)
@@ -107,7 +118,8 @@ async def remote_call(
     except MCPError as error:
         raise _failure(connection, module, tool.name, error, secrets) from None
     except ValidationError:
-        raise ModuleProtocolError(module, f"{name} answered with what is no result of a tool call") from None
+        what = f"{name} answered with what is no result of a tool call"
+        raise ModuleProtocolError(module, what, outcome="unknown") from None
     except (RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         # The connection was closed between the look at it and the call.
         if connection.usable:
@@ -130,18 +142,26 @@ def _timed_out(module: str, name: str, seconds: float) -> ModuleTimeoutError:
 
 def _failure(
     connection: Connection, module: str, tool: str, error: MCPError, secrets: Secrets
-) -> ModuleError | LimitExceededError:
+) -> ModuleError | ResultLimitError:
     name = f"module {module!r}"
     text = shown(error.message, secrets)
+    said = error.message.lower()
     if error.data == OVERSIZED:
-        return LimitExceededError(f"{name}: {text}")
-    if error.data == UNREACHABLE:
-        return ModuleDownError(module, f"module {module!r} {text}")
+        return ResultLimitError(f"{name}: {text}")
+    if error.data == UNSENT:
+        return ModuleDownError(module, f"{name} {text}")
+    if error.data == UNANSWERED:
+        return ModuleDownError(module, f"{name} {text} while tool {tool!r} was running", outcome="unknown")
     if error.code == types.CONNECTION_CLOSED and not connection.usable:
-        what = f"module {module!r} {connection.end(f' while tool {tool!r} was running')}"
+        what = f"{name} {connection.end(f' while tool {tool!r} was running')}"
         if connection.protocol_fault:
-            return ModuleProtocolError(module, what)
-        return ModuleDownError(module, what)
-    if error.code == types.INVALID_REQUEST and error.message.lower().rstrip(".").startswith(_LOST):
+            return ModuleProtocolError(module, what, outcome="unknown")
+        return ModuleDownError(module, what, outcome="unknown")
+    if error.code == types.CONNECTION_CLOSED and said.startswith(_CUT_OFF):
+        what = f"{name} cut its answer off while tool {tool!r} was running"
+        return ModuleDownError(module, what, outcome="unknown")
+    if error.code == types.INVALID_REQUEST and said.rstrip(".").startswith(_LOST):
         return SessionLostError(module, f"module {module!r} lost its HTTP session")
+    if error.data == UNREADABLE or said.startswith(_STRANGE):
+        return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", outcome="unknown")
     return ModuleProtocolError(module, f"{name} answered with error {error.code}: {text}", code=error.code)

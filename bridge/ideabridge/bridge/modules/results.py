@@ -9,7 +9,7 @@ import mcp_types as types
 from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleToolError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.tools.encoding import JSON, decode, encode, encode_text, normalise
-from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ResultLimitError
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
@@ -41,7 +41,7 @@ async def result_value(
     Raises:
         ModuleToolError: the tool says it failed.
         ModuleOutputError: the value does not satisfy the tool's own output schema, or is no JSON.
-        LimitExceededError: more than `max_bytes` bytes of JSON.
+        ResultLimitError: more than `max_bytes` bytes of JSON.
     """
     if result.is_error:
         text = shown(_error_text(result), secrets)
@@ -86,11 +86,11 @@ def _bounded(module: str, value: Any, max_bytes: int) -> JSON:
         ours = normalise(value, what="the result")
         size = len(encode(ours))
     except LimitExceededError as error:
-        raise LimitExceededError(f"{_name(module)}: {error}") from None
+        raise ResultLimitError(f"{_name(module)}: {error}") from None
     except IdeabridgeError as error:
         raise ModuleOutputError(module, f"{_name(module)}: {error}") from None
     if size > max_bytes:
-        raise LimitExceededError(
+        raise ResultLimitError(
             f"{_name(module)} answered with {size:,} bytes; at most {max_bytes:,} are taken (limits.result_bytes)"
         )
     return ours

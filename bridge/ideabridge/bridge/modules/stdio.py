@@ -32,6 +32,8 @@ STDERR_LINES: Final = 20
 GARBAGE_LINES: Final = 5
 OVERSIZED: Final = "ideabridge: message over the limit"
 """`data` of the error that stands for an answer over the limit."""
+UNREADABLE: Final = "ideabridge: answer that cannot be read"
+"""`data` of the error that stands for an answer that is no message."""
 
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
@@ -183,7 +185,7 @@ class StdioTransport:
             if message is None:
                 self.garbage += 1
                 self.garbage_lines.append(line[:_SHOWN].decode("utf-8", "replace"))
-                message = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", None)
+                message = _answer_instead(line[:512], line[-512:], "its answer is not a JSON-RPC message", UNREADABLE)
         if message is not None:
             try:
                 try:
@@ -263,7 +265,7 @@ def _parse(line: bytes) -> SessionMessage | None:
         return None
 
 
-def _answer_instead(head: bytes, tail: bytes, what: str, data: str | None) -> SessionMessage | None:
+def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> SessionMessage | None:
     """An error for the request that an unusable answer was meant for, if its id can be seen."""
     # A request or notification has "method" at the top; in an answer it may stand inside.
     if not head.lstrip().startswith(b"{") or b'"method"' in head.partition(b'"result"')[0]:

@@ -118,7 +118,8 @@ def _of_call(event: Event, machine: Machine) -> tuple[str, str | None, int | Non
             what = f"{event.decision} by {event.by}{_why(event.reason)}{edited}"
             return f"! {_label(machine, event.call, None)} {what}", "yellow", event.call
         case events.OutcomeAsked():
-            return f"? {_label(machine, event.call, event.item)} was cut off: what came of it?", "yellow", event.call
+            label, why = _label(machine, event.call, event.item), _why(event.why)
+            return f"? {label} was cut off{why}: what came of it?", "yellow", event.call
         case events.OutcomeDecided():
             what = f"{event.decision} by {event.by}{_why(event.reason)}"
             return f"! {_label(machine, event.call, event.item)} {what}", "yellow", event.call
