@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
@@ -25,6 +27,7 @@ from tests import preloaded
 pytestmark = pytest.mark.anyio
 
 SERVER = Path(__file__).parent.parent / "modules" / "servers" / "asks.py"
+RAW = SERVER.with_name("raw.py")
 ERAS = ("modern", "legacy")
 Approve = Callable[[ApprovalRequest], Awaitable[Decision]]
 
@@ -360,13 +363,20 @@ async def test_the_late_question_of_a_call_that_was_given_up_reaches_nobody() ->
         state: Any = late.given()
         assert '\\"action\\": \\"cancel\\"' in state["got"]
         notes: Any = late.answer()["notes"]
-        assert "an earlier call of it was given up, and may be the one that asks" in notes[0]
+        # The call that was given up may not have come to its end here yet.
+        given_up = "an earlier call of it was given up, and may be the one that asks"
+        both = "2 calls of it were at work, and it does not say which of them asks"
+        assert given_up in notes[0] or both in notes[0]
 
 
-async def test_a_module_takes_its_question_back_and_asks_another() -> None:
+async def test_a_module_takes_its_question_back_and_asks_another(tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    os.mkfifo(shown)
     async with Bridge(configured("legacy")) as bridge:
-        run = await start(bridge, "impatient", who="ann")
+        run = await start(bridge, "impatient", who="ann", shown=str(shown))
+        assert asked(run)["question"]["message"] == "Quick, ann?"
         with anyio.fail_after(20):
+            await anyio.to_thread.run_sync(shown.write_bytes, b"")
             while not run.approvals() or asked(run)["question"]["message"] != "Slowly, ann?":
                 await run.runner.wait_changed()
         run.decide(asked(run)["approval"], "value", by="Ann", value={"name": "Ann", "seats": 1})
@@ -376,6 +386,39 @@ async def test_a_module_takes_its_question_back_and_asks_another() -> None:
         _, taken, _, answered = await journal(run)
         assert (taken.action, str(taken.by), taken.reason) == ("cancel", "the module", "it took its question back")
         assert str(answered.by) == "Ann"
+
+
+def raw() -> Configuration:
+    modules: dict[str, JSON] = {"raw": preloaded.module(RAW)}
+    return parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=Path.cwd())
+
+
+async def test_a_question_of_a_call_that_is_answered_in_the_same_breath_reaches_no_other_call() -> None:
+    async def answer(request: ApprovalRequest) -> Decision:
+        raise AssertionError(request)
+
+    async with Bridge(raw(), approver=answer) as bridge:
+        runs: list[Run] = []
+
+        async def pair() -> None:
+            runs.append(await start(bridge, "pair"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(pair)
+            group.start_soon(pair)
+        told = [cast("dict[str, str]", run.given())["got"] for run in runs]
+        assert told == ["the first one", '{"action": "cancel"}']
+
+
+async def test_questions_that_a_module_takes_back_are_not_counted_as_unanswered() -> None:
+    async with Bridge(raw()) as bridge:
+        for _ in range(7):
+            run = await start(bridge, "takes_back")
+            with anyio.fail_after(20):
+                while run.machine.phase != "ended":
+                    await run.runner.wait_changed()
+            assert run.given() == {"got": "done"}, run.errors()
+        assert bridge.modules.status("raw").state == "up"
 
 
 async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
@@ -390,9 +433,9 @@ async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
         order.append(who)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(wait, "d")
-        group.start_soon(wait, "e")
-        await anyio.wait_all_tasks_blocked()
+        for who in "de":
+            group.start_soon(wait, who)
+            await anyio.wait_all_tasks_blocked()
         for expected in ([], [], ["d"], ["d", "e"]):
             places.give_back()
             await anyio.wait_all_tasks_blocked()

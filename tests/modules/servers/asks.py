@@ -6,9 +6,11 @@ With --legacy it knows the handshake era only.
 import json
 import socket
 import sys
+from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -45,6 +47,8 @@ IMITATION: dict[str, Any] = {
 NESTED: dict[str, Any] = {"type": "object", "properties": {"home": {"type": "object", "properties": {}}}}
 MEETING = anyio.Event()
 HERE: list[str] = []
+BOTH_ANSWERED = anyio.Event()
+ANSWERED_FIRST: list[str] = []
 LATE = anyio.Event()
 ANSWERED = anyio.Event()
 LATE_ANSWERS: list[str] = []
@@ -67,7 +71,7 @@ TOOLS = [
     tool("capabilities"),
     tool("stubborn", "who"),
     tool("late"),
-    tool("impatient", "who"),
+    tool("impatient", "who", "shown"),
 ]
 
 
@@ -131,10 +135,18 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
         case "meet":
             # The first two ask side by side; whoever comes later asks alone.
             HERE.append(who)
+            first = len(HERE) < 3 and "--legacy" in sys.argv
             if len(HERE) > 1:
                 MEETING.set()
             await MEETING.wait()
-            return await ask(ctx, params, {"q": form(f"Seats for {who}?")})
+            answer = await ask(ctx, params, {"q": form(f"Seats for {who}?")})
+            if first:
+                # Neither call ends before both have asked.
+                ANSWERED_FIRST.append(who)
+                if len(ANSWERED_FIRST) > 1:
+                    BOTH_ANSWERED.set()
+                await BOTH_ANSWERED.wait()
+            return answer
         case "stubborn":
             # Given up, it goes on, and asks when another call lets it.
             with anyio.CancelScope(shield=True):
@@ -144,8 +156,11 @@ async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.Call
                 ANSWERED.set()
             return text("too late")
         case "impatient":
-            with anyio.move_on_after(0.1):
-                await ask(ctx, params, {"q": form(f"Quick, {who}?")})
+            async with anyio.create_task_group() as group:
+                # Takes the question back once the test, by a pipe, says that it was shown.
+                group.start_soon(ask, ctx, params, {"q": form(f"Quick, {who}?")})
+                await anyio.to_thread.run_sync(Path(str(arguments.get("shown"))).read_bytes)
+                group.cancel_scope.cancel()
             return await ask(ctx, params, {"q": form(f"Slowly, {who}?")})
         case "late":
             LATE.set()

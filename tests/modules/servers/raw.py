@@ -12,6 +12,7 @@ from typing import Any
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "plain"
 CANCELLED: list[Any] = []
+PAIR: list[Any] = []
 OBJECT: dict[str, Any] = {"type": "object", "properties": {}}
 TEXT_TOOLS = ["echo", "cancelled", "garbage", "latin", "big", "two_texts", "nothing", "environment", "progress"]
 ODD_TOOLS = [
@@ -25,6 +26,8 @@ ODD_TOOLS = [
     "blocks",
     "not_a_result",
     "malformed",
+    "pair",
+    "takes_back",
 ]
 TYPED_TOOLS = ["wrong", "missing", "structured"]
 NAMES = [*TEXT_TOOLS, *ODD_TOOLS, *TYPED_TOOLS, "nan", "deep", "malformed"]
@@ -41,6 +44,11 @@ def send(message: dict[str, Any]) -> None:
 
 def text(value: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": value}]}
+
+
+def question(number: str) -> dict[str, Any]:
+    params = {"message": "Whose?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+    return {"jsonrpc": "2.0", "id": number, "method": "elicitation/create", "params": params}
 
 
 def definitions() -> list[Any]:
@@ -81,6 +89,18 @@ def call(number: Any, params: dict[str, Any]) -> None:
             os._exit(7)
         case "hang":
             return
+        case "pair":
+            # The first call asks and is answered in one breath, once there is a second one.
+            PAIR.append(number)
+            if len(PAIR) > 1:
+                result = {"jsonrpc": "2.0", "id": PAIR[0], "result": text("the first one")}
+                write(b"".join(json.dumps(one).encode() + b"\n" for one in (question("q"), result)))
+            return
+        case "takes_back":
+            for one in range(20):
+                send(question(f"q{one}"))
+                send({"method": "notifications/cancelled", "params": {"requestId": f"q{one}"}})
+            result = text("done")
         case "cancelled":
             result = text(json.dumps(CANCELLED))
         case "garbage":
@@ -173,6 +193,8 @@ def handle(message: dict[str, Any]) -> None:
             time.sleep(0.05)
             os._exit(3)
         call(number, params)
+    elif number == "q" and PAIR:
+        send({"id": PAIR[1], "result": text(json.dumps(message.get("result")))})
     elif method == "notifications/cancelled":
         CANCELLED.append(params["requestId"])
     elif number is not None:

@@ -35,6 +35,8 @@ class Backchannel:
         # None: the call was given up.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
+        # By the id of a question, as text: the calls that were unanswered when it came.
+        self._asking: dict[str, list[Asking | None]] = {}
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
@@ -69,11 +71,22 @@ class Backchannel:
         """The module has answered a request: nothing more comes of it, no question either."""
         self._unanswered.pop(request, None)
 
+    def asked(self, request: JSONRPCRequest) -> None:
+        """The module asks. The calls that are unanswered now are noted here, where messages are read in their order:
+        `elicit` runs in a task of its own, and the call that asks may have been answered before that begins.
+        """
+        if request.method == "elicitation/create":
+            self._asking[str(request.id)] = list(self._unanswered.values())
+
+    def settled(self, request: str) -> None:
+        """A question has its answer, or the module took it back."""
+        self._asking.pop(request, None)
+
     async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         """The module asks."""
         self._asked = True
         self._on_ask()
-        unanswered = list(self._unanswered.values())
+        unanswered = self._asking.get(str(context.request_id), [])
         if len(unanswered) == 1 and unanswered[0] is not None and unanswered[0] in self._live:
             return await unanswered[0].put(params, apart=True)
         live = [asking for asking in self._live if asking in unanswered]

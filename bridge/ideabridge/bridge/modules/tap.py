@@ -61,7 +61,7 @@ class Tap:
 
     Args:
         transport: the other one.
-        backchannel: told of each request that goes out, and of each that was answered.
+        backchannel: told of each request that goes out, of each that was answered, and of what the module asks.
         on_changed: told that its tools have changed, where the notification itself is left out.
 
     Attributes:
@@ -84,7 +84,7 @@ class Tap:
         self._on_changed = on_changed
         self._notifications = _Allowance(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
         self._questions = _Allowance(2 * MOST_QUESTIONS, QUESTIONS_RATE)
-        self._unanswered = 0
+        self._unanswered: set[str] = set()
         self.listed = 0
         self.left_out = 0
         self.fault: str | None = None
@@ -107,7 +107,7 @@ class Tap:
         """Remember which requests are out, and which of them ask for a page of tools."""
         message = item.message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
-            self._unanswered -= 1
+            self._settle(message.id)
         if not isinstance(message, JSONRPCRequest):
             return
         self._backchannel.sent(message)
@@ -122,6 +122,9 @@ class Tap:
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
+            if message.method == "notifications/cancelled" and self._settle((message.params or {}).get("requestId")):
+                # The module takes a question back: the SDK does not answer it any more.
+                return True
             if not self._notifications.missing():
                 return True
             self.left_out += 1
@@ -129,14 +132,28 @@ class Tap:
                 self._on_changed()
             return False
         if isinstance(message, JSONRPCRequest):
-            if self._unanswered >= MOST_QUESTIONS:
-                self.fault = f"had {self._unanswered} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
+            if len(self._unanswered) >= MOST_QUESTIONS:
+                found = len(self._unanswered)
+                self.fault = f"had {found} requests unanswered at a time; at most {MOST_QUESTIONS} are taken"
                 raise anyio.EndOfStream
-            self._unanswered += 1
+            request = str(message.id)
+            if request in self._unanswered:
+                self.fault = f"sent a second request with id {request[:100]!r} before the first was answered"
+                raise anyio.EndOfStream
+            self._unanswered.add(request)
+            self._backchannel.asked(message)
             if seconds := self._questions.missing():
                 await anyio.sleep(seconds)
                 self._questions.missing()  # takes the one that is there now
         return True
+
+    def _settle(self, request: object) -> bool:
+        """A request of the module is answered or taken back; False: there is no such request."""
+        # As the SDK does, 7 and "7" are taken for one id.
+        known = str(request) in self._unanswered
+        self._unanswered.discard(str(request))
+        self._backchannel.settled(str(request))
+        return known
 
     def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         """Note what was answered, and repair a page of tools."""
