@@ -362,6 +362,8 @@ class Runs:
 
     def release(self) -> None:
         """Give every lease back: this process ends, and any other may go on."""
+        for run in list(self._runs.values()):
+            run.runner.close()
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
                 # One that cannot be given back runs out by itself. What is still to be journaled comes first.

@@ -120,7 +120,8 @@ class Runner:
         self._taken: list[Event] = []
         self._ideas: list[Idea] = []
         # What is being written, and what is done once it is.
-        self._batch: Sequence[Event] | None = None
+        self._batch: list[Event] | None = None
+        self._saved: list[Idea] = []
         self._follows: Sequence[Effect] = ()
         self._ending: tuple[EndStatus, str | None] | None = None
         self._stops = False
@@ -200,7 +201,7 @@ class Runner:
         """
         events, self._taken = self._taken, []
         ideas, self._ideas = self._ideas, []
-        self._batch, self._follows = events, follows
+        self._batch, self._saved, self._follows = events, ideas, follows
         try:
             if not self._journal(events, ideas, self._written):
                 return False
@@ -406,6 +407,15 @@ class Runner:
         self._stop()
         self._rest()
         self._notify(())
+
+    def close(self) -> None:
+        """Let nothing follow any more from what is still to be journaled: the process ends. Only what has happened is
+        journaled then, and not that calls have started.
+        """
+        if self._batch is not None:
+            del self._batch[len(self._batch) - len(self._follows) :]
+            self._saved.clear()
+            self.lost = "the bridge was closed"
 
     def _stop(self) -> None:
         self._calls.stop()

@@ -1,0 +1,259 @@
+"""What was journaled, and what was not yet: runs on a store that fails, is locked, or is slow for a while."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.errors import UnwrittenRunError
+from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.run import Run
+from ideabridge.tools.decorator import tool
+from ideabridge.tools.toolbox import Toolbox
+from tests.disk import REASON, Disk
+
+ALLOW = Configuration(approval="allow_all")
+LIMIT_S = 30.0
+PAYMENT: dict[str, Any] = {
+    "calls": [
+        {"_tool": "pay", "amount": 7, "_outputPath": "receipt"},
+        {"_tool": "ship", "receipt": "†state.receipt", "_outputPath": "parcel"},
+    ],
+    "output": "†state.parcel",
+}
+
+pytestmark = pytest.mark.anyio
+needs_faults = pytest.mark.skipif(bool(REASON), reason=REASON)
+
+
+class Shop:
+    """Two tools that do something outside: `pay` waits until it is told to end."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.paying, self.end = anyio.Event(), anyio.Event()
+
+        @tool
+        async def pay(amount: int) -> str:
+            """Pay."""
+            self.paying.set()
+            await self.end.wait()
+            self.done.append(f"paid {amount}")
+            return f"receipt for {amount}"
+
+        @tool
+        async def ship(receipt: str) -> str:
+            """Ship what was paid."""
+            self.done.append(f"shipped for {receipt}")
+            return "parcel"
+
+        self.toolbox = Toolbox(pay, ship)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program keeps the store locked for writing."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def until_tried(run: Run) -> str:
+    """Wait until the store refused what a run has to write; returns what callers are told."""
+    await until(lambda: "cannot be written" in (run.unwritten or ""))
+    return str(run.unwritten)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    while not holds():  # noqa: ASYNC110 - of this no event is told
+        await anyio.sleep(0.01)
+
+
+@asynccontextmanager
+async def ticking() -> AsyncIterator[list[float]]:
+    """A list of the pauses between the turns of a task that wants one every 10 ms."""
+    pauses: list[float] = []
+
+    async def tick() -> None:
+        last = anyio.current_time()
+        while True:
+            await anyio.sleep(0.01)
+            now = anyio.current_time()
+            pauses.append(now - last)
+            last = now
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(tick)
+        yield pauses
+        group.cancel_scope.cancel()
+
+
+@needs_faults
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it(tmp_path: Path, code: int) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    with Disk(tmp_path / "disk") as disk, anyio.fail_after(LIMIT_S):
+        async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+            run = await bridge.run_plan(PAYMENT)
+            await shop.paying.wait()
+            with disk.failing(code):
+                shop.end.set()
+                assert "is kept in memory" in await until_tried(run)
+                told = run.answer()
+                assert told["status"] == "running"
+                assert "state" not in told
+                assert "results" not in told
+                assert "cannot be written right now" in told["notes"][0]
+                with pytest.raises(UnwrittenRunError):
+                    run.value("†state.receipt")
+                with pytest.raises(UnwrittenRunError):
+                    _ = run.state
+                # Also who asks for it anew is told the same, and the run stays whose it is.
+                assert (await bridge.run(run.id)) is run
+                assert shop.done == ["paid 7"]
+            assert await run.result() == "parcel"
+        assert shop.done == ["paid 7", "shipped for receipt for 7"]
+    with Store.open(store) as kept:
+        names = [event["event"] for _, event in kept.events(run.id)]
+        assert names.count("call_finished") == 2
+        assert names.index("call_finished") < len(names) - 1 - names[::-1].index("call_started")
+        record = kept.run(run.id)
+        assert record is not None
+        assert record.status == "done"
+
+
+async def test_clients_are_answered_while_another_program_keeps_the_store_locked(tmp_path: Path) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge, anyio.create_task_group() as group:
+        with anyio.fail_after(LIMIT_S):
+            run = await bridge.run_plan(PAYMENT)
+            await shop.paying.wait()
+            later: list[Run] = []
+
+            async def begin() -> None:
+                later.append(await bridge.run_plan({"calls": [{"_tool": "ship", "receipt": "r"}]}))
+
+            async with ticking() as pauses:
+                with locked(store):
+                    shop.end.set()
+                    group.start_soon(begin)
+                    await until_tried(run)
+                    for _ in range(20):
+                        assert [one["run"] for one in bridge.runs()] == [run.id]
+                        assert (await bridge.run(run.id)).answer()["status"] == "running"
+                        bridge.store.publications()
+                        await anyio.sleep(0.05)
+                    # What begins meanwhile is not acknowledged before it is in the store.
+                    assert later == []
+                assert await run.wait() == "done"
+            assert max(pauses) < 0.8
+            await until(lambda: bool(later))
+            assert await later[0].wait() == "done"
+
+
+async def test_who_iterates_over_events_sees_only_what_is_in_the_journal(tmp_path: Path) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    seen: list[str] = []
+    async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+        with anyio.fail_after(LIMIT_S):
+            run = await bridge.run_plan(PAYMENT)
+            await shop.paying.wait()
+
+            async def watch() -> None:
+                async for event in run:
+                    seen.append(event.name)
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(watch)
+                with locked(store):
+                    shop.end.set()
+                    await until_tried(run)
+                    assert "call_finished" not in seen
+            assert seen[-1] == "run_ended"
+            assert seen.count("call_finished") == 2
+
+
+async def test_a_result_is_journaled_when_the_bridge_closes(tmp_path: Path) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    with anyio.fail_after(LIMIT_S):
+        async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+            run = await bridge.run_plan(PAYMENT)
+            await shop.paying.wait()
+            with locked(store):
+                shop.end.set()
+                await until_tried(run)
+        async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+            again = await bridge.run(run.id)
+            assert await again.wait() == "done"
+    assert shop.done == ["paid 7", "shipped for receipt for 7"]
+
+
+async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_driver(tmp_path: Path) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+        with anyio.fail_after(LIMIT_S):
+            run = await bridge.run_plan(PAYMENT)
+            await shop.paying.wait()
+            with closing(sqlite3.connect(store, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                shop.end.set()
+                await until_tried(run)
+                other.execute("UPDATE runs SET driver = 'other', epoch = epoch + 1")
+                other.execute("COMMIT")
+            assert await run.wait() == "interrupted"
+            events = [event["event"] for _, event in bridge.store.events(run.id)]
+    assert "call_finished" not in events
+    assert shop.done == ["paid 7"]
+
+
+async def test_a_run_can_be_decided_and_cancelled_while_its_journal_is_behind(tmp_path: Path) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+        with anyio.fail_after(LIMIT_S):
+            run = await bridge.run_plan(PAYMENT)
+            await shop.paying.wait()
+            with locked(store):
+                shop.end.set()
+                await until_tried(run)
+                run.cancel("not wanted any more")
+                assert run.status == "running"
+            assert await run.wait() == "cancelled"
+            assert run.value("†state.receipt") == "receipt for 7"
+    assert shop.done == ["paid 7"]
+
+
+@pytest.mark.parametrize("durability", ["normal", "full"])
+async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability: Any) -> None:
+    shop = Shop()
+    configuration = Configuration(approval="allow_all", durability=durability)
+    plan = {"calls": [{"_tool": "ship", "receipt": f"r{n}", "_outputPath": f"p{n}"} for n in range(5)]}
+    with anyio.fail_after(LIMIT_S):
+        async with Bridge(configuration, toolbox=shop.toolbox, store=tmp_path / "ideas.sqlite") as bridge:
+            runs: list[Run] = []
+
+            async def one() -> None:
+                run = await bridge.run_plan(plan)
+                assert await run.wait() == "done"
+                runs.append(run)
+
+            async with anyio.create_task_group() as group:
+                for _ in range(20):
+                    group.start_soon(one)
+            assert len({run.id for run in runs}) == 20
+            for run in runs:
+                record = bridge.store.run(run.id)
+                assert record is not None
+                assert record.status == "done"
+                assert record.driver is None
+    assert len(shop.done) == 100
