@@ -759,6 +759,61 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytes
         assert run.status == "running"
 
 
+async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_nobody_has_taken_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ideabridge.bridge.runs.LEASE_SECONDS", 0.05)
+    failed = anyio.Event()
+    started, log = anyio.Event(), list[str]()
+    async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+        before = bridge.store.run(run.id)
+        renew, faults = bridge.store.renew, [StoreBusyError("locked") for _ in range(20)]
+
+        def sometimes(run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
+            if faults:
+                raise faults.pop()
+            failed.set()
+            return renew(run_id, epoch, ttl_s, now)
+
+        monkeypatch.setattr(bridge.store, "renew", sometimes)
+        with anyio.fail_after(10):
+            await failed.wait()
+        after = bridge.store.run(run.id)
+        assert before is not None
+        assert after is not None
+        assert (run.status, after.epoch, after.driver) == ("running", before.epoch, before.driver)
+
+
+async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ideabridge.bridge.runs.LEASE_SECONDS", 0.05)
+    # It is given up before the store works again.
+    monkeypatch.setattr("ideabridge.bridge.ideas.writer.KEEPS_TRYING_SECONDS", 0.0)
+    released = anyio.Event()
+    started, log = anyio.Event(), list[str]()
+    async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
+        run = await bridge.run_plan(read_plan(CHAIN))
+        await started.wait()
+        release, faults = bridge.store.release, [StoreBusyError("locked") for _ in range(5)]
+
+        def sometimes(run_id: str, epoch: int) -> bool:
+            if faults:
+                raise faults.pop()
+            released.set()
+            return release(run_id, epoch)
+
+        monkeypatch.setattr(bridge.store, "release", sometimes)
+        run.runner.fail(StoreBusyError("locked"))
+        with anyio.fail_after(10):
+            await released.wait()
+        record = bridge.store.run(run.id)
+        assert record is not None
+        assert (record.status, record.driver) == ("running", None)
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -1,17 +1,22 @@
 """A process that drives runs, told what to do line by line; it answers line by line.
 
-    process.py STORE LEASE_SECONDS
+    process.py STORE LEASE_SECONDS [AHEAD]
 
 `start`: start a run of two calls, of which each says `started NAME` and waits for `go`. `resume RUN`: take it up,
-answer `mine` or why not. `recover`: take up what was left behind. Runs that end here say `ended STATUS`.
+answer `mine` or why not. `recover`: take up what was left behind. `block SECONDS`: say `blocking`, and let no task of
+this process run for so long. Runs that end here say `ended STATUS`.
+
+With AHEAD the process is on another machine, whose clock is ahead by so many seconds.
 """
 
 import sys
+import time
 from functools import partial
 
 import anyio
 import anyio.to_thread
 
+from ideabridge.bridge import driver
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.plan import read_plan
@@ -52,7 +57,11 @@ async def main() -> None:
         """Wait for the test."""
         return await gate.held(name)
 
-    store, lease = sys.argv[1:]
+    store, lease, *ahead = sys.argv[1:]
+    if ahead:
+        now = time.time
+        time.time = lambda: now() + float(ahead[0])
+        driver._place = lambda: (f"a boot of machine {ahead[0]}", "pid:[1]")  # pyright: ignore[reportPrivateUsage]
     async with (
         Bridge(toolbox=Toolbox(held), store=store, lease_seconds=float(lease)) as bridge,
         anyio.create_task_group() as group,
@@ -76,6 +85,9 @@ async def main() -> None:
                     group.start_soon(follow, run)
                 case ["go"]:
                     gate.going.release()
+                case ["block", seconds]:
+                    say("blocking")
+                    time.sleep(float(seconds))  # noqa: ASYNC251 - it is what a busy process does
                 case ["recover"]:
                     group.start_soon(bridge.recover_runs, tell, taken_up)
                 case ["resume", run_id]:

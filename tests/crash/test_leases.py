@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.driver import Driver, is_gone, own_name
+from ideabridge.bridge.driver import Driver, Watch, is_gone, own_name
 from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.ideas.records import Lease
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
 
@@ -50,9 +53,11 @@ class Process:
 
 
 @contextmanager
-def processes(count: int, store: Path, lease: float = 15) -> Generator[list[Process]]:
+def processes(count: int, store: Path, lease: float = 15, ahead: Sequence[int] = ()) -> Generator[list[Process]]:
+    """Processes on one store; with `ahead`, each on a machine of its own, whose clock is ahead by so many seconds."""
     command = [sys.executable, str(PROCESS), str(store), str(lease)]
-    opened = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(count)]
+    commands = [[*command, str(seconds)] for seconds in ahead] or [command] * count
+    opened = [subprocess.Popen(one, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for one in commands]
     try:
         started = [Process(popen) for popen in opened]
         assert [one.says() for one in started] == ["ready"] * count
@@ -144,6 +149,121 @@ def test_a_driver_that_slept_while_another_went_on_writes_nothing(tmp_path: Path
             assert other.says() == "started second"
             other.tell("go")
             assert other.says() == "ended done"
+
+
+@pytest.mark.parametrize("hour", [3600, -3600])
+def test_a_clock_that_is_an_hour_off_does_not_steal_a_live_run(tmp_path: Path, hour: int) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(2, path, lease=1, ahead=(0, hour)) as (one, two):
+        run_id = begun(one)
+        for _ in range(2):
+            # It waits for a heartbeat of the driver, which it sees.
+            two.tell(f"resume {run_id}")
+            assert two.says() == f"not mine: run {run_id} is driven by another process right now"
+        one.tell("go")
+        assert one.says() == "started second"
+        one.tell("go")
+        assert one.says() == "ended done"
+
+
+@pytest.mark.parametrize("hour", [3600, -3600])
+@pytest.mark.parametrize("how", ["recover", "resume"])
+def test_a_clock_that_is_an_hour_off_does_not_block_a_run_for_an_hour(tmp_path: Path, hour: int, how: str) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(2, path, lease=1, ahead=(hour, 0)) as (dead, other):
+        run_id = begun(dead)
+        dead.kill()
+        other.tell("recover" if how == "recover" else f"resume {run_id}")
+        if how == "resume":
+            assert other.says() == "mine"
+        assert other.says() == "started first"
+        other.tell("go")
+        assert other.says() == "started second"
+        other.tell("go")
+        assert other.says() == "ended done"
+
+
+def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat_is(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with processes(2, path, lease=0.2) as (busy, other):
+        run_id = begun(busy)
+        with Store.open(path) as store:
+            before = store.run(run_id)
+            assert before is not None
+            busy.tell("block 2")
+            assert busy.says() == "blocking"
+            # Until its lease has lapsed by every clock, several times over.
+            while time.time() < before.lease_until + 1:
+                other.tell(f"resume {run_id}")
+                assert other.says() == f"not mine: run {run_id} is driven by another process right now"
+            after = store.run(run_id)
+            assert after is not None
+            assert (after.driver, after.epoch) == (before.driver, before.epoch)
+        busy.tell("go")
+        assert busy.says() == "started second"
+        busy.tell("go")
+        assert busy.says() == "ended done"
+
+
+def lease(until: float, driver: str = "elsewhere", seconds: float = 15.0) -> Lease:
+    return Lease("run", driver, 1, until, seconds)
+
+
+def test_a_lease_lapses_when_it_was_seen_unchanged_for_as_long_as_it_holds() -> None:
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    # Whatever time stands in it.
+    assert watch.left(lease(until=0.0)) == 15
+    for second in range(1, 15):
+        now[0] = second
+        assert watch.left(lease(until=0.0)) == 15 - second
+    # A heartbeat.
+    assert watch.left(lease(until=-3600.0)) == 15
+    for second in range(15, 29):
+        now[0] = second
+        assert watch.left(lease(until=-3600.0)) > 0
+    now[0] = 29
+    assert watch.left(lease(until=-3600.0)) == 0
+    # Another driver, or the same in another epoch.
+    assert watch.left(lease(until=-3600.0, driver="other")) == 15
+    assert watch.left(lease(until=-3600.0, driver="other")._replace(epoch=2)) == 15
+    assert watch.left(lease(until=-3600.0)._replace(driver=None)) == 0
+
+
+def test_who_slept_gives_a_driver_that_slept_too_the_time_for_a_heartbeat() -> None:
+    now = [0.0]
+    watch = Watch(lambda: now[0])
+    assert watch.left(lease(until=1.0)) == 15
+    now[0] = 3
+    assert watch.left(lease(until=1.0)) == 12
+    now[0] = 10_000
+    assert watch.left(lease(until=1.0)) == 4.5
+    now[0] = 10_003
+    assert watch.left(lease(until=2.0)) == 15
+
+
+def test_a_heartbeat_changes_the_lease_also_when_the_clock_was_set_back() -> None:
+    with Store.open(":memory:") as store:
+        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+        epoch = store.acquire("run", "driver", 15, 5000.0)
+        assert epoch is not None
+        seen: set[Lease] = set()
+        for now in (5000.0, 1400.0, 1400.0, 1403.0):
+            assert store.renew("run", epoch, 15, now)
+            seen.update(store.leases("running"))
+        assert len(seen) == 4
+
+
+def test_the_driver_of_an_older_version_is_given_the_time_it_expects(tmp_path: Path) -> None:
+    path = tmp_path / "store.sqlite"
+    with Store.open(path) as store:
+        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+        assert store.acquire("run", "host|boot|pid:[1]|1|2|abc", 15, 5000.0) is not None
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            # As it wrote it.
+            connection.execute("UPDATE runs SET driver = 'host|boot|pid:[1]|1|2|abc'")
+        [held] = store.leases("running")
+        assert held == Lease("run", "host|boot|pid:[1]|1|2|abc", 1, 5015.0, 15.0)
 
 
 def test_an_old_epoch_neither_journals_nor_saves() -> None:

@@ -85,7 +85,9 @@ except StaleDriverError as error:
     assert process.stdout.readline() == "mine\n"
     with Store.open(path) as store:
         assert store.acquire("run", "parent", 10, 1005.0) is None
-        epoch = store.acquire("run", "parent", 10, 1010.0)
+        record = store.run("run")
+        assert record is not None
+        epoch = store.acquire("run", "parent", 10, 1010.0, record.lease)
         assert epoch == 2
         assert store.append("run", epoch, [{"by": "parent"}]) == 2
         assert process.communicate("go\n")[0] == "StaleDriverError\n"

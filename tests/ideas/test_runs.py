@@ -63,8 +63,15 @@ def test_one_driver_at_a_time(store: Store) -> None:
     assert store.acquire("run", "second", 30, 1029.0) is None
     assert store.renew("run", first, 30, 1029.0)
     assert store.acquire("run", "second", 30, 1031.0) is None
-    # The lease has run out: the run is taken over.
-    second = store.acquire("run", "second", 30, 1059.0)
+    # A clock that is ahead by an hour takes nothing; who has seen the lease lapse, does.
+    assert store.acquire("run", "second", 30, 5000.0) is None
+    before = store.run("run")
+    assert before is not None
+    assert store.renew("run", first, 30, 1031.0)
+    assert store.acquire("run", "second", 30, 1031.0, before.lease) is None
+    lapsed = store.run("run")
+    assert lapsed is not None
+    second = store.acquire("run", "second", 30, 1059.0, lapsed.lease)
     assert second is not None
     assert second == first + 1
     assert not store.renew("run", first, 30, 1059.0)

@@ -144,6 +144,7 @@ class Bridge(Publishing):
         await self._stack.enter_async_context(self.modules)
         if isinstance(self.mind, ModelMind):
             await self._stack.enter_async_context(self.mind)
+        self._stack.callback(self._retire)
         # Left after the runs' own group: what they still write is written.
         self._writer = self._store.writer()
         await self._stack.enter_async_context(self._writer)
@@ -165,6 +166,10 @@ class Bridge(Publishing):
         self._group.start_soon(self._open.heartbeat)
         self._group.start_soon(self._open.listen)
         return self
+
+    def _retire(self) -> None:
+        if self._open is not None:
+            self._open.retire()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -440,18 +445,23 @@ class Bridge(Publishing):
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
         """Take a run up again whose process died, or that was set aside, and go on with it here; see `Runs.resume` and
-        what it raises.
+        what it raises. Where only a heartbeat can show whether its driver is alive, that is waited for.
         """
-        return self._open_runs.resume(run_id, caller, anyway=True)
+        return await self._open_runs.resume_when_left(run_id, caller)
 
     async def cancel(self, run_id: str, reason: str, *, caller: str | None = None) -> Run:
         """End a run wherever it is at work; see `Runs.cancel` and what it raises."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
 
-    async def recover_runs(self, tell: Tell, taken_up: Callable[[Run], None] | None = None) -> None:
-        """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work."""
-        await Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up).run()
+    async def recover_runs(
+        self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False
+    ) -> None:
+        """Take up every run that was at work when its process died; see `Recovery`. Returns when none is at work; with
+        `keep` never: it takes up within seconds what any process leaves behind from then on.
+        """
+        recovery = Recovery(self.store, self._open_runs, self.fingerprint, tell, self.secrets.mask, taken_up)
+        await (recovery.keep() if keep else recovery.run())
 
     def runs(self, *, caller: str = LOCAL, limit: int = 20) -> list[RunSummary]:
         """The caller's latest runs, newest first.

@@ -1,18 +1,21 @@
-"""Driver: the lease under which this process drives a run, and its journal (DESIGN 7)."""
+"""Driver: the lease under which this process drives a run, and its journal; and whether other drivers are at work."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Literal, TypeVar
 
 from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.ideas.errors import StaleDriverError, StoreError
-from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.writer import Writer
 from ideabridge.bridge.loop.calls import is_large
@@ -21,8 +24,8 @@ from ideabridge.tools.encoding import JSONObject
 
 T = TypeVar("T")
 
-LEASE_SECONDS: Final = 15.0
-"""How long a lease holds without a heartbeat."""
+_LOOKS: Final = 10_000
+"""How many runs of other drivers are watched; with more, all are watched anew."""
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
@@ -54,22 +57,43 @@ def own_name() -> str:
     return "|".join((socket.gethostname(), *_place(), str(pid), stat[1] if stat else "", secrets.token_hex(4)))
 
 
-def is_gone(driver: str) -> bool:
-    """Whether a driver surely is a process of this system that is no more: its lease need not be waited out."""
+_retired: set[str] = set()
+"""Drivers of this process that have ended before it."""
+
+
+def retire(name: str) -> None:
+    """A driver of this process has ended: what it could not give back may be taken from it."""
+    _retired.add(name)
+
+
+def _process_of(driver: str) -> Literal["alive", "stopped", "gone", "unknown"]:
+    """How the process of a driver stands. `stopped`: by SIGSTOP or a debugger. `unknown`: on another system."""
     parts = driver.rsplit("|", 5)
     if len(parts) != 6 or "" in parts[1:5] or (parts[1], parts[2]) != _place() or not parts[3].isdecimal():
-        return False
+        return "unknown"
     stat = _stat(int(parts[3]))
     if stat is not None:
         # Ended and not yet collected by its parent, or another process that has its id now.
-        return stat[0] in "ZX" or stat[1] != parts[4]
+        if stat[0] in "ZX" or stat[1] != parts[4] or driver in _retired:
+            return "gone"
+        return "stopped" if stat[0] in "Tt" else "alive"
     try:
         os.kill(int(parts[3]), 0)
     except ProcessLookupError:
-        return True
+        return "gone"
     except OSError:
-        return False
-    return False
+        return "unknown"
+    return "unknown"
+
+
+def is_stopped(driver: str) -> bool:
+    """Whether a driver is a process of this system that is stopped: it goes on only when somebody continues it."""
+    return _process_of(driver) == "stopped"
+
+
+def is_gone(driver: str) -> bool:
+    """Whether a driver surely is a process of this system that has ended: its lease need not be waited out."""
+    return _process_of(driver) == "gone"
 
 
 LEFT: Final = "the process that was at work on it has ended"
@@ -77,10 +101,59 @@ LEFT: Final = "the process that was at work on it has ended"
 
 
 def is_left(record: RunRecord) -> bool:
-    """Whether a run is noted as running, but no process is at work on it any more: whoever takes it up goes on."""
+    """Whether a run is noted as running, but no process is at work on it any more: whoever takes it up goes on.
+
+    For lists. Of a driver on another machine this compares that machine's clock with this one's; nobody takes a run up
+    because of that, see `Watch`.
+    """
     if record.status != "running":
         return False
-    return record.driver is None or record.lease_until <= time.time() or is_gone(record.driver)
+    process = "gone" if record.driver is None else _process_of(record.driver)
+    return process == "gone" or (process != "alive" and record.lease_until <= time.time())
+
+
+@dataclass(slots=True)
+class _Look:
+    lease: Lease
+    at: float
+    still: float = 0.0
+
+
+class Watch:
+    """Watches the leases of other drivers, by the clock of this process alone.
+
+    The clocks of two machines may be an hour apart, and may be set while runs are at work. So a time that another
+    process wrote is never compared with one of ours. A driver changes the row of its run with every heartbeat; its
+    lease has lapsed when this process has seen the same row for as long as the lease holds. The lease of a process of
+    this system never lapses while it is alive and not stopped, however late its heartbeat is: it may be busy. A process
+    that is stopped does no work, and nobody knows until when: its lease lapses, and its epoch with it.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._looks: dict[str, _Look] = {}
+
+    def left(self, lease: Lease) -> float:
+        """Seconds until a lease lapses, as far as this process has seen; 0.0: nobody holds it, or it has lapsed;
+        infinity: a live process of this system holds it.
+        """
+        process = "gone" if lease.driver is None else _process_of(lease.driver)
+        if process in ("alive", "gone"):
+            self._looks.pop(lease.run, None)
+            return 0.0 if process == "gone" else math.inf
+        now = self._clock()
+        look = self._looks.get(lease.run)
+        if look is None or look.lease != lease:
+            if len(self._looks) >= _LOOKS:
+                self._looks.clear()
+            look = self._looks[lease.run] = _Look(lease, now)
+        # Where this process slept since its last look, so may the driver: it gets the time for another heartbeat.
+        look.still += min(now - look.at, lease.seconds / 2)
+        look.at = now
+        return max(lease.seconds - look.still, 0.0)
 
 
 class Driver:
@@ -94,6 +167,7 @@ class Driver:
         name: of this process, see `own_name`.
         seconds: how long the lease holds without a heartbeat.
         writer: writes into the store for an event loop; None: this waits for the store itself.
+        watch: has watched the leases of other drivers; None: nobody has, and none of theirs has lapsed yet.
 
     Attributes:
         epoch: of the lease; None: this process does not hold it.
@@ -107,15 +181,18 @@ class Driver:
         name: str,
         seconds: float = LEASE_SECONDS,
         writer: Writer | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.epoch: int | None = None
         self.unwritten = 0
+        self._owed: int | None = None
         self._creates: Callable[[], None] | None = None
         self._seconds = seconds
         self._store = store
         self._writer = writer
         self._run = run_id
         self._name = name
+        self._watch = watch or Watch()
         self._seen = 0
 
     def is_current(self, last_event: int) -> bool:
@@ -137,27 +214,22 @@ class Driver:
         """
         if self.epoch is not None:
             return True
-        now = time.time()
-        epoch = self._store.acquire(self._run, self._name, self._seconds, now)
+        epoch = self._store.acquire(self._run, self._name, self._seconds, time.time())
         if epoch is None:
-            epoch = self._take_from_the_dead(now)
+            epoch = self._take_over()
         if epoch is None:
             raise InterruptedRunError(f"run {self._run} is driven by another process right now")
         self.epoch = epoch
         record = self._store.run(self._run)
         return record is not None and self.is_current(record.last_event)
 
-    def _take_from_the_dead(self, now: float) -> int | None:
-        """The lease of a driver that is surely gone, before it has lapsed; None where it may be alive."""
-        with self._store.transaction():
-            # In one transaction: between a look and a grasp, another process may have taken the run up.
-            record = self._store.run(self._run)
-            if record is None or (record.driver is not None and not is_gone(record.driver)):
-                return None
-            epoch = self._store.acquire(self._run, self._name, self._seconds, max(now, record.lease_until))
-            if epoch is not None:
-                self._store.renew(self._run, epoch, self._seconds, now)
-            return epoch
+    def _take_over(self) -> int | None:
+        """The lease of a driver that is gone, or has lapsed; None where it may be alive."""
+        record = self._store.run(self._run)
+        if record is None or self._watch.left(record.lease) > 0:
+            return None
+        # Refused where the driver had a heartbeat since, or another process was faster.
+        return self._store.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
 
     def release(self) -> None:
         """Give the lease back: the run waits for somebody, or has ended."""
@@ -274,8 +346,21 @@ class Driver:
                     self._store.set_status(self._run, epoch, status, summary)
                 self._store.release(self._run, epoch)
 
-        # Where it cannot be written the lease runs out by itself, and whoever takes the run up notes how it stands.
-        self._write(leave, lambda _: None, lambda _: later())
+        def ended(error: Exception | None) -> None:
+            # Nobody takes it from a process that is alive: it is given back when the store works again. Whoever takes
+            # the run up notes how it stands.
+            self._owed = epoch if isinstance(error, StoreError) else None
+            later()
+
+        self._write(leave, lambda _: None, ended)
+
+    def give_back(self) -> None:
+        """Give the lease back that `leave` could not."""
+        if self._owed is not None and self.epoch is None and not self.unwritten:
+            with contextlib.suppress(StoreError):
+                # Tried again at the next heartbeat.
+                self._store.release(self._run, self._owed)
+                self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """(sequence number, event) of the run's journal after a sequence number, in order."""

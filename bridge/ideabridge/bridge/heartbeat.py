@@ -29,7 +29,7 @@ def _prolong(run: Run, driver: Driver, seconds: float) -> None:
     try:
         kept = driver.renew()
     except StoreError:
-        # The lease holds for several beats: the next may find the store free again.
+        # Nobody takes it over before several beats are missing; also after that it goes on, where nobody has.
         return
     if not kept:
         driver.epoch = None

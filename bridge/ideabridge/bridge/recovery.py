@@ -1,15 +1,19 @@
-"""Recovery: runs that a process left behind are taken up again (DESIGN 7)."""
+"""Recovery: runs that a process left behind are taken up again (`docs/survival.md`)."""
 
 from __future__ import annotations
 
-import time
+import contextlib
+import math
+import random
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import anyio
+from anyio.abc import TaskGroup
 
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
-from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.records import Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.defect import cause
 from ideabridge.bridge.run import Run
@@ -21,15 +25,21 @@ AT_ONCE: Final = 8
 MOST: Final = 1000
 """How many runs are looked at, the latest first."""
 
-_PAGE: Final = 100
-_AFTER: Final = 0.05
+SWEEP_SECONDS: Final = 1.0
+"""How often a server looks for runs whose driver is gone, on average: several do not look at the same moment."""
+
+_HELD_SECONDS: Final = 1.0
+"""How long a run that was taken up keeps others waiting: one that ends its process does so at once."""
+
+_MOST_DELAY: Final = 60.0
+"""Seconds until a run that could not be kept at work here is tried again; it begins with 1 s, and doubles."""
 
 Tell = Callable[[RunRecord, str], None]
 """Told of each run that could not be taken up, and why."""
 
 
 class Recovery:
-    """Takes up the runs that were at work when their process died, and nobody else is at work on.
+    """Takes up the runs that were at work when their process died, or gave them up, and nobody else is at work on.
 
     Runs that wait for a solution or an approval are left alone: somebody will come. Runs that were interrupted because
     the configuration had changed go on where it has become theirs again. A run that was taken up twice and came no
@@ -60,66 +70,130 @@ class Recovery:
         self._mask = mask
         self._taken_up = taken_up
         self._places = anyio.Semaphore(AT_ONCE)
+        self._busy: set[str] = set()
+        # The epoch a run stood at when it could not go on here: it is tried again when somebody else has had it.
+        self._hopeless: dict[str, int] = {}
+        # Seconds until a run is tried again, and when that is.
+        self._delays: dict[str, tuple[float, float]] = {}
 
     async def run(self) -> None:
-        """Take all of them up; returns when each has ended, waits for somebody, or was given up."""
+        """Take all of them up; returns when each has ended, waits for somebody, or was given up. The leases of drivers
+        that do not show whether they are alive are waited out.
+        """
+        deadline: float | None = None
         async with anyio.create_task_group() as group:
-            # The oldest first: it has waited longest.
-            for record in reversed(list(self._left_behind())):
-                group.start_soon(self._recover, record)
+            while True:
+                undecided = self._sweep(group, None)
+                if deadline is None:
+                    # A driver that is alive has a heartbeat meanwhile: nobody waits for it any longer.
+                    deadline = anyio.current_time() + max(undecided, default=0.0) + SWEEP_SECONDS
+                if not undecided or anyio.current_time() > deadline:
+                    return
+                await anyio.sleep(min(*undecided, SWEEP_SECONDS / 4) + 0.01)
 
-    def _left_behind(self) -> Iterator[RunRecord]:
-        room = MOST
-        for status in ("running", "interrupted"):
-            after: str | None = None
-            while room > 0:
-                page = self._store.runs(status=status, limit=min(_PAGE, room), after=after)
-                room -= len(page)
-                yield from (
-                    one
-                    for one in page
-                    if (status == "running" or one.fingerprint == self._fingerprint) and not self._is_set_aside(one)
-                )
-                if len(page) < _PAGE:
-                    break
-                after = page[-1].id
+    async def keep(self) -> None:
+        """Take up what there is, and from then on what other processes leave behind. Runs until it is cancelled."""
+        fingerprint: str | None = None
+        async with anyio.create_task_group() as group:
+            while True:
+                with contextlib.suppress(StoreError):
+                    # Whoever needs the store is told what ails it; runs are looked for again when it is well.
+                    self._sweep(group, fingerprint)
+                    # Runs of other configurations are named once.
+                    fingerprint = self._fingerprint
+                await anyio.sleep(SWEEP_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - it spreads the servers
+
+    def _sweep(self, group: TaskGroup, fingerprint: str | None) -> list[float]:
+        """Begin to take up every run that was left behind; `fingerprint`: of those at work, only under this one.
+
+        Returns:
+            For each run of which it is not known whether its driver is alive: the seconds until its lease lapses.
+        """
+        undecided: list[float] = []
+        # The oldest first: it has waited longest.
+        for lease in reversed(list(self._leases(fingerprint))):
+            if lease.run in self._busy:
+                continue
+            left = self._runs.watch.left(lease)
+            if left > 0:
+                if left < math.inf:
+                    undecided.append(left)
+            elif self._is_due(lease):
+                self._busy.add(lease.run)
+                group.start_soon(self._recover, lease)
+        return undecided
+
+    def _leases(self, fingerprint: str | None) -> Iterator[Lease]:
+        running = self._store.leases("running", fingerprint, MOST)
+        yield from running
+        if len(running) < MOST:
+            yield from self._store.leases("interrupted", self._fingerprint, MOST - len(running))
+
+    def _is_due(self, lease: Lease) -> bool:
+        if self._hopeless.get(lease.run) == lease.epoch:
+            return False
+        return self._delays.get(lease.run, (0.0, 0.0))[1] <= anyio.current_time()
+
+    async def _recover(self, lease: Lease) -> None:
+        try:
+            run = await self._take_up(lease)
+            if run is not None:
+                await run.wait()
+                self._note(run)
+        finally:
+            self._busy.discard(lease.run)
+
+    async def _take_up(self, lease: Lease) -> Run | None:
+        """Go on with a run; None where it does not go on here."""
+        async with self._places:
+            record: RunRecord | None = None
+            try:
+                record = self._store.run(lease.run)
+                if record is None or record.lease != lease or self._is_set_aside(record):
+                    # Another process was faster, or it waits for a person with the run it is a room of.
+                    return None
+                run = self._runs.resume(record.id)
+                if self._taken_up is not None:
+                    self._taken_up(run)
+            except FinishedRunError:
+                # It died after its last event, before the note of how it ended.
+                return None
+            except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
+                if record is not None:
+                    self._give_up(record, error)
+                return None
+            with anyio.move_on_after(_HELD_SECONDS):
+                await run.wait()
+            return run
+
+    def _give_up(self, record: RunRecord, error: Exception) -> None:
+        """A run could not be taken up: it is told once."""
+        known = record.id in self._delays
+        with contextlib.suppress(StoreError):
+            now = self._store.run(record.id)
+            if now is None or self._runs.watch.left(now.lease) > 0:
+                # Another process was faster.
+                return
+            if not isinstance(error, StoreError):
+                self._hopeless[record.id] = now.epoch
+        self._delay(record.id)
+        if not known:
+            why = str(error) if isinstance(error, InterruptedRunError) else cause(error, self._mask)
+            self._tell(record, why)
+
+    def _note(self, run: Run) -> None:
+        """A run has come to rest here, or was given up: then it is tried again, here or elsewhere."""
+        if run.runner.lost is None:
+            self._delays.pop(run.id, None)
+        else:
+            self._delay(run.id)
+
+    def _delay(self, run_id: str) -> None:
+        before = self._delays.get(run_id, (SWEEP_SECONDS / 2, 0.0))[0]
+        delay = min(before * 2, _MOST_DELAY)
+        self._delays[run_id] = (delay, anyio.current_time() + delay)
 
     def _is_set_aside(self, record: RunRecord) -> bool:
         """Whether a run, or the one that it is a room of, waits for a person."""
         root = record if record.parent is None else self._store.run(record.id.partition(".")[0])
         return root is not None and is_set_aside(root)
-
-    async def _recover(self, record: RunRecord) -> None:
-        # A lease that is held tells nothing of whether its driver lives, until it was to be prolonged.
-        for _ in range(2):
-            left = None
-            async with self._places:
-                try:
-                    left = await self._take_up(record)
-                except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
-                    self._tell(record, cause(error, self._mask))
-            if left is None:
-                return
-            await anyio.sleep(left)
-
-    async def _take_up(self, record: RunRecord) -> float | None:
-        """Go on with a run for as long as it is at work.
-
-        Returns:
-            Seconds until its lease lapses, where another process may be at work on it; else None.
-        """
-        try:
-            run = self._runs.resume(record.id)
-        except FinishedRunError:
-            # It died after its last event, before the note of how it ended.
-            return None
-        except InterruptedRunError as error:
-            now = self._store.run(record.id)
-            if now is not None and now.driver is not None:
-                return max(now.lease_until - time.time(), 0.0) + _AFTER
-            self._tell(record, str(error))
-            return None
-        if self._taken_up is not None:
-            self._taken_up(run)
-        await run.wait()
-        return None

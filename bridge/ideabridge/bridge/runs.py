@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Final, NotRequired, TypedDict
@@ -14,12 +15,12 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.approver import Approver, People
 from ideabridge.bridge.context.handlers import Handlers
-from ideabridge.bridge.driver import LEASE_SECONDS, LEFT, Driver, is_left, own_name
+from ideabridge.bridge.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
 from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.records import LEASE_SECONDS, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.ideas.writer import Writer
@@ -81,7 +82,10 @@ def is_set_aside(record: RunRecord) -> bool:
 
 def _who(record: RunRecord) -> str:
     parts = (record.driver or "").rsplit("|", 5)
-    return f"process {parts[3]} on {parts[0]}" if len(parts) == 6 else "another process"
+    if len(parts) != 6:
+        return "another process"
+    stopped = " (which is stopped)" if is_stopped(record.driver or "") else ""
+    return f"process {parts[3]} on {parts[0]}{stopped}"
 
 
 class Runs:
@@ -133,6 +137,7 @@ class Runs:
         self._handlers = handlers
         self._schemas = SchemaCache()
         self._fingerprint, self._name = fingerprint, own_name()
+        self.watch = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
         # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
@@ -264,6 +269,23 @@ class Runs:
             raise InterruptedRunError(f"run {run_id} is driven by another process right now")
         return run
 
+    async def resume_when_left(self, run_id: str, caller: str | None) -> Run:
+        """`resume` for a person: also of a run that was set aside. Where only a heartbeat can show whether its driver
+        is alive, that is waited for, at most as long as the lease holds.
+        """
+        first = self._store.run(run_id)
+        while True:
+            try:
+                return self.resume(run_id, caller, anyway=True)
+            except InterruptedRunError:
+                now = self._store.run(run_id)
+                if now is None or first is None or now.status != "running" or now.lease != first.lease:
+                    raise
+                left = self.watch.left(now.lease)
+                if not 0 < left < math.inf:
+                    raise
+                await anyio.sleep(min(left, LISTENS_SECONDS))
+
     async def cancel(self, run_id: str, caller: str | None, reason: str) -> Run:
         """End a run wherever it is at work, and its calls with it; what was done stays. One that has ended stays so.
 
@@ -342,7 +364,7 @@ class Runs:
         found: list[RunSummary] = []
         for record in self._store.runs(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
-            left = is_left(record)
+            left = record.status == "running" and self.watch.left(record.lease) == 0
             if left:
                 status = "interrupted"
             else:
@@ -366,8 +388,13 @@ class Runs:
             run.runner.close()
         for driver in list(self._drivers.values()):
             with contextlib.suppress(StoreError):
-                # One that cannot be given back runs out by itself. What is still to be journaled comes first.
+                # One that cannot be given back is taken from a driver that has ended. What is still to be journaled
+                # comes first.
                 driver.leave(None, None, lambda: None)
+
+    def retire(self) -> None:
+        """Nothing more is written: what could not be given back may be taken, also in this process."""
+        retire(self._name)
 
     async def heartbeat(self) -> None:
         """Keep the leases, end runs whose wall time is up, and index what was saved. Runs until it is cancelled."""
@@ -378,6 +405,8 @@ class Runs:
                 run = self._runs.get(run_id)
                 if run is not None and driver.epoch is not None:
                     keep(run, driver, beat, self.rooms.look)
+                else:
+                    driver.give_back()
             # The views and search tables follow within a beat. What the store refuses now waits for another beat.
             with contextlib.suppress(StoreError):
                 while self._store.index_ideas() and not self._at_work():
@@ -397,7 +426,7 @@ class Runs:
     def _attach(
         self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
     ) -> Run:
-        driver = Driver(self._store, run_id, self._name, self._lease, self._writer)
+        driver = Driver(self._store, run_id, self._name, self._lease, self._writer, self.watch)
 
         def close_step(machine: Machine, request: Request, outcome: str) -> Callable[[], None]:
             idea, meta = idea_of_step(run, machine, request, outcome, self._fingerprint)

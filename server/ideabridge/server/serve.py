@@ -28,7 +28,6 @@ from ideabridge.server.callers import TOKEN_VARIABLE, BearerGate, Credentials
 from ideabridge.server.forms import COMMANDS, Commands
 from ideabridge.server.log import bounded_log
 from ideabridge.server.server import Front
-from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.toolbox import Toolbox
 from ideabridge.tools.visible import printable
 
@@ -82,17 +81,15 @@ async def _front(
 
 
 async def _recover(bridge: Bridge, front: Front) -> None:
-    """Take up the runs that were at work when a server died; each that cannot be is told on stderr."""
+    """Take up the runs that were at work when a process died, now and as long as this server lives; each that cannot be
+    is told on stderr.
+    """
 
     def tell(record: RunRecord, why: str) -> None:
         sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: run {record.id} is not taken up: {why}\n")))
         sys.stderr.flush()
 
-    try:
-        await bridge.recover_runs(tell, front.running.publish_when_done)
-    except IdeabridgeError as error:
-        # The server is of use without the runs of its predecessor; each is taken up when somebody asks for it.
-        sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: runs are not taken up: {error}\n")))
+    await bridge.recover_runs(tell, front.running.publish_when_done, keep=True)
 
 
 async def serve_stdio(

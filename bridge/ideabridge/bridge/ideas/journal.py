@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import RunExistsError, StaleDriverError, UnknownRunError
-from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.table import check_limit, read_cursor
 from ideabridge.tools.encoding import JSONObject, decode_trusted, encode_text
 
@@ -29,14 +29,25 @@ _RECORD: Final = (
 )
 
 
+def _held_by(driver: str | None) -> tuple[str | None, float]:
+    """(driver, how long its lease holds), from the column `driver`: `NAME:SECONDS`; an older version wrote the name."""
+    name, _, seconds = (driver or "").rpartition(":")
+    try:
+        return name, float(seconds)
+    except ValueError:
+        return driver, LEASE_SECONDS
+
+
 def _read(row: tuple[Any, ...]) -> RunRecord:
     *plain, summary, driver, epoch, lease_until, created, updated, forked_from, forked_at, last = row
+    driver, lease_s = _held_by(driver)
     return RunRecord(
         *plain,
         summary=None if summary is None else cast("JSONObject", decode_trusted(summary)),
         driver=driver,
         epoch=epoch,
         lease_until=lease_until,
+        lease_s=lease_s,
         created=created,
         updated=updated,
         forked_from=forked_from,
@@ -86,14 +97,14 @@ class Journal:
         if cursor.rowcount != 1:
             raise RunExistsError(f"a run {run_id[:64]!r} exists already")
 
-    def acquire(self, run_id: str, driver: str, ttl_s: float, now: float) -> int | None:
-        """Take the lease: the new epoch, or None while another driver holds a live one."""
+    def acquire(self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None) -> int | None:
+        """Take the lease: the new epoch, or None where another driver holds it; see `RunStore.acquire`."""
         with self._database.transaction():
             number = self._number(run_id)
             cursor = self._database.execute(
                 "UPDATE runs SET driver = ?2, epoch = epoch + 1, lease_until = ?3 "
-                "WHERE number = ?1 AND (driver IS NULL OR driver = ?2 OR lease_until <= ?4)",
-                (number, driver, now + ttl_s, now),
+                "WHERE number = ?1 AND (driver IS NULL OR driver = ?2 OR (epoch = ?4 AND lease_until = ?5))",
+                (number, f"{driver}:{ttl_s:g}", now + ttl_s, lapsed and lapsed.epoch, lapsed and lapsed.until),
             )
             if cursor.rowcount != 1:
                 self._expect(run_id)
@@ -102,8 +113,10 @@ class Journal:
 
     def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
         """Extend the lease; False: the run has another driver, or none."""
+        # Whoever watches the lease sees that the value changes, also where the driver's clock was set back.
         cursor = self._database.change(
-            "UPDATE runs SET lease_until = ? WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
+            "UPDATE runs SET lease_until = max(?, lease_until + 0.001) "
+            "WHERE number = ? AND epoch = ? AND driver IS NOT NULL",
             (now + ttl_s, self._number_of(run_id), epoch),
         )
         return cursor.rowcount == 1
@@ -228,6 +241,18 @@ class Journal:
         with self._database.guard:
             row = self._database.execute(f"{_RECORD} WHERE id = ?", (run_id,)).fetchone()
         return None if row is None else _read(row)
+
+    def leases(self, status: str, fingerprint: str | None, limit: int) -> list[Lease]:
+        """The leases of runs; see `RunStore.leases`."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT id, driver, epoch, lease_until FROM runs WHERE status = ?1 AND fingerprint = "
+                "coalesce(?2, fingerprint) AND json_extract(summary, '$.set_aside') IS NOT 1 "
+                "ORDER BY number DESC LIMIT ?3",
+                (status, fingerprint, limit),
+            ).fetchall()
+        held = ((run, *_held_by(driver), epoch, until) for run, driver, epoch, until in rows)
+        return [Lease(run, driver, epoch, until, seconds) for run, driver, seconds, epoch, until in held]
 
     def run_ids(self, prefix: str, limit: int) -> list[str]:
         """The ids that begin with `prefix`, the newest run first."""

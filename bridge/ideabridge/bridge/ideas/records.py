@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -129,6 +129,28 @@ class Change:
     breaking: list[str]
 
 
+LEASE_SECONDS: Final = 15.0
+"""How long a lease holds without a heartbeat, unless its driver says otherwise."""
+
+
+class Lease(NamedTuple):
+    """Who drives a run, as the store has it: equal ones are the same lease without a heartbeat between.
+
+    Attributes:
+        run: the run's id.
+        driver: who holds it; None: nobody.
+        epoch: the current fencing epoch.
+        until: changes with each heartbeat. A time by the driver's clock: for lists, see `RunRecord`.
+        seconds: how long it holds without a heartbeat.
+    """
+
+    run: str
+    driver: str | None
+    epoch: int
+    until: float
+    seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """One run. Times are seconds since 1970 for the lease (the driver's clock), ISO 8601 in UTC elsewhere.
@@ -144,7 +166,8 @@ class RunRecord:
         summary: what the last `set_status` stored.
         driver: who holds the lease; None: nobody.
         epoch: the current fencing epoch; 0: never acquired.
-        lease_until: when the lease ends.
+        lease_s: how long the lease holds without a heartbeat.
+        lease_until: when the lease ends by the driver's clock, which may differ from ours: for lists alone.
         created: when it was created.
         updated: when its status last changed.
         last_event: sequence number of its last event; 0: none.
@@ -168,3 +191,9 @@ class RunRecord:
     last_event: int
     forked_from: str | None = None
     forked_at: int | None = None
+    lease_s: float = LEASE_SECONDS
+
+    @property
+    def lease(self) -> Lease:
+        """Who drives it."""
+        return Lease(self.id, self.driver, self.epoch, self.lease_until, self.lease_s)

@@ -9,7 +9,7 @@ from ideabridge.bridge.ideas.answers import Answers
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.direct_calls import DirectCall, DirectCallTable
 from ideabridge.bridge.ideas.journal import Journal
-from ideabridge.bridge.ideas.records import Page, RunRecord
+from ideabridge.bridge.ideas.records import Lease, Page, RunRecord
 from ideabridge.bridge.ideas.tool_memory import ToolMemory
 from ideabridge.bridge.ideas.users import Users
 from ideabridge.tools.encoding import JSONObject
@@ -41,15 +41,24 @@ class RunStore:
         """
         self._journal.create(run_id, kind=kind, caller=caller, title=title, fingerprint=fingerprint, parent=parent)
 
-    def acquire(self, run_id: str, driver: str, ttl_s: float, now: float) -> int | None:
+    def acquire(self, run_id: str, driver: str, ttl_s: float, now: float, lapsed: Lease | None = None) -> int | None:
         """Take a run's lease for `ttl_s` seconds from `now` (seconds since 1970); returns the new epoch.
 
-        None while another driver holds a live lease. The same driver gets a new epoch, and its old one is void.
+        None while another driver holds it. The store compares no times: clocks differ between machines. A lease that
+        was not given back is taken by naming it as it was last seen. The same driver gets a new epoch, and its old one
+        is void.
+
+        Args:
+            run_id: the run.
+            driver: who takes it.
+            ttl_s: how long it holds without a `renew`: others wait for so long.
+            now: with `ttl_s`, written down for who lists runs.
+            lapsed: a lease that has lapsed, as the caller has seen it. Where it has changed since, it is not taken.
 
         Raises:
             UnknownRunError: no such run.
         """
-        return self._journal.acquire(run_id, driver, ttl_s, now)
+        return self._journal.acquire(run_id, driver, ttl_s, now, lapsed)
 
     def renew(self, run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
         """Extend the lease to `ttl_s` seconds from `now`; False: the epoch is not the run's current one.
@@ -180,6 +189,12 @@ class RunStore:
         """
         statuses = [] if status is None else [status] if isinstance(status, str) else list(status)
         return self._journal.runs(caller, statuses, limit, after, rooms=rooms)
+
+    def leases(self, status: str, fingerprint: str | None = None, limit: int = 1000) -> list[Lease]:
+        """The leases of the runs that have a status, newest run first, without those that were set aside;
+        `fingerprint`: only of runs made under this configuration.
+        """
+        return self._journal.leases(status, fingerprint, limit)
 
     def run_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """The ids of runs, rooms among them, that begin with `prefix`, the newest first."""
