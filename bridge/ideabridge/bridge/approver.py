@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.answering import Asked, key_of, question_of
 from ideabridge.bridge.context.document import MISSING
-from ideabridge.bridge.errors import DecisionError, SecretGivenError
+from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
 from ideabridge.bridge.loop.decider import APPROVER, TIME_OUT, Decider
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -159,7 +159,9 @@ class People:
                 if question is not None:
                     self._open[question.approval] = question
                     self._arm(question)
-                    self._start(question)
+                    if not self._run.runner.follows:
+                        # Else the process that drives the run asks its approver.
+                        self._start(question)
             case CallFinished() if not self._open:
                 return
             case CallDecided() | OutcomeDecided() | PlanDecided() | QuestionAnswered() | CallFinished():
@@ -294,6 +296,9 @@ class People:
                 decision.hand_in(run, approval)
             except (DecisionError, SecretGivenError) as error:
                 run.decide(approval, question.refusal, by=by, reason=f"its decision does not hold: {error}")
+        except InterruptedRunError:
+            # Another process drives the run, and decides.
+            return
         except IdeabridgeError as error:
             # Mostly the run is not driven here any more: its status says why, and the journal holds no decision.
             # Where it is, nobody else would decide.

@@ -165,6 +165,7 @@ class Bridge(Publishing):
         )
         self._group.start_soon(self._open.heartbeat)
         self._group.start_soon(self._open.listen)
+        self._group.start_soon(self._open.follow)
         return self
 
     def _retire(self) -> None:

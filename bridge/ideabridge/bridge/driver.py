@@ -195,6 +195,11 @@ class Driver:
         self._watch = watch or Watch()
         self._seen = 0
 
+    @property
+    def seen(self) -> int:
+        """The number of the last event of the run that this process has read or written."""
+        return self._seen
+
     def is_current(self, last_event: int) -> bool:
         """Whether this process has seen every event the store holds, `last_event` being the last."""
         return last_event == self._seen

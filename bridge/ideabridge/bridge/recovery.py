@@ -114,7 +114,7 @@ class Recovery:
         for lease in reversed(list(self._leases(fingerprint))):
             if lease.run in self._busy:
                 continue
-            left = self._runs.watch.left(lease)
+            left = self._runs.left(lease)
             if left > 0:
                 if left < math.inf:
                     undecided.append(left)
@@ -171,7 +171,7 @@ class Recovery:
         known = record.id in self._delays
         with contextlib.suppress(StoreError):
             now = self._store.run(record.id)
-            if now is None or self._runs.watch.left(now.lease) > 0:
+            if now is None or self._runs.left(now.lease) > 0:
                 # Another process was faster.
                 return
             if not isinstance(error, StoreError):

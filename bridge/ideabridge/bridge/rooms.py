@@ -189,6 +189,18 @@ class Rooms:
             watcher(room, event)
         parent.runner.poke()
 
+    @staticmethod
+    def follow(run: Run, event: Event) -> None:
+        """Told of every event of a run or room that another process drives: here, only who watches hears of it."""
+        if isinstance(event, CallFinished):
+            run.rooms.pop((event.call, event.item), None)
+        elif isinstance(event, RunEnded):
+            run.rooms.clear()
+        if run.parent is not None:
+            for watcher in list(run.root.room_watchers):
+                watcher(run, event)
+            run.parent.runner.poke()
+
     def _count(self, room: Run) -> None:
         root = room.root
         if over_budget(root) is not None:

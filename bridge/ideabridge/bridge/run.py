@@ -238,7 +238,6 @@ class Run:
             self.parent.hold()
         if not self._driver.take():
             self._driver.release()
-            self.runner.abandon("another process has gone on with it")
             raise InterruptedRunError(f"run {self.id}: another process has gone on with it; check_run tells how")
 
     def rest(self) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
@@ -20,11 +21,11 @@ from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, Unkn
 from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.ideas.records import LEASE_SECONDS, RunRecord
+from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.ideas.writer import Writer
-from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, RunStarted, event_from_json
+from ideabridge.bridge.loop.event import CallFinished, Event, RequestMade, RunEnded, RunStarted, event_from_json
 from ideabridge.bridge.loop.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
@@ -52,6 +53,12 @@ MOST_TAKEN_UP: Final = 2
 LISTENS_SECONDS: Final = 0.5
 """How often a process looks whether another one asks it to cancel a run."""
 
+FOLLOWS_SECONDS: Final = 0.25
+"""How often the journals of runs are read on that somebody waits for here, and another process drives."""
+
+ALONE_SECONDS: Final = 3.0
+"""How long whoever waits for a run leaves it to the servers, where its driver is gone, before it is taken up here."""
+
 ANSWERS_SECONDS: Final = 5.0
 """How long a process that drives a run may take to cancel it."""
 
@@ -73,6 +80,14 @@ class RunSummary(TypedDict):
     """When it began, ISO 8601 in UTC."""
     reason: NotRequired[str]
     """Why it is interrupted."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    run: Run
+    driver: Driver
+    alone: float | None = None
+    """Since when nobody has been at work on it."""
 
 
 def is_set_aside(record: RunRecord) -> bool:
@@ -146,6 +161,9 @@ class Runs:
         self.ways = Ways(store, offer, fingerprint, max_age_s)
         self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
+        # Runs that somebody waits for here, and another process drives or is to drive.
+        self._followed: dict[str, _Followed] = {}
+        self._awaited = anyio.Event()
 
     async def create(
         self,
@@ -213,16 +231,11 @@ class Runs:
             known = [one.id for one in self._store.runs(caller=caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
         parent = self.get(record.parent, caller) if record.parent is not None else None
-        run = self._runs.get(run_id)
-        if run is not None and self._is_at_hand(run, self._drivers[run_id], record.last_event):
-            run.parent = parent
-            if run.people is not None:
-                run.people.expire()
-            return run
-        if run is not None and run.runner.lost is None and self._drivers[run_id].epoch is not None:
-            # Calls that are still at work under the old handle would only find out when they end.
-            run.runner.abandon("another process has gone on with it")
-        return self._load(record, parent)
+        run = self._reach(record, parent)
+        run.parent = parent
+        if run.people is not None:
+            run.people.expire()
+        return run
 
     def enter(self, record: RunRecord, parent: Run) -> Run:
         """The room of a run: the one at hand, or one taken up again from its journal.
@@ -232,11 +245,9 @@ class Runs:
         """
         if record.parent != parent.id:
             raise UnknownRunError(f"run {record.id} is no room of {parent.id}")
-        room = self._runs.get(record.id)
-        if room is not None and self._is_at_hand(room, self._drivers[record.id], record.last_event):
-            room.parent = parent
-            return room
-        return self._load(record, parent)
+        room = self._reach(record, parent)
+        room.parent = parent
+        return room
 
     def resume(self, run_id: str, caller: str | None = None, *, anyway: bool = False) -> Run:
         """Take a run up again and go on with it here; one that waits for somebody is given as it stands.
@@ -258,7 +269,7 @@ class Runs:
         last = next(self._store.events(run_id, max(record.last_event - 1, 0)), None)
         whose = record.caller if caller is None else caller
         if anyway and record.caller == whose and is_set_aside(record):
-            run = self._load(record, anyway=True)
+            run = self._reach(record, anyway=True)
         else:
             run = self.get(run_id, whose)
         if last is not None and last[1].get("event") == RunEnded.name:
@@ -281,7 +292,7 @@ class Runs:
                 now = self._store.run(run_id)
                 if now is None or first is None or now.status != "running" or now.lease != first.lease:
                     raise
-                left = self.watch.left(now.lease)
+                left = self.left(now.lease)
                 if not 0 < left < math.inf:
                     raise
                 await anyio.sleep(min(left, LISTENS_SECONDS))
@@ -308,9 +319,7 @@ class Runs:
             if record is None or (caller is not None and record.caller != caller):
                 known = [one.id for one in self._store.runs(caller=caller, limit=50)]
                 raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
-            run = self._runs.get(run_id)
-            if run is None or not self._is_at_hand(run, self._drivers[run_id], record.last_event):
-                run = self.get(run_id, record.caller) if record.parent else self._load(record, end=reason)
+            run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
             if run.runner.lost is None and (record.parent or self._drivers[run_id].epoch is not None or may_rest(run)):
                 run.cancel(reason)
             if record.parent or run.machine.phase == "ended":
@@ -359,12 +368,42 @@ class Runs:
         # At work elsewhere, or nowhere any more: only another look at its lease tells.
         return may_rest(run)
 
+    def _reach(
+        self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
+    ) -> Run:
+        """A run as it stands in the store: the one at hand, or one that is read from its journal; see `_go_on`."""
+        run = self._runs.get(record.id)
+        if run is not None and run.runner.lost is None:
+            driver = self._drivers[record.id]
+            if self._is_at_hand(run, driver, record.last_event):
+                return run
+            if driver.epoch is not None:
+                # Calls that are still at work under the old handle would only find out when they end.
+                run.runner.abandon("another process has gone on with it")
+            elif self._read_on(run, driver):
+                record = self._store.run(run.id) or record
+                if self.left(record.lease) == 0:
+                    self._go_on(run, driver, record, (), parent, anyway=anyway, end=end)
+                    run.runner.poke()
+                return run
+        return self._load(record, parent, anyway=anyway, end=end)
+
+    def left(self, lease: Lease) -> float:
+        """Seconds until a lease lapses; see `Watch.left`. One of this process that nothing here holds has lapsed: it
+        could not be given back.
+        """
+        if lease.driver != self._name:
+            return self.watch.left(lease)
+        driver = self._drivers.get(lease.run)
+        held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
+        return math.inf if held else 0.0
+
     def latest(self, caller: str, limit: int) -> list[RunSummary]:
         """The caller's latest runs, newest first."""
         found: list[RunSummary] = []
         for record in self._store.runs(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
-            left = record.status == "running" and self.watch.left(record.lease) == 0
+            left = record.status == "running" and self.left(record.lease) == 0
             if left:
                 status = "interrupted"
             else:
@@ -381,6 +420,71 @@ class Runs:
                 told["reason"] = reason
             found.append(told)
         return found
+
+    # -- following ---------------------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Read on in the journals of runs that somebody waits for here and another process drives: who waits hears of
+        each event as if the run were at work here. Runs until it is cancelled.
+        """
+        while True:
+            self._awaited = anyio.Event()
+            if not self._followed:
+                await self._awaited.wait()
+            await anyio.sleep(FOLLOWS_SECONDS)
+            for run_id, one in list(self._followed.items()):
+                if not one.run.runner.waiting or not self._is_elsewhere(one.run, one.driver):
+                    del self._followed[run_id]
+                    continue
+                # What the store refuses now is read a moment later.
+                with contextlib.suppress(StoreError):
+                    self._look_on(one)
+
+    def _wait_for(self, run: Run, driver: Driver) -> None:
+        """Somebody begins to wait for a run."""
+        if run.parent is None and run.id not in self._followed and self._is_elsewhere(run, driver):
+            self._followed[run.id] = _Followed(run, driver)
+            self._awaited.set()
+
+    @staticmethod
+    def _is_elsewhere(run: Run, driver: Driver) -> bool:
+        here = driver.epoch is not None or driver.unwritten or run.runner.is_behind
+        return not here and run.runner.lost is None and run.machine.phase != "ended"
+
+    def _look_on(self, one: _Followed) -> None:
+        if not self._read_on(one.run, one.driver):
+            return
+        record = self._store.run(one.run.id)
+        if record is None or may_rest(one.run) or self.left(record.lease) > 0:
+            one.alone = None
+        elif one.alone is None:
+            one.alone = anyio.current_time()
+        elif anyio.current_time() - one.alone > ALONE_SECONDS:
+            # No server has taken it up: there is none, or it cannot go on anywhere.
+            one.alone = None
+            self._reach(record)
+
+    def _read_on(self, run: Run, driver: Driver) -> bool:
+        """Take what another process has journaled of a run and its rooms since; whether that can be understood."""
+        try:
+            numbered = [(number, event_from_json(event)) for number, event in self._store.events(run.id, driver.seen)]
+            if numbered:
+                driver.note(numbered[-1][0])
+                if any(isinstance(event, RequestMade | RunEnded) for _, event in numbered):
+                    steps = self._store.step_ideas(run.id)
+                    run.idea = steps[-1].id if steps else None
+                run.runner.follow([event for _, event in numbered])
+            if run.machine.phase != "ended":
+                self.rooms.reopen(run)
+                for room in list(run.rooms.values()):
+                    if self._is_elsewhere(room, self._drivers[room.id]):
+                        self._read_on(room, self._drivers[room.id])
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one run that cannot be read ends nothing else
+            run.runner.fail(error)
+            return False
+        return True
 
     def release(self) -> None:
         """Give every lease back: this process ends, and any other may go on."""
@@ -454,6 +558,7 @@ class Runs:
             kept=kept,
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
+        runner.awaited = lambda: self._wait_for(run, driver)
         runner.watchers.append(lambda event: self._watch(run, driver, event))
         run.people = People(run, self.group, self._approver, self._screen.mask)
         runner.watchers.append(run.people.watch)
@@ -489,14 +594,7 @@ class Runs:
     def _load(
         self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
     ) -> Run:
-        """The run as its journal tells it; at work here if it is at work at all, and nobody else is at work on it.
-
-        Args:
-            record: its record.
-            parent: the run it belongs to.
-            anyway: also where it was set aside.
-            end: why it is ended, where it is; then nothing of it goes on.
-        """
+        """A run as its journal has it; see `_go_on`."""
         numbered = [(number, event_from_json(event)) for number, event in self._store.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
         named = events[0].mind if events and isinstance(events[0], RunStarted) else None
@@ -510,11 +608,36 @@ class Runs:
         driver.note(numbered[-1][0] if numbered else 0)
         steps = self._store.step_ideas(record.id)
         run.idea = steps[-1].id if steps else None
-        if run.machine.phase == "ended" or not events:
-            if events and record.status != run.machine.status:
+        if events and run.machine.phase != "ended":
+            run.runner.kept.note(self._store.journal_bytes(record.id))
+        return self._go_on(run, driver, record, events, parent, anyway=anyway, end=end)
+
+    def _go_on(
+        self,
+        run: Run,
+        driver: Driver,
+        record: RunRecord,
+        events: Sequence[Event],
+        parent: Run | None,
+        *,
+        anyway: bool,
+        end: str | None,
+    ) -> Run:
+        """Go on with a run that was read from its journal, if it is at work at all and nobody else is at work on it.
+
+        Args:
+            run: the run.
+            driver: its driver here.
+            record: its record.
+            events: those of its journal that its people have not heard of.
+            parent: the run it belongs to.
+            anyway: also where it was set aside.
+            end: why it is ended, where it is; then nothing of it goes on.
+        """
+        if run.machine.phase == "ended" or not driver.seen:
+            if driver.seen and record.status != run.machine.status:
                 self._settle(run, driver)
             return run
-        run.runner.kept.note(self._store.journal_bytes(record.id))
         if self.rooms.end_orphan(run):
             return run
         if parent is None:
@@ -547,7 +670,7 @@ class Runs:
         if not current:
             # It was at work until a moment ago, and has come further than what was read.
             driver.release()
-            return self._load(self._store.run(record.id) or record, parent, anyway=anyway)
+            return self._reach(self._store.run(record.id) or record, parent, anyway=anyway)
         if why is not None:
             driver.set_status("interrupted", {"reason": why})
             driver.release()
@@ -607,11 +730,11 @@ class Runs:
             return run
         if not current:
             driver.release()
-            return self._load(self._store.run(run.id) or self._unknown(run.id), end=reason)
+            return self._reach(self._store.run(run.id) or self._unknown(run.id), end=reason)
         self._end(run, reason)
         for room in self._store.rooms_of(run.id):
             # Their calls have ended without them: so do they.
-            self._load(room, run)
+            self._reach(room, run)
         return run
 
     @staticmethod
@@ -621,7 +744,9 @@ class Runs:
     # -- ends --------------------------------------------------------------------------------------------------
 
     def _watch(self, run: Run, driver: Driver, event: Event) -> None:
-        if isinstance(event, RunEnded):
+        if run.runner.follows:
+            self.rooms.follow(run, event)
+        elif isinstance(event, RunEnded):
             driver.leave(run.machine.status or "failed", summary_of(run), run.runner.poke)
             self.rooms.close(run)
         elif isinstance(event, CallFinished):
@@ -629,7 +754,8 @@ class Runs:
             if event.error is None and tool is not None and tool.key not in run.machine.catalogue.latent:
                 self.observed.note(run.caller, tool, event.value)
             self.rooms.leave(run, event)
-        self.rooms.watch(run, event)
+        if not run.runner.follows:
+            self.rooms.watch(run, event)
 
     def _settle(self, run: Run, driver: Driver) -> None:
         """A process died between the last event of a run and the note of how it ended: note it now."""

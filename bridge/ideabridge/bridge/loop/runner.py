@@ -77,6 +77,11 @@ class Runner:
         open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
         used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
         kept: bounds the bytes of its results; a room's is that of the run it belongs to.
+
+    Attributes:
+        follows: whether the watchers are told of events of another process right now.
+        waiting: how many wait for a change.
+        awaited: called when one begins to.
     """
 
     def __init__(
@@ -104,6 +109,9 @@ class Runner:
         self.watchers: list[Watcher] = [parking.watch]
         self.progress_watchers: list[ReportedProgress] = []
         self.lost: str | None = None
+        self.follows = False
+        self.waiting = 0
+        self.awaited: Callable[[], None] = lambda: None
         self.untold: Counting | None = None
         self._journal = journal
         self._executor = executor
@@ -272,8 +280,14 @@ class Runner:
         log(error, self._screen.mask)
 
     async def wait_changed(self) -> None:
-        """Wait for the next event."""
-        await self._changed.wait()
+        """Wait for the next event, of this process or of the one that drives the run."""
+        changed = self._changed
+        self.waiting += 1
+        try:
+            self.awaited()
+            await changed.wait()
+        finally:
+            self.waiting -= 1
 
     async def wait_written(self) -> None:
         """Wait until the journal holds everything that the machine has taken, or the run is given up."""
@@ -436,6 +450,22 @@ class Runner:
                 # Composed where it was made: what it told stands in the machine only until it is answered.
                 self.request = self._composer.compose(self.machine, event)
             self.machine.receive(event)
+
+    def follow(self, events: Sequence[Event]) -> None:
+        """Take what another process has journaled since, and tell the watchers. Nothing is journaled or performed.
+
+        Raises:
+            JournalError: an event does not fit.
+        """
+        for event in events:
+            if isinstance(event, RequestMade):
+                self.request = self._composer.compose(self.machine, event)
+            self.machine.receive(event)
+        self.follows = True
+        try:
+            self._notify(events)
+        finally:
+            self.follows = False
 
     def resume(self) -> None:
         """Go on after `fold`; see `aftermath`."""
