@@ -93,6 +93,8 @@ def test_an_old_store_becomes_what_a_new_one_is(version: int, tmp_path: Path) ->
 
 
 BACK_TO_7 = """
+DROP VIEW journal; DROP VIEW idea_list; CREATE VIEW journal AS SELECT 1; CREATE VIEW idea_list AS SELECT 1;
+DROP INDEX events_with_parts; ALTER TABLE events DROP COLUMN parts; ALTER TABLE ideas DROP COLUMN solved;
 DROP TABLE shares; DROP TABLE user_tokens; DROP TABLE users;
 DROP TABLE direct_calls; DROP TABLE module_tools; DROP TABLE observed_shapes; DROP TABLE tool_definitions;
 DROP TABLE exposed_names;

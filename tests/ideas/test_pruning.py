@@ -22,7 +22,7 @@ from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, Unknow
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.plan import Plan
 from ideabridge.server.main import main
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.test_processes import HEAD, check
 from tests.ideas.values import idea_of, publish, said
 
@@ -45,6 +45,14 @@ def end(store: Store, run: str, status: str = "done") -> None:
     assert epoch is not None
     store.append(run, epoch, [{"n": number, "run": run} for number in range(3)])
     store.set_status(run, epoch, status, {})
+    store.release(run, epoch)
+
+
+def append(store: Store, run: str, event: JSONObject) -> None:
+    """Journal one more event of a run."""
+    epoch = store.acquire(run, "driver", 10, time.time())
+    assert epoch is not None
+    store.append(run, epoch, [event])
     store.release(run, epoch)
 
 
@@ -78,6 +86,12 @@ def check_whole(path: str) -> None:
         assert connection.execute(lost).fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name LIKE '%_new'").fetchone() == (0,)
         lost = "SELECT count(*) FROM content_keys WHERE number NOT IN (SELECT number FROM contents)"
+        assert connection.execute(lost).fetchone() == (0,)
+        lost = """
+            SELECT count(*) FROM events JOIN json_tree(events.parts) AS part ON part.type = 'integer'
+            WHERE abs(part.value) NOT IN (SELECT number FROM contents)"""
+        assert connection.execute(lost).fetchone() == (0,)
+        lost = "SELECT count(*) FROM ideas WHERE solved IS NOT NULL AND solved NOT IN (SELECT number FROM contents)"
         assert connection.execute(lost).fetchone() == (0,)
         told = "SELECT count(*) FROM idea_messages", "SELECT coalesce(sum(json_array_length(context)), 0) FROM ideas"
         assert connection.execute(told[0]).fetchone() == connection.execute(told[1]).fetchone()
@@ -130,9 +144,14 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
     path = tmp_path_factory.mktemp("store") / "ideas.db"
     ideas = {n: idea_of(f"word{n}", f"output {n % 3}") for n in range(13)}
     with Store.open(path) as store:
+        begun: dict[str, JSONObject] = {}
         for n, made in enumerate(runs):
             parent = None if made.parent is None else f"r{made.parent}"
             old_run(store, f"r{n}", *(ideas[one] for one in made.ideas), status=made.status, parent=parent)
+            # A journal whose tools and messages others have too, and which refers to what ideas hold.
+            listed: list[JSON] = [{"name": f"tool {one}", "description": "x" * 200} for one in made.ideas]
+            begun[f"r{n}"] = {"event": "run_started", "context": [said(f"word{n}")], "tools": listed}
+            append(store, f"r{n}", begun[f"r{n}"])
             if made.fork is not None:
                 with closing(sqlite3.connect(path, isolation_level=None)) as connection:
                     connection.execute("UPDATE runs SET forked_from = ? WHERE id = ?", (f"r{made.fork}", f"r{n}"))
@@ -162,7 +181,7 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
         for run in left:
             assert [one.id for one in store.step_ideas(run)] == before[run]
-            assert len(list(store.events(run))) == 3
+            assert [event for _, event in store.events(run)][3:] == ([begun[run]] if run in begun else [])
         everything = {one.id for one in store.ideas(100).items}
         expected = {last} | {one for run in left for one in before[run]}
         assert everything == expected

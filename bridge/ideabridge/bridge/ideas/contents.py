@@ -8,18 +8,22 @@ follows the last cut stays inline, for the next step will change it.
 
 An index of hashes costs each save a page of the log for each row that is new, so `content_keys` is written some rows
 at a time. The latest rows are remembered by each process until then.
+
+Events of journals refer to contents too: what many runs repeat (definitions of tools, settings, schemas) and what the
+ideas of a run hold as well (messages, Solutions) leaves the event, and its column `parts` says where it is.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import StoreFormatError
 from ideabridge.bridge.ideas.idea import Body
-from ideabridge.tools.encoding import JSON, decode_trusted
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 
 INLINE: Final = 64
 """Contexts up to this many entries are not cut."""
@@ -38,6 +42,23 @@ SWEPT: Final = "swept"
 _KEYED: Final = "keyed"
 """Key of the counter that says which was the last row taken up into `content_keys`."""
 
+
+PARTS: Final = {
+    "run_started": ("context", "tools", "settings", "output_schema", "why"),
+    "request_made": ("offered",),
+    "call_decided": ("tool",),
+    "solution_proposed": ("calls", "output"),
+}
+"""The members of events that are kept in `contents`. `calls` and `output` are one content, the Solution of an idea."""
+
+SOLUTION: Final = "solution"
+"""The part of an event, or of an idea, that is a whole Solution."""
+
+SHORT: Final = 128
+"""A member or Solution of fewer bytes stays where it is: a row of `contents` takes some 60 bytes beside its text."""
+
+_LISTED: Final = 8
+"""More messages or tools than this are listed in a content of their own."""
 
 _FIRST: Final = Struct(">q")
 
@@ -90,11 +111,86 @@ class Contents:
         new: list[_Row] = []
         number, *entries = self._put([schema, *messages], new)
         text = _text(self._fold(entries, new))
+        self._store(new)
+        return number, text
+
+    def _store(self, new: list[_Row]) -> None:
         if new:
             self._database.connection.executemany("INSERT INTO contents(number, hash, body) VALUES (?, ?, ?)", new)
         if self._last - self._keyed >= LAG:
             self._catch_up()
-        return number, text
+
+    def solution(self, text: str) -> int | None:
+        """The row of a Solution that a journal holds already; None: there is none, as far as this process remembers.
+        Inside a transaction, after `put`.
+        """
+        if len(text) < SHORT:
+            return None
+        digest = hashlib.sha256(text.encode()).digest()
+        return self._waiting.get(digest) or self._known.get(digest)
+
+    def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
+        """The texts of events, and where the parts of each are that stand in `contents`: a JSON object, member -> the
+        row of a content, or a list of rows as a context has; None: the text is the whole event. Inside a transaction.
+
+        Raises:
+            InvalidJSONError: an event is not JSON.
+        """
+        self._look()
+        new: list[_Row] = []
+        packed: list[tuple[str, str | None]] = []
+        for event in events:
+            rest, parts = self._pack(event, new)
+            packed.append((encode_text(rest), encode_text(parts) if parts else None))
+        self._store(new)
+        return packed
+
+    def _pack(self, event: JSONObject, new: list[_Row]) -> tuple[JSONObject, JSONObject]:
+        names = PARTS.get(str(event.get("event")), ())
+        parts: JSONObject = {}
+        if "calls" in names:
+            # As an idea has it. What stands beside calls and output could not be told apart from them again.
+            if "calls" in event and "extra" not in event and event.get("output", ...) is not None:
+                solution = _body_of({"calls": event["calls"], "output": event.get("output")})
+                if len(solution[1]) >= SHORT:
+                    parts[SOLUTION] = self._put([solution], new)[0]
+        else:
+            for name in names:
+                value = event.get(name)
+                if isinstance(value, list):
+                    if value:
+                        entries = self._put([_body_of(one) for one in value], new)
+                        if len(entries) > _LISTED:
+                            entries = [-self._put([_body(entries)], new)[0]]
+                        parts[name] = list[JSON](entries)
+                elif value is not None and (len(value) >= SHORT if isinstance(value, str) else True):
+                    body = _body_of(value)
+                    if len(body[1]) >= SHORT:
+                        parts[name] = self._put([body], new)[0]
+        if not parts:
+            return event, parts
+        gone = {*parts, *(("calls", "output") if SOLUTION in parts else ())}
+        return {name: value for name, value in event.items() if name not in gone}, parts
+
+    def unpack(self, text: str, parts: str | None) -> JSONObject:
+        """The whole event of a text and of its parts, as `pack` returned them.
+
+        Raises:
+            StoreFormatError: a part is missing.
+        """
+        event = cast("JSONObject", decode_trusted(text))
+        if parts is None:
+            return event
+        for name, entry in cast("JSONObject", decode_trusted(parts)).items():
+            if isinstance(entry, list):
+                event[name] = self.context(encode_text(entry))
+                continue
+            value = decode_trusted(self.texts([cast("int", entry)])[0])
+            if name == SOLUTION:
+                event.update({key: one for key, one in cast("JSONObject", value).items() if one is not None})
+            else:
+                event[name] = value
+        return event
 
     def _look(self) -> None:
         """Learn of rows that others stored, and forget what a rolled back transaction or a sweep took away."""
@@ -175,7 +271,9 @@ class Contents:
             (_text(numbers),),
         ).fetchall()
         if len(rows) != len(numbers):
-            raise StoreFormatError(f"{self._database.path}: it is damaged: a context names a message it does not have")
+            raise StoreFormatError(
+                f"{self._database.path}: it is damaged: it names a message or schema that is not there"
+            )
         return [row[0] for row in rows]
 
     def unfold(self, entries: str) -> list[int]:
@@ -187,9 +285,22 @@ class Contents:
                 continue
             row = self._database.execute("SELECT body FROM contents WHERE number = ?", (-entry,)).fetchone()
             if row is None:
-                raise StoreFormatError(f"{self._database.path}: it is damaged: a context names a list it does not have")
+                raise StoreFormatError(f"{self._database.path}: it is damaged: it names a list that is not there")
             numbers += self.unfold(row[0])
         return numbers
+
+
+def entries_of(parts: str) -> list[int]:
+    """The rows that the parts of an event name, as the entries of a context: negative ones are lists."""
+    entries: list[int] = []
+    for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
+        entries += entry if isinstance(entry, list) else [entry]
+    return entries
+
+
+def _body_of(value: JSON) -> Body:
+    raw = encode(value)
+    return (hashlib.sha256(raw).digest(), raw.decode())
 
 
 def _text(entries: list[int]) -> str:

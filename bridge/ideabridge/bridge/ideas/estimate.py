@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from ideabridge.bridge.ideas.database import Database
@@ -33,6 +35,7 @@ class Estimate:
         self._families = families
         self._stays = len(going)
         self._ranks = {id(family): rank for rank, family in enumerate(going)}
+        self._ranks_of_runs: dict[int, int] = {}
         # By rank; the last entry is what stays.
         self._bytes = [0] * (len(going) + 1)
         self._ideas = [0] * (len(going) + 1)
@@ -68,7 +71,7 @@ class Estimate:
 
     def _weigh_runs(self) -> None:
         execute = self._database.execute
-        ranks: dict[int, int] = {}
+        ranks = self._ranks_of_runs
         for number, run in execute("SELECT number, id FROM runs"):
             rank = ranks[number] = self._rank(run)
             self._runs[rank] += 1
@@ -86,20 +89,35 @@ class Estimate:
         going: list[tuple[int, int]] = []
         reach = Reach(self._database)
         rows = execute(
-            "SELECT number, coalesce(run, number), length(meta) + length(context) + length(solution), schema, context "
-            "FROM ideas"
+            "SELECT number, coalesce(run, number), length(meta) + length(context) + length(solution), schema, solved, "
+            "context FROM ideas"
         )
-        for number, key, size, schema, context in rows:
+        for number, key, size, schema, solved, context in rows:
             rank = max(last.get(number, 0), self._rank(key))
             self._ideas[rank] += 1
             self._bytes[rank] += size + 4 * _ROW
             if rank == self._stays:
-                reach.add(schema, context)
+                reach.idea(schema, solved, context)
             else:
                 going.append((rank, number))
-        # The last first: what an idea reaches is freed with the last that does.
+        events: list[tuple[int, str]] = []
+        for run, parts in execute("SELECT id >> 32, parts FROM events WHERE parts IS NOT NULL"):
+            rank = self._ranks_of_runs.get(run, 0)
+            if rank == self._stays:
+                reach.event(parts)
+            else:
+                events.append((rank, parts))
+        # The last first: what an idea or event reaches is freed with the last that does.
         going.sort(reverse=True)
-        freed = {number: rank for rank, schema, context in self._read(going) for number in reach.add(schema, context)}
+        events.sort(reverse=True)
+        freed: dict[int, int] = {}
+        for rank, new in merge(
+            ((rank, reach.idea(schema, solved, context)) for rank, schema, solved, context in self._read(going)),
+            ((rank, reach.event(parts)) for rank, parts in events),
+            key=itemgetter(0),
+            reverse=True,
+        ):
+            freed.update(dict.fromkeys(new, rank))
         for number, size in execute("SELECT number, length(body) FROM contents"):
             if number in freed:
                 self._bytes[freed[number]] += size + _ROW
@@ -108,14 +126,14 @@ class Estimate:
             else:
                 self._unreached += size + _ROW
 
-    def _read(self, ideas: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
-        """(rank, schema, context) of ideas, in this order."""
+    def _read(self, ideas: list[tuple[int, int]]) -> Iterator[tuple[int, int, int | None, str]]:
+        """(rank, schema, solved, context) of ideas, in this order."""
         listed = iter(ideas)
         while some := list(islice(listed, _READ)):
             rows = self._database.execute(
-                "SELECT ideas.schema, ideas.context FROM json_each(?) AS part "
+                "SELECT ideas.schema, ideas.solved, ideas.context FROM json_each(?) AS part "
                 "JOIN ideas ON ideas.number = part.value ORDER BY part.key",
                 (f"[{','.join(str(number) for _, number in some)}]",),
             ).fetchall()
-            for (rank, _), (schema, context) in zip(some, rows, strict=True):
-                yield rank, schema, context
+            for (rank, _), row in zip(some, rows, strict=True):
+                yield rank, *row

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterable
 from functools import partial
 
-from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, FilterError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.ideas.filters import IdeaFilter
@@ -28,7 +27,6 @@ class IdeaStore(RunStore):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._contents = Contents(database)
         self._places = Places(database)
         self._uses = Uses(database, self._places)
         self._table = IdeaTable(database, self._contents, self._places, self._uses)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
+from ideabridge.bridge.ideas.contents import PARTS, Contents
 from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import RunExistsError, StaleDriverError, UnknownRunError
 from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
@@ -59,8 +60,9 @@ def _read(row: tuple[Any, ...]) -> RunRecord:
 class Journal:
     """The tables `runs` and `events`."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
+        self._contents = contents
         self._numbers: dict[str, int] = {}
         self._voids = 0
 
@@ -131,17 +133,17 @@ class Journal:
 
     def append(self, run_id: str, epoch: int, events: Sequence[JSONObject]) -> int:
         """Append events, all or none, if `epoch` is the run's current one; returns the last sequence number."""
-        if len(events) == 1:
+        if len(events) == 1 and events[0].get("event") not in PARTS:
             # One statement is a transaction by itself: the epoch is checked in it.
             body = encode_text(events[0])
             cursor = self._database.change(_APPEND, (self._number_of(run_id), body, epoch, time.time()))
             if cursor.rowcount != 1:
                 raise self._stale(run_id, epoch)
             return cast("int", cursor.lastrowid) & (2**_BITS - 1)
-        bodies = [encode_text(event) for event in events]
         with self._database.transaction():
             number = self._number(run_id)
             self._check(run_id, number, epoch)
+            packed = self._contents.pack(events)
             base = number << _BITS
             last = self._database.number(
                 "SELECT max(id) FROM events WHERE id BETWEEN ? AND ?", (base, base + 2**_BITS - 1)
@@ -149,10 +151,10 @@ class Journal:
             start = (last or base) + 1
             now = time.time()
             self._database.connection.executemany(
-                "INSERT INTO events(id, body, at) VALUES (?, ?, ?)",
-                [(number, body, now) for number, body in enumerate(bodies, start)],
+                "INSERT INTO events(id, body, at, parts) VALUES (?, ?, ?, ?)",
+                [(number, body, now, parts) for number, (body, parts) in enumerate(packed, start)],
             )
-            return start - base + len(bodies) - 1
+            return start - base + len(packed) - 1
 
     def _check(self, run_id: str, number: int, epoch: int) -> None:
         if not self._database.number(
@@ -178,13 +180,14 @@ class Journal:
             base = self._number(run_id) << _BITS
         last = base + after
         while True:
-            with self._database.guard:
+            # One state: what an event is made of may be pruned with it.
+            with self._database.snapshot():
                 rows = self._database.execute(
-                    "SELECT id, body FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
+                    "SELECT id, body, parts FROM events WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
                     (last, base + 2**_BITS, _BATCH),
                 ).fetchall()
-            for number, body in rows:
-                yield number - base, cast("JSONObject", decode_trusted(body))
+                found = [(number - base, self._contents.unpack(body, parts)) for number, body, parts in rows]
+            yield from found
             if len(rows) < _BATCH:
                 return
             last = rows[-1][0]

@@ -11,7 +11,7 @@ from typing import Final
 
 from ideabridge.bridge.ideas.shape import shape_of
 from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.views import FIRST, IDEA_LIST
+from ideabridge.bridge.ideas.views import FIRST, IDEA_LIST, IDEA_LIST_14, JOURNAL
 from ideabridge.tools.encoding import decode_trusted
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -405,6 +405,23 @@ def _thirteenth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+_FOURTEENTH: Final = (
+    # Where the parts of an event are that stand in `contents`, and the Solution of an idea that its journal holds too.
+    "ALTER TABLE events ADD COLUMN parts TEXT",
+    "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
+    "ALTER TABLE ideas ADD COLUMN solved INTEGER",
+    "DROP VIEW journal",
+    f"CREATE VIEW journal AS {JOURNAL}",
+    "DROP VIEW idea_list",
+    f"CREATE VIEW idea_list AS {IDEA_LIST_14}",
+)
+
+
+def _fourteenth(connection: sqlite3.Connection) -> None:
+    for statement in _FOURTEENTH:
+        connection.execute(statement)
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     _first,
     _second,
@@ -419,5 +436,6 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     _eleventh,
     _twelfth,
     _thirteenth,
+    _fourteenth,
 )
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

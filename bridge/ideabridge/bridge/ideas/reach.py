@@ -1,12 +1,13 @@
-"""Reach: which rows of `contents` ideas reach, and a sweep of those that none does (`docs/store.md`)."""
+"""Reach: which rows of `contents` ideas and journals reach, and a sweep of those that none does (`docs/store.md`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
-from ideabridge.bridge.ideas.contents import SWEPT, key_of
+from ideabridge.bridge.ideas.contents import SWEPT, entries_of, key_of
 from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.families import ENDED
 from ideabridge.tools.encoding import decode_trusted
 
 _READ: Final = 1024
@@ -15,7 +16,7 @@ _DELETED: Final = 500
 
 
 class Reach:
-    """The rows that ideas looked at so far reach: their schemas, messages, and lists of messages."""
+    """The rows reached so far by ideas and events: schemas, messages, Solutions, tools, and lists of them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -25,10 +26,16 @@ class Reach:
     def __contains__(self, number: int) -> bool:
         return number < len(self._reached) and self._reached[number] > 0
 
-    def add(self, schema: int, context: str) -> list[int]:
-        """Look at an idea; returns the rows that none before it reached. Inside a guard or transaction."""
+    def idea(self, schema: int, solved: int | None, context: str) -> list[int]:
+        """Look at an idea; returns the rows that nothing before it reached. Inside a guard or transaction."""
+        return self._add([schema, *(() if solved is None else (solved,)), *cast("list[int]", decode_trusted(context))])
+
+    def event(self, parts: str) -> list[int]:
+        """Look at the parts of an event; returns the same. Inside a guard or transaction."""
+        return self._add(entries_of(parts))
+
+    def _add(self, entries: list[int]) -> list[int]:
         new: list[int] = []
-        entries = [schema, *cast("list[int]", decode_trusted(context))]
         while entries:
             entry = entries.pop()
             number, kind = abs(entry), 1 if entry > 0 else 2
@@ -48,10 +55,11 @@ class Reach:
 
 
 class Sweep:
-    """Deletes the contents that no idea reaches, while others save ideas.
+    """Deletes the contents that no idea and no event reaches, while others save ideas and journal events.
 
-    An idea saved meanwhile may reach what no other does. So each transaction that deletes first looks at the ideas
-    saved since the last; and it makes void what other processes remember of rows (`Contents`).
+    What is saved meanwhile may reach what nothing else does. So each transaction that deletes first looks at the ideas
+    saved since the last, and at the events of every run that is new or had not ended when the sweep began; and it makes
+    void what other processes remember of rows (`Contents`).
     """
 
     def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
@@ -62,9 +70,19 @@ class Sweep:
         with database.guard:
             # The newest row stays, reached or not: its number must not be given again.
             self._top = database.number("SELECT max(number) FROM contents")
+            # Only these, and runs that are made from now on, journal anything more.
+            self._last_run = database.number("SELECT max(number) FROM runs")
+            ended = ", ".join(f"'{one}'" for one in ENDED)
+            self._open = [
+                row[0]
+                for row in database.execute(f"SELECT number FROM runs WHERE status NOT IN ({ended})")  # noqa: S608
+            ]
 
     def run(self) -> int:
         """Sweep; returns how many rows were deleted."""
+        last = 0
+        while events := self._events((last, (self._last_run + 1) << 32), _READ):
+            last = events[-1]
         while self._look():
             pass
         deleted = 0
@@ -80,13 +98,29 @@ class Sweep:
         """Look at the next ideas; whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
-                "SELECT number, schema, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
+                "SELECT number, schema, solved, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
                 (self._seen, _READ),
             ).fetchall()
-            for number, schema, context in rows:
-                self._reach.add(schema, context)
+            for number, schema, solved, context in rows:
+                self._reach.idea(schema, solved, context)
                 self._seen = number
         return bool(rows)
+
+    def _events(self, between: tuple[int, int], most: int = -1) -> list[int]:
+        """Look at the events between two rows that have parts; returns their rows."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? ORDER BY id LIMIT ?",
+                (*between, most),
+            ).fetchall()
+            for _, parts in rows:
+                self._reach.event(parts)
+        return [row[0] for row in rows]
+
+    def _look_at_open_runs(self) -> None:
+        for run in self._open:
+            self._events((run << 32, (run + 1) << 32))
+        self._events(((self._last_run + 1) << 32, 2**63 - 1))
 
     def _unreached(self) -> Iterator[int]:
         last = 0
@@ -105,6 +139,7 @@ class Sweep:
         with self._database.unchecked():
             while self._look():
                 pass
+            self._look_at_open_runs()
             database = self._database
             found = [
                 database.execute("SELECT hash, number FROM contents WHERE number = ?", (number,)).fetchone()

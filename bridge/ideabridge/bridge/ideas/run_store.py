@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
 from ideabridge.bridge.ideas.answers import Answers
+from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.direct_calls import DirectCall, DirectCallTable
 from ideabridge.bridge.ideas.journal import Journal
@@ -23,7 +24,8 @@ class RunStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._journal = Journal(database)
+        self._contents = Contents(database)
+        self._journal = Journal(database, self._contents)
         self._answers = Answers(database)
         self._direct_calls = DirectCallTable(database)
         self.tool_memory = ToolMemory(database)

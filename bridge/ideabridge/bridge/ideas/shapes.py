@@ -12,6 +12,7 @@ from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.needs import modules_of, need_of
 from ideabridge.bridge.ideas.shape import shape_of
 from ideabridge.bridge.ideas.uses import Step, Uses
+from ideabridge.bridge.ideas.views import SOLUTION_OF
 from ideabridge.tools.encoding import decode_trusted
 
 LAG: Final = 2048
@@ -52,7 +53,8 @@ class Shapes:
         mark = self._seen = self._mark()
         execute = self._database.execute
         rows = execute(
-            "SELECT number, schema, solution, outcome, run, time FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
+            f"SELECT number, schema, {SOLUTION_OF}, outcome, run, time FROM ideas "  # noqa: S608
+            "WHERE number > ? ORDER BY number LIMIT ?",
             (mark, _BATCH),
         ).fetchall()
         if not rows:

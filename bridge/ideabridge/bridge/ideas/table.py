@@ -14,6 +14,7 @@ from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.places import OF_RUN, Places, among, of_run
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
 from ideabridge.bridge.ideas.uses import Uses
+from ideabridge.bridge.ideas.views import SOLUTION_OF
 from ideabridge.bridge.ideas.walk import Walk
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
@@ -106,9 +107,10 @@ class IdeaTable:
             told["time"] = now_text()
         text = encode_text(told)
         schema, context = self._contents.put(encoded.schema, encoded.messages)
+        solved = self._contents.solution(encoded.solution)
         cursor = self._database.execute(
-            "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution, solved) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 encoded.idea,
                 encoded.request,
@@ -117,7 +119,8 @@ class IdeaTable:
                 text,
                 schema,
                 context,
-                encoded.solution,
+                encoded.solution if solved is None else "",
+                solved,
             ),
         )
         if cursor.rowcount == 1:
@@ -156,7 +159,7 @@ class IdeaTable:
     def read(self, number: int) -> StoredIdea:
         """The idea in a row."""
         row = self._database.execute(
-            "SELECT id, request, meta, context, solution, contents.body FROM ideas "
+            f"SELECT id, request, meta, context, {SOLUTION_OF}, contents.body FROM ideas "  # noqa: S608
             "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
             (number,),
         ).fetchone()

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+SOLUTION_OF: Final = (
+    "CASE WHEN ideas.solved IS NULL THEN ideas.solution "
+    "ELSE (SELECT body FROM contents AS solved WHERE solved.number = ideas.solved) END"
+)
+"""SQL for the text of an idea's Solution: its own, or the content it shares with the journal of its run."""
+
 FIRST: Final = {
     "idea_list": """
         SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, ideas.run, ideas.step,
@@ -57,3 +63,27 @@ IDEA_LIST: Final = (
     + " WHERE place.number > (SELECT coalesce(max(idea), 0) FROM idea_places)"
 )
 """`idea_list` since version 8: the ideas taken up, by the indexes of their places, and those that wait."""
+
+IDEA_LIST_14: Final = IDEA_LIST.replace(", ideas.solution\n", f", {SOLUTION_OF} AS solution\n")
+"""`idea_list` since version 14: the Solution of an idea may stand in `contents`."""
+
+JOURNAL: Final = """
+    SELECT runs.id AS run, events.id & 4294967295 AS sequence,
+           CASE WHEN events.parts IS NULL THEN events.body ELSE
+           substr(events.body, 1, length(events.body) - 1) || (
+               SELECT group_concat(CASE part.type
+                   WHEN 'array' THEN ',' || json_quote(part.key) || ':[' || coalesce((
+                       SELECT group_concat(text) FROM (
+                           SELECT one.body AS text FROM json_each(part.value) AS entry
+                           LEFT JOIN contents AS list ON entry.value < 0 AND list.number = -entry.value
+                           LEFT JOIN json_each(list.body) AS listed ON entry.value < 0
+                           JOIN contents AS one ON one.number = coalesce(listed.value, entry.value)
+                           ORDER BY entry.key, listed.key)), '') || ']'
+                   ELSE (SELECT CASE part.key WHEN 'solution' THEN ',' || substr(body, 2, length(body) - 2)
+                         ELSE ',' || json_quote(part.key) || ':' || body END
+                         FROM contents WHERE contents.number = part.value) END, '')
+               FROM json_each(events.parts) AS part) || '}' END AS event,
+           strftime('%Y-%m-%dT%H:%M:%fZ', events.at, 'unixepoch') AS time
+    FROM runs JOIN events ON events.id BETWEEN runs.number << 32 AND (runs.number << 32) + 4294967295
+"""
+"""`journal` since version 14: events whole, with what of them stands in `contents`."""

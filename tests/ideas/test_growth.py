@@ -1,0 +1,220 @@
+"""What a run adds to the store: what others hold already is kept once, and is read whole all the same."""
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.ideas import Store, pruning, reach
+from ideabridge.bridge.ideas.errors import StoreFormatError
+from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.tools import Toolbox, tool
+from ideabridge.tools.encoding import JSON, JSONObject
+from tests.ideas.test_pruning import age, check_whole, newest, old_run
+from tests.ideas.values import VALUES, idea_of
+
+pytestmark = pytest.mark.anyio
+
+
+def lookups(count: int) -> Toolbox:
+    """Tools with definitions as long as those of servers mostly are."""
+    toolbox = Toolbox()
+    for number in range(count):
+
+        async def look(query: str, limit: int = 5, state: str | None = None) -> dict[str, Any]:
+            """Look things up, the newest first: returns the number, the title and the state of what was found.
+
+            Args:
+                query: Words to look for, as one types them into a search box.
+                limit: How many at most, from 1 to 50.
+                state: Only what is in this state: open or closed.
+            """
+            return {"title": f"about {query}", "limit": limit, "state": state or "open"}
+
+        toolbox.add(tool(name=f"look_{number}", read_only=True)(look))
+    return toolbox
+
+
+def five_calls(turn: int, tools: int) -> list[JSON]:
+    """Five small calls."""
+    return [
+        {"_tool": f"look_{place % tools}", "query": f"words {turn} {place}", "_outputPath": f"found.r{place}"}
+        for place in range(5)
+    ]
+
+
+def rows(path: str, sql: str) -> list[tuple[Any, ...]]:
+    """What a query answers with, to whoever reads the file."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def in_use(path: str) -> int:
+    """The bytes of the file that hold something, once all of the log is in it."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        pages, free, size = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+        )
+        return (pages - free) * size
+
+
+def journal(store: Store, run: str, *events: JSONObject) -> None:
+    """A run of these events that has ended."""
+    store.create_run(run, kind="plan", caller="", title="", fingerprint="")
+    epoch = store.acquire(run, "driver", 10, time.time())
+    assert epoch is not None
+    for event in events:
+        store.append(run, epoch, [event])
+    store.set_status(run, epoch, "done", {})
+    store.release(run, epoch)
+
+
+def started(*tools: str, task: str = "task") -> JSONObject:
+    """The first event of a run, with tools of these names."""
+    listed: list[JSON] = [{"name": name, "description": "x" * 200, "parameters": {"default": None}} for name in tools]
+    context: list[JSON] = [{"role": "user", "content": task}]
+    return {"event": "run_started", "mode": "solve", "context": context, "tools": listed, "latent": [], "settings": {}}
+
+
+def solved(text: str) -> JSONObject:
+    """A Solution that an idea could share."""
+    return {"event": "solution_proposed", "calls": [{"_tool": "tool", "text": text * 200}]}
+
+
+def repeated(value: JSON, times: int) -> JSON:
+    """A long list."""
+    return [value] * times
+
+
+LONG: st.SearchStrategy[JSON] = st.builds(repeated, VALUES, st.integers(60, 80))
+"""Values that are kept by content."""
+
+
+async def test_the_definitions_of_26_tools_are_stored_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "ideas.db")
+    async with Bridge(Configuration(approval="allow_all"), store=path, toolbox=lookups(26)) as bridge:
+        runs = [await bridge.solve(f"task {n}", tools=[f"look_{n}" for n in range(26)], mind="turns") for n in range(9)]
+        for turn, run in enumerate(runs):
+            run.submit(0, {"calls": five_calls(turn, 26), "output": "done"})
+            assert await run.result() == "done"
+        run = runs[-1]
+        defined = 'SELECT count(*) FROM contents WHERE body LIKE \'{"name":"look_%\''
+        assert rows(path, defined) == [(26,)]
+        assert rows(path, "SELECT max(length(body)) FROM events") < [(300,)]
+        # And read whole: by the bridge, and by whoever reads the view.
+        first = next(bridge.store.events(run.id))[1]
+        assert [one["name"] for one in cast("list[Any]", first["tools"])] == [f"look_{n}" for n in range(26)]
+        [(told,)] = rows(path, f"SELECT event FROM journal WHERE run = '{run.id}' AND sequence = 1")
+        assert json.loads(told) == first
+        again = await bridge.fork(run.id, 1)
+        assert again.machine.base.tools == run.machine.base.tools
+
+
+NAMES: st.SearchStrategy[JSON] = st.sampled_from(
+    ["run_started", "request_made", "solution_proposed", "call_decided", "message_added"]
+)
+ANYTHING: st.SearchStrategy[JSON] = LONG | VALUES
+LISTS: st.SearchStrategy[JSON] = st.lists(ANYTHING, max_size=12)
+MEMBERS: dict[str, st.SearchStrategy[JSON]] = {
+    **dict.fromkeys(("settings", "output_schema", "why", "offered", "tool", "extra", "more"), ANYTHING),
+    **dict.fromkeys(("tools", "context", "calls"), LISTS),
+    "output": ANYTHING.filter(lambda value: value is not None),
+}
+EVENTS: st.SearchStrategy[list[JSONObject]] = st.lists(
+    st.fixed_dictionaries({"event": NAMES}, optional=MEMBERS), max_size=4
+)
+
+
+@settings(deadline=None)
+@given(st.lists(EVENTS, min_size=1, max_size=3))
+def test_events_are_read_as_they_were_journaled(many: list[list[JSONObject]]) -> None:
+    with TemporaryDirectory() as folder, Store.open(Path(folder) / "ideas.db") as store:
+        for number, events in enumerate(many):
+            journal(store, f"run {number}", *events)
+        for number, events in enumerate(many):
+            assert [event for _, event in store.events(f"run {number}")] == events
+            told = rows(store.path, f"SELECT event FROM journal WHERE run = 'run {number}' ORDER BY sequence")
+            shown = [json.loads(text) for (text,) in told]
+            for event, one in zip(events, shown, strict=True):
+                if event["event"] == "solution_proposed":
+                    one = {"output": None, **one}
+                    event = {"output": None, **event}
+                assert one == event
+
+
+def test_pruning_keeps_what_journals_refer_to_and_nothing_else(store: Store) -> None:
+    journal(store, "old", started("shared", "only old", task="old"), solved("old"))
+    journal(store, "young", started("shared", "only young", task="young"), solved("young"))
+    old_run(store, "old ideas", idea_of("word"))
+    age(store.path, "old", 1)
+    newest(store)
+    found = store.prunable(before="2021-01-01")
+    pruned = store.prune(found)
+    assert (found.runs, pruned.runs) == (2, 2)
+    # Definition, messages, Solution and settings of the one, and what the idea alone had.
+    left = str(rows(store.path, "SELECT group_concat(body) FROM contents"))
+    assert [word in left for word in ("shared", "only young", "only old", "young", '"old"', "word")] == [
+        *(True, True, False, True, False, False)
+    ]
+    assert [event for _, event in store.events("young")] == [
+        started("shared", "only young", task="young"),
+        solved("young"),
+    ]
+    check_whole(store.path)
+
+
+def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The definitions that only old runs had are used again, by a run there was and by a new one, in the middle."""
+    monkeypatch.setattr(reach, "_DELETED", 1)
+    with Store.open(tmp_path / "ideas.db") as store, Store.open(tmp_path / "ideas.db") as other:
+        other.create_run("open", kind="plan", caller="", title="", fingerprint="")
+        epoch = other.acquire("open", "driver", 1000, time.time())
+        assert epoch is not None
+        for number in range(30):
+            journal(store, f"old {number}", started(f"tool {number}", task=f"{number}"))
+            age(store.path, f"old {number}", 1)
+        newest(store)
+        found = store.prunable(before="2021-01-01")
+        used: dict[str, list[JSONObject]] = {"open": []}
+
+        def use_again(seconds: float) -> None:
+            number = 30 - sum(map(len, used.values()))
+            event = started(f"tool {number}", task=f"{number}")
+            if number % 2:
+                used["open"].append(event)
+                other.append("open", epoch, [event])
+            elif number > 0:
+                used[f"new {number}"] = [event]
+                journal(other, f"new {number}", event)
+
+        monkeypatch.setattr(pruning.time, "sleep", use_again)
+        assert store.prune(found).runs == 30
+        assert len(used) > 5
+        assert {run: [event for _, event in store.events(run)] for run in used} == used
+        check_whole(store.path)
+
+
+def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
+    journal(store, "run", started("tool"))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM contents WHERE body LIKE '%tool%'")
+    with pytest.raises(StoreFormatError, match="it is damaged: it names a message or schema that is not there"):
+        list(store.events("run"))
+
+
+def test_a_journal_of_an_earlier_version_is_read_beside_new_ones(store: Store) -> None:
+    journal(store, "run", started("tool"))
+    whole = json.dumps(started("tool"))
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("UPDATE events SET body = ?, parts = NULL", (whole,))
+    assert [event for _, event in store.events("run")] == [started("tool")]
+    assert rows(store.path, "SELECT event FROM journal") == [(whole,)]
