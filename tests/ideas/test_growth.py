@@ -16,6 +16,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas import Store, pruning, reach
 from ideabridge.bridge.ideas.errors import StoreFormatError
 from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.server.main import main
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.test_pruning import age, check_whole, newest, old_run
@@ -218,3 +219,29 @@ def test_a_journal_of_an_earlier_version_is_read_beside_new_ones(store: Store) -
         connection.execute("UPDATE events SET body = ?, parts = NULL", (whole,))
     assert [event for _, event in store.events("run")] == [started("tool")]
     assert rows(store.path, "SELECT event FROM journal") == [(whole,)]
+
+
+@pytest.mark.parametrize("place", ["", "log"])
+async def test_a_result_of_a_megabyte_is_stored_once(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, text = str(tmp_path / "ideas.db"), "†" + "0123456789abcdef" * 2**16
+    toolbox = Toolbox()
+
+    async def read_log() -> str:
+        """Read the log."""
+        return text
+
+    toolbox.add(tool(name="read_log", read_only=True)(read_log))
+    call: JSONObject = {"_tool": "read_log", **({"_outputPath": place} if place else {})}
+    async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
+        run = await bridge.run_plan({"calls": [call]})
+        expected = {place: text} if place else {"results": {"0": text}}
+        assert await run.result() == expected
+    assert len(text) < in_use(path) < 1.5 * len(text)
+    # Read again by another process: of the run, and of its idea.
+    async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
+        again = await bridge.run(run.id)
+        assert again.given() == expected
+    assert main(["ideas", "show", run.id, "--json", "--store", path]) == 0
+    assert json.loads(capsys.readouterr().out)["state"] == expected

@@ -83,14 +83,12 @@ def answer_of(run: Run, *, whole: bool = False) -> dict[str, Any]:
 
 
 def summary_of(run: Run) -> JSONObject:
-    """What the table of runs keeps of one that has ended."""
+    """What the table of runs keeps of one that has ended: `{"idea"?, "errors"?, "reason"?}`. What it gave is in its
+    journal.
+    """
     machine = run.machine
-    return {
-        "output" if machine.has_output else "state": run.given(),
-        "errors": len(machine.errors),
-        "idea": run.idea,
-        "reason": machine.reason,
-    }
+    found: JSONObject = {"idea": run.idea, "errors": len(machine.errors) or None, "reason": machine.reason}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def approvals_of(run: Run) -> list[JSON]:

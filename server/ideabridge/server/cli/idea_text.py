@@ -25,8 +25,28 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     record = store.run(stored.meta.run) if stored.meta.run else None
     if record is None or record.summary is None or record.summary.get("idea") != stored.id:
         return {}
-    kept: JSONObject = {key: record.summary[key] for key in ("output", "state", "reason") if key in record.summary}
-    return {"run": record.id, "status": record.status, **kept}
+    # An earlier ideabridge noted what a run gave beside its journal, too.
+    kept: JSONObject = {key: record.summary[key] for key in ("output", "state") if key in record.summary}
+    if not kept:
+        from ideabridge.bridge.loop.journaled import JournalError
+
+        try:
+            kept = _given(store, record.id)
+        except JournalError as error:
+            kept = {"error": str(error)}
+    return {"run": record.id, "status": record.status, **kept, "reason": record.summary.get("reason")}
+
+
+def _given(store: Store, run: str) -> JSONObject:
+    """What a run that has ended gave, from its journal."""
+    from ideabridge.bridge.loop.event import event_from_json
+    from ideabridge.bridge.loop.machine import Machine
+    from ideabridge.bridge.run_values import given_by
+
+    machine = Machine()
+    for _, event in store.events(run):
+        machine.receive(event_from_json(event))
+    return {"output" if machine.has_output else "state": given_by(machine)}
 
 
 def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication | None) -> Lines:
@@ -59,7 +79,10 @@ def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication 
         lines += _plan(stored.idea.solution)
     if result:
         lines.append((f"result ({result['status']})", "bold"))
-        lines += _value(result.get("output", result.get("state")), 2)
+        if "error" in result:
+            lines.append((f"  {result['error']}", None))
+        else:
+            lines += _value(result.get("output", result.get("state")), 2)
     return lines
 
 
