@@ -109,6 +109,23 @@ class UsersSettings(BaseModel):
     runs: int = Field(default=64, ge=1, le=100_000, description="Runs of one user that may be at work at once.")
 
 
+class RetentionSettings(BaseModel):
+    """What a server keeps of runs that have ended. Published and tagged ones stay, whatever this says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    days: float | None = Field(
+        default=180, ge=7, le=36_500, description="Days a run is kept after it ended; null: for ever."
+    )
+    runs: int | None = Field(
+        default=100_000,
+        ge=100,
+        le=1_000_000_000,
+        description="Runs that are kept, rooms included; of more the oldest go, none that ended within 7 days; null:"
+        " any number.",
+    )
+
+
 class AuthSettings(BaseModel):
     """The identity provider whose access tokens (JWT) are taken over HTTP."""
 
@@ -226,6 +243,10 @@ class Configuration(BaseModel):
         default=300, ge=0, le=10_000, description="Published ideas hosts are told as tools; of more, the most used."
     )
     users: UsersSettings = Field(default_factory=UsersSettings, description="What named users of one server may do.")
+    retention: Literal[False] | RetentionSettings = Field(
+        default_factory=RetentionSettings,
+        description="When a server deletes old runs that are neither published nor tagged; false: never.",
+    )
     auth: AuthSettings | None = Field(
         default=None, description="The identity provider whose access tokens are taken over HTTP; null: none."
     )
@@ -308,6 +329,9 @@ def _unknown(model: type[BaseModel], key: str) -> str:
     return f"unknown key. {f'Did you mean {near[0]!r}?' if near else 'Known: ' + ', '.join(_keys(model))}"
 
 
+_APART: Final = (*_FIELDS, "approval", "model", "retention")
+"""Keys that are checked by themselves: of one that may be one of two things, both would be reported."""
+
 _PARTS: Final[dict[str, type[BaseModel]]] = {
     "limits": Limits,
     "sampling": SamplingSettings,
@@ -316,8 +340,8 @@ _PARTS: Final[dict[str, type[BaseModel]]] = {
 }
 """Keys that hold objects of their own."""
 
-_USERS_OWN: Final = ("auth", "users")
-"""Keys that no project file sets, trusted or not: they say who may use the server."""
+_USERS_OWN: Final = ("auth", "users", "retention")
+"""Keys that no project file sets, trusted or not: they say who may use the server, and what it deletes."""
 
 _EXPECTED: Final = {
     "string_type": "text",
@@ -437,11 +461,15 @@ def _parsed(raw: JSON, project: Path, source: Path | None) -> Configuration:
         top = {key: value for key, value in raw.items() if key != "mcpServers"}
         problems += [f"{key}: {_unknown(Configuration, key)}" for key in _FIELDS if key in top]
         if "approval" in top:
-            # By itself: of a key that may be one of two things, both would be told.
             _check_approval(top["approval"], problems)
+        if top.get("retention", False) is not False:
+            if isinstance(top["retention"], dict):
+                _validate(RetentionSettings, top["retention"], "retention", problems)
+            else:
+                problems.append(f"retention: expected false or an object, found {_found(top['retention'])}")
         if top.get("model") is not None:
             _validate(ModelConfiguration, as_object(top["model"]), "model", problems)
-        shown: JSONObject = {key: value for key, value in top.items() if key not in (*_FIELDS, "approval", "model")}
+        shown: JSONObject = {key: value for key, value in top.items() if key not in _APART}
         _validate(Configuration, shown, "", problems)
     else:
         problems.append(f"expected an object, found {_found(raw)}")

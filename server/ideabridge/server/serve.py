@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -19,7 +20,10 @@ import anyio
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.driver import own_name
+from ideabridge.bridge.ideas.errors import PruningStoppedError, StoreError
 from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.retention import Bounds, told_of
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.modules.guard import guard
 from ideabridge.bridge.modules.secrets import clean_logs
@@ -70,6 +74,7 @@ async def _front(
             group.start_soon(front.announcements.run)
             group.start_soon(front.direct_calls.run)
             group.start_soon(_recover, bridge, front)
+            group.start_soon(_retain, bridge)
             if told is not None:
                 group.start_soon(bridge.modules.settled, None, None, told)
             try:
@@ -90,6 +95,45 @@ async def _recover(bridge: Bridge, front: Front) -> None:
         sys.stderr.flush()
 
     await bridge.recover_runs(tell, front.running.publish_when_done, keep=True)
+
+
+_RETENTION_STARTS: Final = 1.0
+_RETENTION_LOOKS: Final = 3600.0
+"""Seconds after the start, and between two looks, at whether old runs are due to go."""
+
+
+async def _retain(bridge: Bridge) -> None:
+    """Let old runs go, as `retention` of the configuration says; what is done is told on stderr. Runs until it is
+    cancelled.
+    """
+    settings, path = bridge.configuration.retention, bridge.store.path
+    if settings is False or path == ":memory:":
+        return
+    stopped, who = threading.Event(), own_name()
+
+    def work() -> str:
+        # On a connection of its own: the server goes on beside it. The file is not made where somebody deleted it.
+        if not Path(path).exists():
+            return ""
+        try:
+            with Store.open(path, durability=bridge.configuration.durability) as store:
+                retention = store.retention(Bounds(settings.days, settings.runs), stopped.wait)
+                return told_of(retention.round(time.time(), who))
+        except PruningStoppedError:
+            return ""
+        except StoreError as error:
+            return f"old runs are not deleted: {error}"
+
+    try:
+        await anyio.sleep(_RETENTION_STARTS)
+        while True:
+            said = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+            if said:
+                sys.stderr.write(printable(f"ideabridge: {said}\n"))
+                sys.stderr.flush()
+            await anyio.sleep(_RETENTION_LOOKS)
+    finally:
+        stopped.set()
 
 
 async def serve_stdio(

@@ -103,5 +103,9 @@ class RunExistsError(StoreError):
     """A run of this id exists already."""
 
 
+class PruningStoppedError(StoreError):
+    """A pruning was stopped between two of its steps; what it did holds, and the next one goes on."""
+
+
 class StaleDriverError(StoreError):
     """The epoch is not the run's current one: another driver took the run over, or it was released (DESIGN 7)."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.errors import PruningStoppedError
 from ideabridge.bridge.ideas.estimate import Estimate
 from ideabridge.bridge.ideas.families import ENDED, Families, Family, holders
 from ideabridge.bridge.ideas.places import Places
@@ -61,9 +63,28 @@ class Pruned:
 
 
 class Pruning:
-    """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole."""
+    """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole.
 
-    def __init__(self, database: Database, search: Search, places: Places, uses: Uses) -> None:
+    Args:
+        database: the store.
+        search: what it holds.
+        places: likewise.
+        uses: likewise.
+        wait: waits so many seconds between two steps; true: stop; None: `time.sleep`.
+        pace: for how many times as long as a step takes the store is left to others.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        search: Search,
+        places: Places,
+        uses: Uses,
+        wait: Callable[[float], bool | None] | None = None,
+        pace: float = 1.0,
+    ) -> None:
+        self._wait = wait
+        self._pace = pace
         self._database = database
         self._places = places
         self._uses = uses
@@ -105,29 +126,49 @@ class Pruning:
         runs = ideas = 0
         for start in range(0, len(what.families), _TOGETHER):
             some = what.families[start : start + _TOGETHER]
-            with self._database.unchecked():
-                # The ideas of a run are found by their places.
-                self._places.catch_up()
-                gone = [one for one in some if self._may_go(one, what)]
-                removed = self._remove(gone)
+            removed = self.remove(some, what.top, what.published)
             runs, ideas = runs + removed[0], ideas + removed[1]
-            self._breathe()
-        # From here on also what a pruning that was cut off left behind.
+        contents = self.clear()
+        with self._database.guard:
+            return Pruned(runs, ideas, contents, before, in_use(self._database))
+
+    def remove(self, families: list[Family], top: int, published: int) -> tuple[int, int]:
+        """Remove families, as far as nothing needs them by now; returns how many runs and ideas.
+
+        Args:
+            families: few, for they go in one transaction.
+            top: the newest row of ideas when they were found.
+            published: the newest row of publications then.
+        """
+        with self._database.unchecked():
+            # The ideas of a run are found by their places.
+            self._places.catch_up()
+            removed = self._remove([one for one in families if self._may_go(one, top, published)])
+        self._breathe()
+        return removed
+
+    def clear(self) -> int:
+        """Remove what belongs to nothing any more, also what a pruning that was cut off left behind; returns how many
+        contents.
+        """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()
         with self._database.guard:
             stale = self._search.gone()
         if stale:
             self._search.rebuild(self._breathe)
-        with self._database.guard:
-            return Pruned(runs, ideas, contents, before, in_use(self._database))
+        return contents
 
     def _breathe(self) -> None:
         """Leave the store to others for as long as it was held: who waits for the lock looks only now and then."""
-        time.sleep(min(max(time.monotonic() - self._begun, 0.001), 0.1))
+        seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
+        if self._wait is None:
+            time.sleep(seconds)
+        elif self._wait(seconds):
+            raise PruningStoppedError(f"{self._database.path}: the pruning was stopped")
         self._begun = time.monotonic()
 
-    def _may_go(self, family: Family, what: Prunable) -> bool:
+    def _may_go(self, family: Family, top: int, published: int) -> bool:
         """Whether nothing came about since that needs it. Inside the transaction that removes it."""
         runs, number = encode_text([*family.runs()]), self._database.number
         ended = ", ".join(f"'{one}'" for one in ENDED)
@@ -144,10 +185,10 @@ class Pruning:
         ):
             return False
         ideas = [*self._ideas_of(runs), *family.loose()]
-        if any(idea > what.top for idea in ideas):
+        if any(idea > top for idea in ideas):
             return False
         members = set(family.members)
-        return not any(key in members for key, _ in holders(self._database, ideas, what.published))
+        return not any(key in members for key, _ in holders(self._database, ideas, published))
 
     def _ideas_of(self, runs: str) -> list[int]:
         rows = self._database.execute(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,7 @@ from ideabridge.bridge.ideas.portable import Checks, export, read_document
 from ideabridge.bridge.ideas.pruning import Prunable, Pruned, Pruning
 from ideabridge.bridge.ideas.publications import read_named
 from ideabridge.bridge.ideas.records import Answer, Change, Page, Publication
+from ideabridge.bridge.ideas.retention import PACE, Bounds, Retention
 from ideabridge.bridge.ideas.search import SCORED
 from ideabridge.bridge.ideas.table import check_limit
 from ideabridge.bridge.ideas.upkeep import back_up, vacuum
@@ -143,6 +145,16 @@ class Store(IdeaStore):
         at any moment, it leaves the store whole, and the next one goes on. The file is smaller after `vacuum`.
         """
         return self._pruning.prune(what)
+
+    def retention(self, bounds: Bounds, wait: Callable[[float], bool | None] = time.sleep) -> Retention:
+        """Takes old runs out of this store in small steps: on a connection of its own, not in the event loop's thread.
+
+        Args:
+            bounds: what is kept.
+            wait: waits so many seconds between two steps; true: stop.
+        """
+        pruning = Pruning(self._database, self._search, self._places, self._uses, wait, PACE)
+        return Retention(self._database, pruning, bounds)
 
     def transaction(self) -> AbstractContextManager[None]:
         """`with store.transaction():` all inside is committed as one, or not at all.

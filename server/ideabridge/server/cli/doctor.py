@@ -14,6 +14,7 @@ from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer
+    from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.modules.status import ModuleStatus
     from ideabridge.server.cli.console import Rows
 
@@ -154,12 +155,37 @@ def _store(found: _Findings, configuration: Configuration) -> None:
         with Store.open(path) as store:
             runs = Counter(standing_of(run)[0] for run in store.runs(limit=100, rooms=False))
             published = len(store.publications(limit=100).items)
+            retention = _retention(store, configuration)
     except IdeabridgeError as error:
         found.add("store", str(error), wrong=True)
         return
     told = ", ".join(f"{number} {status}" for status, number in runs.most_common()) or "no runs"
     size = Path(path).stat().st_size / 1_000_000
     found.add("store", f"{path}: {size:.1f} MB; latest runs: {told}; {counted(published, 'published idea')}")
+    found.add("retention", retention)
+
+
+def _retention(store: Store, configuration: Configuration) -> str:
+    """Which runs servers delete, and when next."""
+    import time
+    from datetime import datetime
+
+    from ideabridge.bridge.ideas.retention import EVERY, Bounds
+    from ideabridge.server.cli.run_text import counted
+
+    settings = configuration.retention
+    if settings is False or (settings.days is None and settings.runs is None):
+        return "off: no run is deleted by itself"
+    age = [] if settings.days is None else [f"older than {settings.days:g} days"]
+    number = [] if settings.runs is None else [f"beyond the newest {settings.runs:,}"]
+    now = time.time()
+    due = store.retention(Bounds(settings.days, settings.runs)).due(now)
+    what = f"servers delete runs {' or '.join(age + number)}, unless published or tagged"
+    if not due.runs:
+        return f"{what}; none is due"
+    first = due.at or now
+    when = datetime.fromtimestamp(first if due.deletes else first + EVERY).astimezone().date().isoformat()
+    return f"{what}; up to {counted(due.runs, 'run')} from {when} on"
 
 
 def _tool_files(found: _Findings, configuration: Configuration) -> None:
