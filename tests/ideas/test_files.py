@@ -166,7 +166,7 @@ def test_checkpoints_happen_beside_and_end_with_the_store(tmp_path: Path) -> Non
 def test_the_log_is_begun_anew_though_commits_never_pause(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     Store.open(path).close()
-    checkpointer = Checkpointer(str(path))
+    checkpointer = Checkpointer(f"{path.as_uri()}?mode=rw")
 
     def log() -> bytes:
         # Its salts are others when it is begun anew (the WAL format of SQLite).

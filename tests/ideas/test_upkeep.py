@@ -13,6 +13,7 @@ from ideabridge.bridge.ideas import IdeaMeta, Store
 from ideabridge.bridge.ideas.errors import StoreAccessError
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.server.main import main
+from tests.disk import REASON, Disk
 from tests.ideas.test_processes import check, child
 from tests.ideas.values import idea_of, publish
 
@@ -88,6 +89,40 @@ def test_another_process_writes_all_the_while(store: Store, tmp_path: Path, work
     titles = [one.meta.title for one in store.ideas(1000).items]
     assert titles.count("while") == min(saved, 1000)
     check(Path(store.path))
+
+
+@pytest.mark.skipif(bool(REASON), reason=REASON)
+def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -> None:
+    path, target = tmp_path / "ideas.db", tmp_path / "copy"
+    with Store.open(path) as store:
+        for number in range(100):
+            store.save_idea(idea_of(f"{number} {'x' * 5_000}"), IdeaMeta())
+    disk = Disk(tmp_path / "disk")
+    words = disk.command("store", "backup", str(target), "--store", str(path), "--project", str(tmp_path))
+    # Near its beginning, and in the middle.
+    for writes in (20, 80):
+        before = disk.hits()
+        disk.slow(0.002)
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        disk.wait_for_hits(before + writes)
+        process.kill()
+        process.communicate()
+        disk.heal()
+        left = [file for file in tmp_path.iterdir() if file.name.startswith("copy")]
+        assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in left)
+        assert left
+        assert all(file.name.startswith("copy.partial-") for file in left)
+    # One that is being written is not a left-over, and those of killed ones are.
+    disk.slow(0.002)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    disk.wait_for_hits(disk.hits() + 5)
+    with Store.open(path) as store:
+        store.back_up(target)
+    disk.heal()
+    assert b"nothing is overwritten" in process.communicate()[1]
+    assert process.returncode == 3
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("copy")] == ["copy"]
+    check(target)
 
 
 def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:

@@ -165,6 +165,7 @@ class Announcements:
 
     async def run(self) -> None:
         """Look and tell, until cancelled."""
+        told = ""
         while True:
             with anyio.move_on_after(POLL_SECONDS):
                 await self._poked.wait()
@@ -173,9 +174,12 @@ class Announcements:
                 self._poked = anyio.Event()
             try:
                 await self._look(poked=poked)
+                told = ""
             except StoreError as error:
-                # Busy or full: the next look finds the same change.
-                logger.warning("looking for changes: %s", error)
+                # Busy, full or gone: the next look finds the same change, and often the same error.
+                if str(error) != told:
+                    told = str(error)
+                    logger.warning("looking for changes: %s", error)
 
     async def _look(self, *, poked: bool) -> None:
         data = self._bridge.store.data_version()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import Final
 
 from ideabridge.bridge.ideas.sqlite import IS_FIXED, sqlite3
@@ -27,10 +26,14 @@ _LOCK_WAIT_S: Final = 1.0
 
 
 class Checkpointer:
-    """A thread with connections of its own; started by the first `COMMITS` commits."""
+    """A thread with connections of its own; started by the first `COMMITS` commits.
 
-    def __init__(self, path: str) -> None:
-        self._address = existing(path)
+    Args:
+        address: of the database file, as `StoreFiles.address`.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
         self._wanted = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -67,11 +70,6 @@ class Checkpointer:
                 # The log only grows, and the next 512 commits try again. At its bound a commit of the store does the
                 # same work, and reports what is wrong.
                 continue
-
-
-def existing(path: str) -> str:
-    """The address of a database file for `connect(..., uri=True)`, which never creates it."""
-    return f"{Path(path).absolute().as_uri()}?mode=rw"
 
 
 def checkpoint(address: str) -> None:

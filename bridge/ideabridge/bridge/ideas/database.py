@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar
 
-from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer, existing
+from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
 from ideabridge.bridge.ideas.errors import (
     PASSING,
     StoreAccessError,
@@ -23,8 +21,10 @@ from ideabridge.bridge.ideas.errors import (
     StoreError,
     StoreFormatError,
     StoreFullError,
+    StoreGoneError,
     StoreVersionError,
 )
+from ideabridge.bridge.ideas.files import StoreFiles, copy
 from ideabridge.bridge.ideas.migrations import MIGRATIONS
 from ideabridge.bridge.ideas.sqlite import IS_FIXED, sqlite3
 from ideabridge.tools.errors import InvalidJSONError
@@ -33,9 +33,6 @@ T = TypeVar("T")
 
 APPLICATION_ID: Final = 0x49444541
 """`PRAGMA application_id` of a store: "IDEA"."""
-
-_SMALLEST: Final = 512
-"""Bytes of the smallest page, and so of the smallest file, of SQLite."""
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.05
@@ -85,10 +82,13 @@ class Database:
         self._of_thread = threading.local()
         self._data_version = 0
         self._commits = 0
-        self._checkpointer = Checkpointer(self.path)
-        kept = self.path != ":memory:"
-        if kept:
-            _prepare(Path(path))
+        self.files = None if self.path == ":memory:" else StoreFiles(Path(path))
+        if self.files is not None:
+            self.files.prepare()
+        self._address = self.path if self.files is None else self.files.address
+        self._checkpointer = Checkpointer(self._address)
+        self._rescued = ""
+        self._rescuing = threading.Lock()
         with _Connecting(self):
             self.connection = self._connect()
             self._write = self._read = self.connection.execute
@@ -96,12 +96,14 @@ class Database:
             try:
                 self._configure(durability)
                 self._migrate()
-                if kept:
+                if self.files is not None:
                     self._open_reader()
             except BaseException:
                 self._reader.close()
                 self.connection.close()
                 raise
+        if self.files is not None:
+            self.files.opened()
         self.guard = _Guard(self)
 
     def _open_reader(self) -> None:
@@ -114,10 +116,9 @@ class Database:
         self._read("PRAGMA cache_size=-8000")
 
     def _connect(self) -> sqlite3.Connection:
-        kept = self.path != ":memory:"
         return sqlite3.connect(
-            existing(self.path) if kept else self.path,
-            uri=kept,
+            self._address,
+            uri=self.files is not None,
             timeout=self._busy_timeout_s,
             isolation_level=None,
             check_same_thread=False,
@@ -196,6 +197,7 @@ class Database:
             return self._write(sql, parameters)
         self.take_lock()
         try:
+            self.look(self.connection)
             cursor = self._patiently(sql, parameters)
             self.committed()
         except (sqlite3.Error, UnicodeEncodeError) as error:
@@ -241,6 +243,10 @@ class Database:
         """The lock of the connection that `execute` uses in this thread."""
         return self.lock if self._writer == get_ident() else self._reading
 
+    def connection_for_reading(self) -> sqlite3.Connection:
+        """The connection that `execute` uses in this thread, outside a transaction."""
+        return self.connection if self._writer == get_ident() else self._reader
+
     @property
     def busy_timeout_s(self) -> float:
         """How many seconds a thread waits for the lock of another process, unless it has a patience of its own."""
@@ -272,6 +278,7 @@ class Database:
         if not self.lock.acquire(blocking=False):
             return self._data_version
         try:
+            self.look(self.connection)
             self._data_version = int(self._write("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error as error:
             raise self.translate(error) from error
@@ -368,7 +375,7 @@ class Database:
     def snapshot(self) -> Generator[None]:
         """`with database.snapshot():` several reads of one state of the store, whatever others write meanwhile."""
         with self.guard:
-            connection = self.connection if self._writer == get_ident() else self._reader
+            connection = self.connection_for_reading()
             if connection.in_transaction:
                 yield
                 return
@@ -417,16 +424,59 @@ class Database:
     def close(self) -> None:
         """Close the connections. Closing twice is fine."""
         self._checkpointer.stop()
+        # Not in `guard` or `alone`: they refuse where the files are gone.
         with self.lock, self._reading:
             if self._reader is not self.connection:
                 self._reader.close()
             self.connection.close()
 
     def committed(self) -> None:
-        """Count a commit; told by whoever commits, with the lock held."""
+        """Count a commit; called after each, with the lock held.
+
+        Raises:
+            StoreGoneError: the files are gone: what was committed is not kept.
+        """
+        if self.files is None:
+            return
+        fault = self.files.fault()
+        if fault is not None:
+            raise self._gone(fault, self.connection)
         self._commits += 1
-        if self._commits % COMMITS == 0 and self.path != ":memory:":
+        if self._commits % COMMITS == 0:
             self._checkpointer.want()
+
+    def look(self, connection: sqlite3.Connection) -> None:
+        """Look whether the files are still there, where that is due.
+
+        Args:
+            connection: the one whose lock is held.
+
+        Raises:
+            StoreGoneError: they are gone.
+        """
+        if self.files is not None and time.monotonic() > self.files.next_look and not connection.in_transaction:
+            fault = self.files.look()
+            if fault is not None:
+                raise self._gone(fault, connection)
+
+    def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
+        """The error; the first time, what the connection still holds is saved."""
+        assert self.files is not None
+        with self._rescuing:
+            if not self._rescued:
+                target = self.files.beside()
+                try:
+                    copy(connection, target)
+                except (StoreError, sqlite3.Error) as error:
+                    self._rescued = f"What it held could not be saved: {error}"
+                else:
+                    name = self.files.path.name
+                    self._rescued = (
+                        f"What it held is saved in {target}. To go on with it, end every process that uses the store, "
+                        f"delete what is left of {name}, {name}-wal and {name}-shm, and move that file to "
+                        f"{self.files.path}"
+                    )
+        return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
 
     def raise_translated(self, error: BaseException) -> None:
         """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
@@ -452,44 +502,6 @@ def _code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _prepare(path: Path) -> None:
-    """See that the file is there and can be written, and that it and its log are their owner's alone.
-
-    The file is never opened where it exists: closing any file descriptor of a file gives up all locks of the process on
-    it, those of another open store too (https://sqlite.org/howtocorrupt.html, 2.2). What is in it, SQLite looks at.
-
-    Raises:
-        StoreAccessError, StoreFormatError.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        except FileExistsError:
-            if 0 < path.stat().st_size < _SMALLEST and path.is_file():
-                # SQLite takes such a file for an empty one, and writes over it.
-                raise StoreFormatError(f"{path}: it is not an SQLite file") from None
-            if not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
-                raise StoreAccessError(f"{path}: it, or its folder, cannot be written") from None
-        _make_private(path)
-    except OSError as error:
-        raise StoreAccessError(f"{path}: it cannot be opened: {error.strerror or error}") from None
-
-
-def _make_private(path: Path) -> None:
-    """Give the files of a store mode 0600, where they are ours: SQLite makes new ones with the mode of the first."""
-    for file in files_of(path):
-        with suppress(FileNotFoundError, PermissionError):
-            if stat.S_IMODE(file.stat().st_mode) != 0o600 and file.is_file():
-                file.chmod(0o600)
-
-
-def files_of(path: Path) -> list[Path]:
-    """The file of a store, its log, and the log's index: SQLite keeps them where a symbolic link points to."""
-    file = path.resolve()
-    return [file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-shm")]
-
-
 class _Connecting:
     """Translates the errors of opening, when there is no guard yet."""
 
@@ -513,7 +525,14 @@ class _Guard:
         self._database = database
 
     def __enter__(self) -> None:
-        self._database.lock_for_reading().acquire()
+        database = self._database
+        lock = database.lock_for_reading()
+        lock.acquire()
+        try:
+            database.look(database.connection_for_reading())
+        except BaseException:
+            lock.release()
+            raise
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
         self._database.lock_for_reading().release()
@@ -534,6 +553,7 @@ class _Transaction:
         database = self._database
         database.take_lock()
         try:
+            database.look(database.connection)
             self._level = database.depth
             database.begin(self._level)
         except BaseException as error:

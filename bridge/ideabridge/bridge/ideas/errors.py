@@ -35,6 +35,10 @@ PASSING: Final = (StoreBusyError, StoreFullError, StoreAccessError)
 """Errors that may pass by themselves: what could not be written is worth another attempt."""
 
 
+class StoreGoneError(StoreError):
+    """The store's file, or its log, was deleted, moved or replaced while it was open. What was to be kept is not."""
+
+
 class StoreClosedError(StoreError):
     """The store was used after `close`."""
 

@@ -143,11 +143,17 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
 def _store(found: _Findings, configuration: Configuration) -> None:
     from collections import Counter
 
+    from ideabridge.bridge.ideas.files import rescued_of
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.server.cli.run_text import counted
     from ideabridge.server.cli.runs import standing_of
 
     path = str(configuration.store)
+    rescued = rescued_of(Path(path))
+    if rescued:
+        names = ", ".join(one.name for one in rescued)
+        hint = f"to go on with one, move it to {path} while nothing uses the store; else delete it"
+        found.add("store", f"saved from a store that was deleted while in use: {names}", hint=hint)
     if not Path(path).exists():
         found.add("store", f"{path}: does not exist yet; the first run creates it")
         return
