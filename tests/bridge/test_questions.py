@@ -406,8 +406,8 @@ async def test_a_question_of_a_call_that_is_answered_in_the_same_breath_reaches_
         async with anyio.create_task_group() as group:
             group.start_soon(pair)
             group.start_soon(pair)
-        told = [cast("dict[str, str]", run.given())["got"] for run in runs]
-        assert told == ["the first one", '{"action": "cancel"}']
+        told = {cast("dict[str, str]", run.given())["got"] for run in runs}
+        assert told == {"the first one", '{"action": "cancel"}'}
 
 
 async def test_questions_that_a_module_takes_back_are_not_counted_as_unanswered() -> None:

@@ -240,6 +240,8 @@ def main() -> None:
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
+    # Whoever reads the port may connect at once.
+    listener.listen()
     print(listener.getsockname()[1], flush=True)
     config = uvicorn.Config(
         Gate(SERVER.streamable_http_app()), lifespan="on", log_level="critical", timeout_graceful_shutdown=0
