@@ -3,7 +3,8 @@
 plain.py FILE: FILE holds `{"tools", "hold"}`: its tools, as `tools/list` gives them, and a named pipe or null. The
 module answers nothing before a line can be read from that pipe.
 
-`sized` gives a result of the wanted kind and size; every other tool its own name and arguments.
+`sized` gives a result of the wanted kind and size. `gated` waits for a line from the named pipe `gate`, and gives how
+many calls of it there were. Every other tool gives its own name and arguments.
 """
 
 import json
@@ -13,6 +14,9 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
+
+GATES: list[int] = []
+GATED: list[str] = []
 
 
 def block(value: str) -> dict[str, Any]:
@@ -37,6 +41,12 @@ def sized(kind: str, size: int) -> dict[str, Any]:
 def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if name == "sized":
         return sized(arguments["kind"], arguments["size"])
+    if name == "gated":
+        if not GATES:
+            GATES.append(os.open(arguments["gate"], os.O_RDONLY))
+        os.read(GATES[0], len(b"open\n"))
+        GATED.append(name)
+        return {"content": [block(str(len(GATED)))]}
     return {"content": [block(json.dumps({"tool": name, "arguments": arguments}))]}
 
 

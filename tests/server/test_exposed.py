@@ -1,14 +1,17 @@
 """Exposed tools: those of modules and of tool files as tools of this server."""
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 from mcp import Client, types
 
 from .serving import (
     ERAS,
+    Gate,
     all_tools,
     call,
     configured,
@@ -116,3 +119,88 @@ async def test_nothing_is_shortened_on_a_direct_call_over_http(tmp_path: Path) -
         for mode in ERAS:
             async with Client(url, mode=mode, read_timeout_seconds=20) as client:
                 await whole_or_refused(client)
+
+
+# -- turns ---------------------------------------------------------------------------------------------------------
+
+GATED: dict[str, Any] = {
+    "name": "gated",
+    "inputSchema": {"type": "object", "properties": {"gate": {"type": "string"}}},
+    "annotations": {"readOnlyHint": True},
+}
+
+
+class Queued:
+    """Calls of a module that takes one at a time and holds each until its gate is opened."""
+
+    def __init__(self, gate: Gate, group: TaskGroup) -> None:
+        self.gate = gate
+        self._turns: list[tuple[str, int]] = []
+        self._taken = anyio.Event()
+        self._group = group
+
+    async def begin(self, who: str, client: Client, times: int = 1) -> None:
+        """Let a client make direct calls at once; returns when the server has them."""
+        for _ in range(times):
+            self._group.start_soon(self._call, who, client)
+            await anyio.wait_all_tasks_blocked()
+        # The server takes requests in the order in which they come.
+        await call(client, "check_run")
+
+    async def _call(self, who: str, client: Client) -> None:
+        result = await client.call_tool("gated", {"gate": str(self.gate.path)})
+        self._turns.append((who, int(text(result))))
+        taken, self._taken = self._taken, anyio.Event()
+        taken.set()
+
+    async def taken(self, number: int) -> list[tuple[str, int]]:
+        """Who had which turn, once `number` calls have been answered."""
+        while len(self._turns) < number:
+            await self._taken.wait()
+        return self._turns
+
+    def open(self, times: int) -> None:
+        for _ in range(times):
+            self.gate.open()
+
+
+def one_at_a_time(folder: Path) -> Path:
+    servers = {"plain": {**plain(folder, "plain", GATED), "parallel": 1}}
+    return configured(folder, mcpServers=servers, expose=["modules"])
+
+
+async def test_a_client_with_many_direct_calls_does_not_hold_up_another_one(tmp_path: Path, gate: Gate) -> None:
+    with http_process(one_at_a_time(tmp_path)) as url:
+        async with (
+            Client(url, mode="legacy", read_timeout_seconds=20) as busy,
+            Client(url, mode="legacy", read_timeout_seconds=20) as other,
+            anyio.create_task_group() as group,
+        ):
+            calls = Queued(gate, group)
+            await calls.begin("busy", busy, 6)
+            await calls.begin("other", other)
+            calls.open(7)
+            with anyio.fail_after(20):
+                turns = await calls.taken(7)
+            assert dict(turns)["other"] <= 3, turns
+
+
+async def test_clients_that_call_directly_take_turns_with_runs(tmp_path: Path, gate: Gate) -> None:
+    with http_process(one_at_a_time(tmp_path)) as url:
+        async with AsyncExitStack() as stack:
+            clients = [
+                await stack.enter_async_context(Client(url, mode=mode, read_timeout_seconds=20))
+                for mode in ("legacy", "auto", "legacy", "auto", "auto")
+            ]
+            group = await stack.enter_async_context(anyio.create_task_group())
+            calls = Queued(gate, group)
+            plan: list[Any] = [{"_tool": "gated", "gate": str(gate.path)}] * 6
+            run = (await call(clients[0], "run_plan", calls=plan, wait_s=0))["run"]
+            for number, client in enumerate(clients):
+                await calls.begin(str(number), client)
+            calls.open(11)
+            assert (await call(clients[0], "check_run", run=run, wait_s=20))["status"] == "done"
+            # Before the last of the five clients the run has had its turn twice, or once more where a client was late.
+            with anyio.fail_after(20):
+                turns = await calls.taken(5)
+            assert max(turn for _, turn in turns) <= 8, turns

@@ -11,7 +11,7 @@ import hmac
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -70,6 +70,16 @@ class Asked:
         """Whether the client asked for progress notifications."""
         meta = self.context.meta
         return meta is not None and "progress_token" in meta
+
+    @property
+    def client(self) -> Hashable:
+        """What its direct calls wait in one queue with: those of its session; over HTTP without one, those of its
+        connection. Neither a user nor an address tells assistants at one machine apart.
+        """
+        request = self.context.request
+        if not isinstance(request, Request):
+            return "stdio"
+        return ("client", self.caller, request.headers.get("mcp-session-id") or request.client)
 
 
 def caller_of(context: ServerRequestContext[Any, Any]) -> str:

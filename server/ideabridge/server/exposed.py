@@ -256,7 +256,7 @@ class ModuleTool(ExposedTool):
         if asked.wants_progress:
             progress = asked.context.session.report_progress
         value = await self._bridge.modules.call(
-            tool.module or "", tool.remote_name or tool.name, arguments, progress=progress
+            tool.module or "", tool.remote_name or tool.name, arguments, progress=progress, run=asked.client
         )
         return self.answer(tool, value)
 

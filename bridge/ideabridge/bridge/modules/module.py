@@ -325,7 +325,8 @@ class Module:
             timeout: seconds the remote call may take; default: the configured `timeout`. Connecting, and waiting
                 for one of the `parallel` places, come on top.
             progress: is told of the module's progress notifications.
-            run: whose call it is: runs take turns where there are more calls than places.
+            run: whose call it is, a run or a client that calls directly: they take turns where there are more calls
+                than places.
             asker: whom the module may ask meanwhile; the time they take is not the module's. None: nobody.
             meant: the definition that was looked at, and approved, before. None: whatever it is now.
 
