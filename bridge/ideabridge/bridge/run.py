@@ -19,7 +19,7 @@ from ideabridge.bridge.errors import (
     SettledTurnError,
     UnwrittenRunError,
 )
-from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.errors import StaleDriverError, StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.decider import Decider, decider_of
 from ideabridge.bridge.loop.effect import ExecutionKey
@@ -247,7 +247,11 @@ class Run:
                 # It runs out by itself where the store cannot be written.
                 self._driver.leave(None, None, self.runner.poke)
         elif may_rest(self):
-            self._driver.leave(self.status, None, self.runner.poke)
+            try:
+                self._driver.leave(self.status, None, self.runner.poke)
+            except StaleDriverError:
+                # Found out late: a room of it was given up because another process has gone on with both.
+                self.runner.abandon("its lease was lost to another process")
         if self.parent is not None:
             self.parent.moved()
 
