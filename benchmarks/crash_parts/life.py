@@ -1,10 +1,15 @@
-"""One life of the process that is killed: it takes up what the last one left, and starts runs of its own."""
+"""Lives: processes that drive runs. Each takes up what the last one left, starts runs of its own, and is killed."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import resource
+import select
+import signal
 import sys
+import time
+import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,20 +18,38 @@ import anyio
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
+from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON
+from ideabridge.tools.errors import IdeabridgeError
 
 from .mind import SlowMind
 from .plans import plan_of
 from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
 
 # Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
+driver = importlib.import_module("ideabridge.bridge.driver")
 importlib.import_module("ideabridge.bridge.modules.module")
 
 MODULE = Path(__file__).with_name("module.py")
+
+LEASE = 1.5
+"""Seconds for which a life holds a run without a heartbeat."""
+
+BATCHES = 20
+"""How often a life starts runs, each time when the last ones have ended."""
+
+RUNS_EACH = 2
+"""How many plans without rooms a life starts at a time; one with rooms and one run of a mind besides."""
+
+NUMBERS = BATCHES * RUNS_EACH
+"""How many numbers of plans one life may use."""
+
+PAUSE = 0.1
+"""Seconds until a life asks again what the store refused."""
 
 Say = Callable[[str], None]
 
@@ -38,85 +61,214 @@ def configured(log: Path) -> Configuration:
 
 
 def skip_unknown(run: Run) -> int:
-    """Answer every question what came of a call that was in flight: nobody knows. Returns how many there were."""
+    """Answer every question about an unknown outcome with `skip`. Returns how many there were."""
     asked = run.questions()
     for question in asked:
         run.decide(question.approval, "skip", by="the life after")
     return len(asked)
 
 
-async def begin_run(bridge: Bridge, kind: str, number: int, seed: int) -> Run:
-    """Start a run: a `plan`, one with `rooms`, or one that a mind is to `solve`. Its title says which it is."""
+async def begin_run(bridge: Bridge, kind: str, number: int, seed: int, slowness: int = 25) -> Run:
+    """Start a run: a `plan`, one with `rooms`, or one that a mind is to `solve`. Its title says which it is.
+
+    `slowness`: most milliseconds that a call of a plan takes.
+    """
     if kind == "solve":
         task = task_of(number, seed)
         return await bridge.solve(task, tools=TOOLS, output_schema=OUTPUT)
-    plan = plan_of(number, seed) if kind == "plan" else rooms_plan(number, seed)
+    plan = plan_of(number, seed, slowness) if kind == "plan" else rooms_plan(number, seed)
     return await bridge.run_plan(read_plan(plan), title=f"{kind} {number}")
 
 
-async def live(folder: Path, first: int, runs: int, seed: int, say: Say) -> None:
+async def live(folder: Path, first: int, seed: int, say: Say) -> None:
     """Live until killed.
 
     Args:
         folder: holds the store and the log.
         first: number of the first plan to start.
-        runs: how many to start; one with rooms and one of a mind besides.
         seed: of the plans.
-        say: acknowledges: `run ID`, `idea ID`, or `trouble WORDS`.
+        say: reports to the parent: `run ID`, `resumed ID`, `ended ID STATUS WHY`, `idea ID`, `asked REQUEST`,
+            `refused KIND NUMBER` where the store did not take a run, `skipped COUNT` for answered questions, or
+            `trouble WORDS`.
     """
 
     def tell(record: RunRecord, why: str) -> None:
         if "is set aside" not in why:
-            say(f"trouble {record.id} {why}")
-
-    def taken_up(run: Run) -> None:
-        say(f"resumed {run.id}")
-        skip_unknown(run)
+            say(f"trouble run {record.id} is not taken up: {why}")
 
     log = folder / "log"
-    async with Bridge(configured(log), store=folder / "store.sqlite", mind=SlowMind(log)) as bridge:
+    async with (
+        Bridge(configured(log), store=folder / "store.sqlite", mind=SlowMind(say), lease_seconds=LEASE) as bridge,
+        anyio.create_task_group() as group,
+    ):
 
-        async def drive(number: int) -> None:
-            run = await begin_run(bridge, "plan", number, seed)
+        async def follow(run: Run) -> None:
+            while await run.wait() == "needs_approval":
+                try:
+                    say(f"skipped {skip_unknown(run)}")
+                except IdeabridgeError:
+                    # The store is failing, or another life has the run; then it is not needed here any more.
+                    if run.runner.lost is None:
+                        await anyio.sleep(PAUSE)
+            say(f"ended {run.id} {run.status} {run.runner.lost or ''}")
+
+        def taken_up(run: Run) -> None:
+            say(f"resumed {run.id}")
+            group.start_soon(follow, run)
+
+        async def take_up() -> None:
+            while True:
+                try:
+                    await bridge.recover_runs(tell, taken_up)
+                except StoreError:
+                    await anyio.sleep(PAUSE)
+                else:
+                    return
+
+        async def drive(kind: str, number: int) -> None:
+            try:
+                run = await begin_run(bridge, kind, number, seed)
+            except StoreError as error:
+                say(f"refused {kind} {number} {error}")
+                return
             say(f"run {run.id}")
-            alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
-            say(f"idea {bridge.store.save_idea(alone, IdeaMeta(title='alone'))}")
-            await run.wait()
-            say(f"idea {run.idea}")
+            if kind == "plan":
+                alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
+                try:
+                    say(f"idea {bridge.store.save_idea(alone, IdeaMeta(title='alone'))}")
+                except StoreError:
+                    say(f"refused idea {number}")
+            await follow(run)
+            if kind == "plan" and run.idea is not None:
+                say(f"idea {run.idea}")
 
-        async def drive_others() -> None:
-            for kind in ("rooms", "solve"):
-                say(f"run {(await begin_run(bridge, kind, first, seed)).id}")
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(bridge.recover_runs, tell, taken_up)
-            for number in range(first, first + runs):
-                group.start_soon(drive, number)
-            group.start_soon(drive_others)
+        group.start_soon(take_up)
+        for batch in range(BATCHES):
+            number = first + batch * RUNS_EACH
+            async with anyio.create_task_group() as runs:
+                for plan in range(number, number + RUNS_EACH):
+                    runs.start_soon(drive, "plan", plan)
+                runs.start_soon(drive, "rooms", number)
+                runs.start_soon(drive, "solve", number)
         await anyio.sleep_forever()
 
 
-def begin(folder: Path, first: int, runs: int, seed: int) -> tuple[int, int]:
-    """Begin a life in a process of its own.
+class Life:
+    """A process that runs `live`, as its parent sees it.
 
-    Returns:
-        Its process id, and a descriptor to read from what it acknowledged.
+    Args:
+        folder: holds the store and the log.
+        first: number of the first plan it starts.
+        seed: of the plans.
+        hear: gets every line that it says.
+        elsewhere: it takes itself for a process of another machine: it cannot see whether the drivers of this one live.
+
+    Attributes:
+        pid: its process id.
+        alive: whether it has not ended as far as is known. It never ends by itself but by a defect, which it says.
+        open: runs that it drives as far as it has said.
+        given_up: runs that ended here as `interrupted`, with the reason.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        return child, reading
-    code = 1
-    try:
-        os.close(reading)
-        anyio.run(live, folder, first, runs, seed, partial(_acknowledge, writing))
-    except BaseException as error:  # noqa: BLE001 - a life that ends by itself is what the parent must hear of
-        _acknowledge(writing, f"trouble life ended: {error!r}")
-    finally:
-        os._exit(code)
+
+    def __init__(
+        self, folder: Path, first: int, seed: int, hear: Callable[[str], None], *, elsewhere: bool = False
+    ) -> None:
+        self._reading, writing = os.pipe()
+        self._hear, self._rest = hear, b""
+        self.open: set[str] = set()
+        self.given_up: dict[str, str] = {}
+        self.alive, self._frozen = True, False
+        self.pid = os.fork()
+        if self.pid:
+            os.close(writing)
+            os.set_blocking(self._reading, False)
+            return
+        say = partial(_say, writing)
+        try:
+            os.close(self._reading)
+            # What it logs is counted, and does not mix with what the parent prints.
+            noise = os.open(folder / "noise", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            os.dup2(noise, 2)
+            if elsewhere:
+                setattr(driver, "_place", lambda: ("another boot", "another space"))  # noqa: B010 - it is private
+            anyio.run(live, folder, first, seed, say)
+        except BaseException as error:  # noqa: BLE001 - the parent must hear of a life that ends by itself
+            say(f"trouble a life ended by itself: {_cause(error)}")
+        finally:
+            os._exit(1)
+
+    def hear(self, seconds: float = 0.0) -> bool:
+        """Wait for its next lines, at most `seconds`, and take them in. False where it has ended."""
+        poll = select.poll()
+        poll.register(self._reading, select.POLLIN | select.POLLHUP)
+        if not poll.poll(max(seconds, 0) * 1000):
+            return True
+        try:
+            data = os.read(self._reading, 1 << 20)
+        except BlockingIOError:
+            return True
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._take(line.decode())
+        return bool(data)
+
+    def hear_for(self, seconds: float) -> bool:
+        """Take in what it says for a time. False where it has ended."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if not self.hear(left):
+                return False
+        return True
+
+    def _take(self, line: str) -> None:
+        word, _, rest = line.partition(" ")
+        if word in ("run", "resumed"):
+            self.open.add(rest)
+        elif word == "ended":
+            run_id, status, why = rest.split(" ", 2)
+            self.open.discard(run_id)
+            if status == "interrupted":
+                self.given_up[run_id] = why
+        self._hear(line)
+
+    def stop(self) -> None:
+        """Freeze it, where it is not frozen."""
+        if not self._frozen:
+            self._signal(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive:
+            os.kill(self.pid, number)
+            _, how = os.waitpid(self.pid, os.WUNTRACED | os.WCONTINUED)
+            self._frozen = os.WIFSTOPPED(how)
+            self.alive = self._frozen or os.WIFCONTINUED(how)
+
+    def bound_files(self, most: int | None) -> None:
+        """Let every write that goes past a place in a file fail, as on a broken disk; None: no more."""
+        if self.alive:
+            _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if most is None else most, hard))
+
+    def kill(self) -> None:
+        """End it with SIGKILL, and take in the rest of what it said."""
+        self._signal(signal.SIGKILL)
+        while self.hear():
+            pass
+        os.close(self._reading)
 
 
-def _acknowledge(writing: int, line: str) -> None:
+def _cause(error: BaseException) -> str:
+    """An exception in words, or the first of a group, with the places in our code that it came through."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "ideabridge" in frame.filename]
+    return f"{error!r} at {' < '.join(f'{Path(one.filename).name}:{one.lineno}' for one in reversed(frames))}"
+
+
+def _say(writing: int, line: str) -> None:
     # Less than a pipe takes at once: whole or not at all.
     os.write(writing, " ".join(line[:500].split("\n")).encode() + b"\n")

@@ -1,11 +1,9 @@
-"""The mind of the crash test: it writes slowly, in small pieces, and notes durably what it was asked."""
+"""The mind of the crash test: it writes slowly, in small pieces, and reports first what it was asked."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
@@ -26,20 +24,17 @@ class SlowMind:
     broke off it writes the calls whose results are not in the state yet.
 
     Args:
-        log: gets a line `asked ID` with the id of each Request before the first piece of its answer.
+        say: gets `asked ID` with the id of each Request before the first piece of its answer.
     """
 
     name = "slow"
 
-    def __init__(self, log: Path) -> None:
-        self._log = log
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
 
     async def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
         """The Solution of a Request, in pieces."""
-        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(log, f"asked {request.id}\n".encode())
-        os.fsync(log)
-        os.close(log)
+        self._say(f"asked {request.id}")
         text = json.dumps(_solution(request), ensure_ascii=False)
         for start in range(0, len(text), PIECE):
             yield text[start : start + PIECE]

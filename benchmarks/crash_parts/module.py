@@ -2,12 +2,14 @@
 
     module.py LOG
 
-LOG gets a line `start PID` once, and `ran KEY N` for every execution, each synced to the disk before anything else
-happens. `look` is read-only, `put` idempotent, and `bump` says nothing of the kind.
+LOG gets a line `start PID` once, and for every execution `ran PID KEY N`, each synced to the disk before anything else
+happens; then `saying PID KEY N` before its answer is written, and `said PID KEY N` after that. `look` is read-only,
+`put` idempotent, `bump` and `fail` say nothing of the kind, and `fail` always answers with an error.
 """
 
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -24,36 +26,48 @@ HINTS = {
     "look": {"readOnlyHint": True},
     "put": {"readOnlyHint": False, "idempotentHint": True},
     "bump": {"readOnlyHint": False, "idempotentHint": False},
+    "fail": {"readOnlyHint": False, "idempotentHint": False},
 }
 FACTORS = {"look": 2, "put": 3, "bump": 5}
 WRITING = threading.Lock()
 
 
-def note(line: str) -> None:
-    """One line of the log, on the disk when this returns."""
+def note(line: str, *, sync: bool = True) -> None:
+    """Write one line of the log; with `sync` it is on the disk when this returns."""
     log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(log, f"{line}\n".encode())
-    os.fsync(log)
+    if sync:
+        os.fsync(log)
     os.close(log)
 
 
-def answer(number: Any, **members: Any) -> None:
-    """One message to the client; when it is gone, so are we."""
+def answer(number: Any, execution: str = "", **members: Any) -> None:
+    """Send one message to the client, and exit where the client is gone. `execution` is what the message answers."""
     data = json.dumps({"jsonrpc": "2.0", "id": number, **members}).encode() + b"\n"
     with WRITING:
+        if execution:
+            note(f"saying {execution}", sync=False)
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         except OSError:
             os._exit(1)
+        if execution:
+            note(f"said {execution}", sync=False)
 
 
 def run(number: Any, name: str, arguments: dict[str, Any]) -> None:
     """One execution."""
-    note(f"ran {arguments['key']} {arguments['n']}")
+    execution = f"{os.getpid()} {arguments['key']} {arguments['n']}"
+    note(f"ran {execution}")
     time.sleep(arguments["ms"] / 1000)
+    if name == "fail":
+        content = [{"type": "text", "text": f"{arguments['key']} is refused"}]
+        answer(number, execution, result={"content": content, "isError": True})
+        return
     value = {"value": arguments["n"] * FACTORS[name] % 1_000_003 + 1}
-    answer(number, result={"content": [{"type": "text", "text": json.dumps(value)}], "structuredContent": value})
+    content = [{"type": "text", "text": json.dumps(value)}]
+    answer(number, execution, result={"content": content, "structuredContent": value})
 
 
 def handle(message: dict[str, Any]) -> None:
@@ -78,6 +92,9 @@ def handle(message: dict[str, Any]) -> None:
 
 def main() -> None:
     """Serve until the client closes our input."""
+    # The bound that makes the writes of the store fail is inherited from the process that writes it.
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     note(f"start {os.getpid()}")
     for line in sys.stdin.buffer:
         handle(json.loads(line))

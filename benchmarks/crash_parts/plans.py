@@ -12,6 +12,9 @@ Execution = tuple[str, str]
 
 REPEATABLE = ("look", "put")
 
+ONCE = ("bump", "fail")
+"""Tools that do not say that they may run twice."""
+
 
 def is_steady(number: int) -> bool:
     """Whether a plan holds only tools that may run twice: it must reach the output of an undisturbed run."""
@@ -22,7 +25,8 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
     """A plan with a chain, a fan-out and an `_each`.
 
     Args:
-        number: even: only read-only and idempotent tools, and an output. Odd: others too, and no output.
+        number: even: only read-only and idempotent tools, and an output. Odd: others too, no output, and a payment
+            whose failure is caught, with a refund that runs where it failed.
         seed: of the whole test.
         slowness: most milliseconds a call takes.
     """
@@ -38,6 +42,9 @@ def plan_of(number: int, seed: int, slowness: int = 25) -> Plan:
     links = draw.randint(2, 5)
     for link in range(links):
         call(f"c{link}", draw.choice(names), "†input.n" if link == 0 else f"†state.c{link - 1}.value")
+    if not steady:
+        call("pay", draw.choice(ONCE), "†input.n", _outputPath="pay || lost")
+        call("refund", "put", 1, _imports=["†state.lost"])
     call("e", "put" if steady else "bump", "†item", _each="†input.items")
     fans = draw.randint(1, 5)
     for fan in range(fans):

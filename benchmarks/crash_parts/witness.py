@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import select
 import shutil
+import signal
 from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,9 @@ from ideabridge.bridge.ideas.store import Store
 from .plans import Execution
 from .reading import Told, told_by
 
+Heard = tuple[Execution, int]
+"""An execution, and the process of a module that ran it."""
+
 
 class Witness:
     """Looks at what each kill left behind, without touching it.
@@ -22,7 +28,8 @@ class Witness:
     Attributes:
         violations: what must not be, in words.
         frozen: how often each execution had run when its end was journaled: it must not run again.
-        flying: executions that were journaled as started, and not as ended, at some kill.
+        flying: executions that were journaled as started, and not as ended, when their process was killed.
+        thawed: the same, when their process was frozen: another may have taken them up.
         seen: ids of the runs in the store.
         cut: how many runs a kill has cut off, each counted once per kill.
         answers_cut: how many answers of a mind a kill has cut off in the stream.
@@ -33,6 +40,7 @@ class Witness:
         self.violations: list[str] = []
         self.frozen: dict[Execution, int] = {}
         self.flying: set[Execution] = set()
+        self.thawed: set[Execution] = set()
         self.seen: set[str] = set()
         self.cut = 0
         self.answers_cut = 0
@@ -42,23 +50,66 @@ class Witness:
         self._answered: dict[str, tuple[int, int]] = {}
         self._folder = folder
         self._modules: set[int] = set()
+        self._killed: set[int] = set()
+        self._heard: dict[str, set[Heard]] = {"ran": set(), "saying": set(), "said": set()}
         self._read = 0
         self._ended: set[str] = set()
 
     def read_log(self) -> None:
         """Read what the log of executions has gained."""
         log = self._folder / "log"
-        data = log.read_bytes()[self._read :] if log.exists() else b""
+        if not log.exists():
+            return
+        with log.open("rb") as lines:
+            lines.seek(self._read)
+            data = lines.read()
         self._read += len(data)
         for line in data.decode().splitlines():
-            kind, *rest = line.split(" ")
+            kind, pid, *rest = line.split(" ")
             if kind == "start":
-                self._modules.add(int(rest[0]))
-            elif kind == "asked":
-                self.asked[rest[0]] += 1
-            else:
-                # An item of an `_each` is known by the number it ran with, any other call by its key alone.
-                self.ran[(rest[0], rest[1] if rest[0].endswith("/e") else "")] += 1
+                self._modules.add(int(pid))
+                continue
+            # An item of an `_each` is known by the number it ran with, any other call by its key alone.
+            name = rest[0], rest[1] if rest[0].endswith("/e") else ""
+            self._heard[kind].add((name, int(pid)))
+            if kind == "ran":
+                self.ran[name] += 1
+
+    def kill_module(self) -> bool:
+        """Kill the youngest process of a module with SIGKILL. False where none is alive."""
+        self.read_log()
+        for pid in sorted(self._modules, reverse=True):
+            try:
+                process = os.pidfd_open(pid)
+            except ProcessLookupError:
+                continue
+            try:
+                if str(self._folder).encode() not in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    continue
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+                poll = select.poll()
+                poll.register(process, select.POLLIN)
+                poll.poll()
+            except (ProcessLookupError, FileNotFoundError):
+                continue
+            finally:
+                os.close(process)
+            self._killed.add(pid)
+            self._modules.discard(pid)
+            return True
+        return False
+
+    def torn(self) -> set[Execution]:
+        """Executions that a module had begun, and not begun to answer, when it was killed: their outcome is unknown."""
+        return {name for name, pid in self._heard["ran"] - self._heard["saying"] if pid in self._killed}
+
+    def is_doubtful(self, name: Execution) -> bool:
+        """Whether the outcome of an execution may be unknown: it was cut off, or nobody saw whether it was."""
+        if name in self.flying or name in self.thawed or (self._killed and not self.ran[name]):
+            return True
+        # Its answer may have been written in part.
+        cut = self._heard["ran"] - self._heard["said"]
+        return any((name, pid) in cut for pid in self._killed)
 
     def expect_no_module(self) -> None:
         """See that every module process that was ever started is gone, or goes within five seconds."""
@@ -77,8 +128,25 @@ class Witness:
                 os.close(process)
         self._modules.clear()
 
+    def look_at_frozen(self, dead: frozenset[str] = frozenset()) -> None:
+        """Look at the store while every process that writes it is frozen. `dead`: runs of one that was killed."""
+        with self._copied() as store:
+            if store is not None:
+                for run_id in self._open_runs(store):
+                    told = told_by(store, run_id)
+                    place = self.flying if run_id in dead else self.thawed
+                    place.update(told.names(told.started - told.ended))
+
     def look(self) -> None:
-        """Look at the store as a kill left it, in a copy: whoever opens it next finds it untouched."""
+        """Look at the store as a kill left it."""
+        with self._copied() as store:
+            if store is not None:
+                for run_id in self._open_runs(store):
+                    self._look_at(store, run_id)
+
+    @contextmanager
+    def _copied(self) -> Generator[Store | None]:
+        """A copy of the store, so that whoever opens it next finds it untouched; None where there is none yet."""
         self.read_log()
         copy = self._folder / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -88,11 +156,11 @@ class Witness:
                 shutil.copy(self._folder / f"store.sqlite{suffix}", copy / f"store.sqlite{suffix}")
         path = copy / "store.sqlite"
         if not path.exists() or path.stat().st_size == 0:
+            yield None
             return
         self.check_integrity(path)
         with Store.open(path) as store:
-            for run_id in self._open_runs(store):
-                self._look_at(store, run_id)
+            yield store
 
     def check_integrity(self, path: Path) -> None:
         """What SQLite says of the file."""
@@ -162,5 +230,7 @@ class Witness:
         """No execution whose end was journaled has run again."""
         self.read_log()
         for name, count in self.frozen.items():
-            if self.ran[name] != count:
+            # A process that was frozen just before it sent a call sends it when it wakes. Only a call that may run
+            # twice can have finished elsewhere meanwhile: `bump` and `fail` are never run again.
+            if self.ran[name] != count and name not in self.thawed:
                 self.violations.append(f"{name} had finished after {count} executions, and ran again")

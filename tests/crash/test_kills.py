@@ -1,4 +1,4 @@
-"""Runs survive `kill -9`: `benchmarks/crash.py` at small size (DESIGN 7)."""
+"""Runs survive what happens to processes: `benchmarks/crash.py` at small size."""
 
 import json
 import subprocess
@@ -10,13 +10,20 @@ import pytest
 CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
 
 
-@pytest.mark.parametrize("kills", [12, pytest.param(200, marks=pytest.mark.long)])
-def test_kills_at_random_moments_lose_nothing_and_do_nothing_twice(kills: int) -> None:
-    command = [sys.executable, str(CRASH), str(kills), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=5 * kills, check=False)
+@pytest.mark.parametrize(
+    ("events", "more"),
+    [
+        pytest.param(12, ["--only", "kill", "--servers", "0"], id="kills"),
+        pytest.param(6, ["--only", "disk", "freeze", "--servers", "0"], id="disks and freezes"),
+        pytest.param(200, ["--servers", "0"], id="all", marks=pytest.mark.long),
+    ],
+)
+def test_events_at_random_moments_lose_nothing_and_do_nothing_twice(events: int, more: list[str]) -> None:
+    command = [sys.executable, str(CRASH), str(events), *more, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60 + 5 * events, check=False)
     assert done.stderr == ""
     told = json.loads(done.stdout)
-    assert told["violations"] == [], f"seed {told['seed']}"
+    assert told["violations"] == []
     figures = {row["what"]: row["ours"] for row in told["rows"]}
     assert figures["crash: runs"] > 0
     assert figures["crash: ideas"] > 0

@@ -1,0 +1,35 @@
+"""What is done to a life besides killing it: the store's disk fails, or another program holds the store's lock."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from pathlib import Path
+
+from ideabridge.bridge.ideas.sqlite import sqlite3
+
+from .life import Life
+
+GRANTED = 10.0
+"""Seconds within which the store's lock is to be had."""
+
+
+def fail_appends(life: Life, store: Path, draw: random.Random) -> None:
+    """Let the writes of the store fail for some seconds, from a random place of its log on.
+
+    The bound on the size of files that the kernel keeps for each process does it: the write returns EFBIG, and SQLite
+    reports `disk I/O error`, as for EIO. It needs no root, ends when it is told to, and leaves the modules alone.
+    """
+    log = Path(f"{store}-wal")
+    most = log.stat().st_size if log.exists() else 0
+    life.bound_files(draw.choice((0, most, draw.randint(0, most))))
+    life.hear_for(draw.uniform(0.05, 3))
+    life.bound_files(None)
+
+
+def hold_lock(life: Life, store: Path, draw: random.Random) -> None:
+    """Hold the store's write lock for some seconds, now and then for longer than a write waits for it."""
+    with closing(sqlite3.connect(store, timeout=GRANTED, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        life.hear_for(draw.uniform(5.2, 8) if draw.random() < 0.25 else draw.uniform(0.1, 2))
+        connection.execute("ROLLBACK")
