@@ -1,5 +1,6 @@
 """Changes are announced: in both eras, of this process and of another one on the same store."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from .serving import ERAS, Heard, all_tools, call, configured, over_stdio, time_module
+from .serving import ERAS, Heard, all_tools, call, configured, over_stdio, text, time_module
 
 pytestmark = pytest.mark.anyio
 
@@ -79,3 +80,32 @@ async def test_tools_that_come_up_later_are_announced_where_they_are_exposed(tmp
         if "get_current_time" not in await all_tools(client):
             await heard.until("notifications/tools/list_changed")
         assert "get_current_time" in await all_tools(client)
+
+
+async def test_a_module_that_was_not_up_at_the_start_is_announced_and_ideas_that_need_it_work(tmp_path: Path) -> None:
+    heard = Heard()
+    server = Path(__file__).parents[1] / "modules" / "servers" / "pay.py"
+    bank: dict[str, Any] = {"command": sys.executable, "args": ["-I", str(server), str(tmp_path), "--late"]}
+    configuration = configured(tmp_path, mcpServers={"bank": bank}, expose=["modules"], approval="allow_all")
+    async with over_stdio(configuration, "legacy", message_handler=heard) as client:
+        assert "pay" not in await all_tools(client)
+        told = text(await client.call_tool("search_tools", {"words": "pay"}))
+        assert "the bank is closed; " in told
+        (tmp_path / "open").touch()
+        await heard.until("notifications/tools/list_changed")
+        assert "pay" in await all_tools(client)
+        assert text(await client.call_tool("pay", {"to": "Ada"})) == "done: pay Ada"
+        calls = [{"_tool": "pay", "to": "†input.to", "_outputPath": "paid"}]
+        plan: dict[str, Any] = {"calls": calls, "input": {"to": "Bob"}, "output": {"paid": "†state.paid"}}
+        await call(client, "run_plan", **plan, save_as="pay_somebody")
+    (tmp_path / "open").unlink()
+    given: list[Any] = []
+    async with over_stdio(configuration, "legacy") as client, anyio.create_task_group() as group:
+
+        async def call_idea() -> None:
+            given.append(await call(client, "pay_somebody", to="Bob"))
+
+        group.start_soon(call_idea)
+        await client.list_prompts()
+        (tmp_path / "open").touch()
+    assert given == [{"paid": "done: pay Bob"}]

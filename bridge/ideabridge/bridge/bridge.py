@@ -37,6 +37,7 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.writer import Writer
 from ideabridge.bridge.keeping import LOCAL as LOCAL
 from ideabridge.bridge.limits import settings_under
+from ideabridge.bridge.loop.catalogue import chosen_tools
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.loop.settings import Planning, Settings
@@ -382,6 +383,8 @@ class Bridge(Publishing):
         wanted = read_names("tools", tools)
         if not self.offer.has_all(wanted):
             await self.offer.settled()
+            named = chosen_tools(self.offer.known, wanted or ())
+            await self.offer.reach(tool.module for tool in named)
         catalogue = self.offer.chosen(wanted, defined_tools(read_context(messages)), caller=caller)
         if wanted and not catalogue.tools:
             there = [tool.name for tool in self.offer.known]

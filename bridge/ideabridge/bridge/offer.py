@@ -24,6 +24,9 @@ from ideabridge.tools.toolbox import Toolbox
 _AWAY: Final = 600
 """Characters in which an error names the modules that are not up."""
 
+_LOOK_SECONDS: Final = 3.0
+"""How long a plan waits for modules that have failed, and may have a tool that nobody else has."""
+
 SETTLE_SECONDS: Final = 30.0
 """How long a run waits for modules that still connect before it says that a tool is unknown."""
 
@@ -78,6 +81,14 @@ class Offer:
         await self._modules.settled(timeout=SETTLE_SECONDS)
         return self.catalogue
 
+    async def reach(self, modules: Iterable[str | None]) -> Catalogue:
+        """The catalogue once these modules, as far as they are configured, are up, or it is no use to wait longer for
+        them; see `Module.reach`. At most `SETTLE_SECONDS` later.
+        """
+        names = {*modules} & {*self._modules.names}
+        await self._modules.reach([one for one in names if one and not self._modules.is_listed(one)], SETTLE_SECONDS)
+        return self.catalogue
+
     def has_all(self, patterns: Iterable[str] | None) -> bool:
         """Whether all that is asked for are names of tools there are now, so that no module need be waited for."""
         names = {tool.name for tool in self.catalogue.tools}
@@ -96,10 +107,16 @@ class Offer:
         calls = [call for call in plan.calls if isinstance(call, dict)]
         missing = [call for call in calls if catalogue.look_up(call) is None]
         if missing:
-            await self._modules.settled(SETTLE_SECONDS, self._modules_of(missing))
+            owners = self._modules_of(missing)
+            if owners is None:
+                await self._modules.settled(SETTLE_SECONDS)
+            else:
+                await self._modules.reach(owners, SETTLE_SECONDS)
             catalogue = self.of_plan(plan, caller)
             if any(catalogue.look_up(call) is None for call in missing):
                 await self.settled()
+                away = [one.name for one in self._modules.away()]
+                await self._modules.reach(away, _LOOK_SECONDS)
                 catalogue = self.of_plan(plan, caller)
             self._expect_up(plan, catalogue)
             self._expect_named_ideas(plan, catalogue, caller)
@@ -112,21 +129,26 @@ class Offer:
         """Why a configured module is not up, as a sentence; None: it is, or there is none of that name."""
         for one in self._modules.statuses():
             if one.name == module and one.state != "up":
-                state = "is disabled" if one.state == "disabled" else f"is down ({one.error or one.state})"
+                state = "is disabled" if one.state == "disabled" else f"is down ({one.why})"
                 return f"module {module!r} {state}, and no other tool takes the place of its own"
         return None
 
     def away(self) -> str:
         """What an unknown tool may be a tool of: the modules that are not up, as a sentence; else empty."""
-        away = [f"{one.name} ({one.error or one.state})" for one in self._modules.away()]
+        away = [f"{one.name} ({one.why})" for one in self._modules.away()]
         return f" Modules that are not up: {', '.join(away)[:_AWAY]}." if away else ""
 
     def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
-        """The modules that are known to have the tools of calls; None: any may have them."""
+        """The modules that calls name, or are known to have their tools; None: any may have them."""
         known = Catalogue(self.known)
-        found = [known.look_up(call) for call in calls]
-        names = [tool.module for tool in found if tool is not None and tool.module is not None]
-        return names if len(names) == len(found) else None
+        names: list[str] = []
+        for call in calls:
+            tool, named = known.look_up(call), call.get("_module")
+            owner = named if isinstance(named, str) and named in self._modules.names else tool and tool.module
+            if owner is None:
+                return None
+            names.append(owner)
+        return names
 
     def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
         """A bare name that is known to be a tool's of a module that is not up means no other."""

@@ -143,7 +143,7 @@ class Ways:
             raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")
         context = [*before, *context_of(guide, arguments)]
         defined = defined_tools(read_context(context))
-        await self._offer.settled()
+        await self._offer.reach(module for module, _ in tools_of(guide))
         offered = self._offer.named(tools_of(guide), caller)
         tools = without_cycles(self._store, publication.name, publication.version, offered)
         catalogue = self._offer.with_defined(tools, defined)

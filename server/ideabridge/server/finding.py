@@ -130,7 +130,7 @@ class Finding:
                 continue
             told: JSONObject = {"module": status.name, "state": status.state}
             if status.error:
-                told["error"] = status.error[:300]
+                told["error"] = status.why[:300]
             away.append(told)
         return away
 

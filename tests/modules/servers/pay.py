@@ -8,9 +8,12 @@ a call does next is told by its argument `do`:
 - die_once: the first such call of all processes ends the process, the next ones answer.
 - hang: it never answers. It pays only when somebody writes into the pipe `release`, and then writes into `released`.
 - close: it closes its output (over HTTP the stream of the answer), and goes on.
+- close_once: as die_once.
 - garbage, strange, big: it answers with what is no JSON, no result, or over the limit.
 - refuse: it reports an error, and has not paid.
 - http_NNN: over HTTP it answers with that status.
+
+With --late it ends with exit code 3 for as long as there is no file `open` in its folder.
 """
 
 import json
@@ -69,7 +72,7 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
     record(what)
     if do == "die" or (do == "die_once" and first()):
         os._exit(3)
-    if do == "close":
+    if do == "close" or (do == "close_once" and first()):
         raise CutError
     if do == "strange":
         return {"content": "no list"}
@@ -162,6 +165,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
+    if "--late" in sys.argv and not (FOLDER / "open").exists():
+        print("the bank is closed", file=sys.stderr, flush=True)
+        sys.exit(3)
     if "--http" not in sys.argv:
         serve_stdio()
         return

@@ -30,6 +30,8 @@ MAX_DIFFERENCES: Final = 12
 class ToolChangedError(IdeabridgeError):
     """A tool is not the one that was meant any more: its definition differs. The message shows the difference."""
 
+    outcome = "not_run"
+
 
 def essence_of(
     module: str, name: str, parameters: JSONObject, output: JSONObject | None, hints: JSONObject

@@ -32,6 +32,9 @@ RESULT_BYTES = 8 * 1024 * 1024
 RUN_BYTES = 256 * 1024 * 1024
 """How many bytes of JSON the results of one run may have together."""
 
+PATIENCE = 30.0
+"""For how many seconds of an outage of its module a call waits: a run may go on before its modules have come up."""
+
 _ERROR_CHARACTERS = 4096
 
 
@@ -118,6 +121,7 @@ class RemoteTools(Protocol):
         run: Hashable = None,
         asker: Asker | None = None,
         meant: Tool | None = None,
+        patience: float | None = None,
     ) -> JSON:
         """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
         ...
@@ -244,6 +248,7 @@ class Executor:
                 run=context.run,
                 asker=context.asker,
                 meant=tool,
+                patience=PATIENCE,
             )
             if tool.wrapper is not None and isinstance(value, dict):
                 value = value["result"]

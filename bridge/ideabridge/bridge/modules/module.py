@@ -1,13 +1,15 @@
 """Module: one configured MCP server, connected when needed (DESIGN 4.10).
 
-One owner task (`run`) enters and leaves every connection; any number of tasks `call`. When the connection ends,
-calls in flight fail, and the next call connects again, at most five times a minute.
+One owner task (`run`) enters and leaves every connection; any number of tasks `call`. When the connection ends, calls
+in flight fail, and the next call connects again. A module that does not come up is tried again with growing pauses for
+as long as this process lives, and sooner where a call needs it.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections import deque
+import random
 from collections.abc import Awaitable, Callable, Hashable
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,7 @@ from ideabridge.bridge.modules.errors import (
     ModuleDisabledError,
     ModuleDownError,
     ModuleError,
+    ModuleTimeoutError,
     UnknownModuleToolError,
 )
 from ideabridge.bridge.modules.expansion import Launch, expand
@@ -34,6 +37,7 @@ from ideabridge.bridge.modules.status import ModuleState, ModuleStatus
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES
 from ideabridge.bridge.trust import Variables
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import nearest
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
@@ -44,8 +48,19 @@ Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 _NOTES: Final = 100
 """Lines that others have put into the notes of its status."""
 
-_STARTS: Final = 5
-_STARTS_SECONDS: Final = 60.0
+_PATIENCE: Final = 30.0
+"""For how many seconds of an outage calls of a module that was up wait through several tries."""
+
+_FIRST_PAUSE: Final = 0.5
+_MOST_PAUSE: Final = 60.0
+"""Seconds before the first try after a failure, and the most there are; they double."""
+
+_NEEDED_PAUSE: Final = 2.0
+_REFUSED_PAUSE: Final = 5.0
+"""The most seconds between two tries where a call needs the module; the second where it refuses us, or cannot start."""
+
+_RESEND_PAUSE: Final = 0.25
+"""Seconds before a call is sent again over a connection that there is; they double up to `_NEEDED_PAUSE`."""
 
 
 class Module:
@@ -80,11 +95,16 @@ class Module:
         self._recalled: list[Tool] | None = None
         self._notes: list[str] = []
         self._validators: dict[str, tuple[Tool, Validator | None]] = {}
-        self._starts: deque[float] = deque(maxlen=_STARTS)
+        self._failures = 0
+        self._tries = 0
+        self._out_since = 0.0
+        self._next: float | None = None
+        self._pausing = anyio.CancelScope()
         self._legacy = False
         self._closed = False
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
+        self._moved = anyio.Event()
         if configuration.disabled:
             self._settled.set()
 
@@ -129,7 +149,7 @@ class Module:
             ModuleError: it does not come up.
         """
         if not self._listed:
-            await self._usable()
+            await self.reach()
         return self.tool(name)
 
     def tool(self, name: str) -> Tool:
@@ -172,6 +192,7 @@ class Module:
             notes=bounded_notes(notes),
             error=str(self._error) if self._error is not None else None,
             seconds=self._seconds,
+            next_try=None if self._next is None else max(0.0, self._next - anyio.current_time()),
         )
 
     async def run(self) -> None:
@@ -192,25 +213,54 @@ class Module:
             self._set("failed", error)
             return
         try:
+            self._out_since = anyio.current_time()
             while not self._closed:
                 await self._connect(launch)
-                await self._wanted.wait()
+                self._wake()
+                if not self._closed:
+                    await self._pause()
         finally:
             self._closed = True
             self._settled.set()
+            self._wake()
 
     def stop(self) -> None:
         """End the connection and `run`. Calls in flight fail."""
         self._closed = True
-        self._wanted.set()
+        self._pausing.cancel()
         if self._connection is not None:
             self._connection.stop()
 
+    def _wake(self) -> None:
+        """A try has ended, or a connection is there: whoever waits looks again, and says again if it is needed."""
+        moved, self._moved, self._wanted = self._moved, anyio.Event(), anyio.Event()
+        moved.set()
+
+    async def _pause(self) -> None:
+        """Wait for the next try: until a call needs the module, and where it did not come up at most for a pause that
+        grows with each failure.
+        """
+        now = anyio.current_time()
+        lasting = self._state == "failed" and not self._passes
+        seconds = _MOST_PAUSE if lasting else min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
+        # Many servers that lost the same module must not come back at the same moment.
+        seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
+        # A first failure holds nobody up.
+        needed = now + (min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE) if self._failures > 1 else 0.0)
+        due = now + seconds if self._state == "failed" else math.inf
+        self._next = None if due == math.inf else due
+        with anyio.CancelScope(deadline=due) as self._pausing:
+            await self._wanted.wait()
+            self._next = min(due, needed)
+            await anyio.sleep_until(needed)
+        self._next = anyio.current_time()
+
     async def _connect(self, launch: Launch) -> None:
         """One connection, from connecting to its end."""
-        self._wanted = anyio.Event()
         started = anyio.current_time()
-        self._starts.append(started)
+        if self._state == "down":
+            self._state = "connecting"
+            self._settled = anyio.Event()
         connection = Connection(
             self.name,
             self.configuration,
@@ -230,10 +280,17 @@ class Module:
             self._legacy = connection.peer is not None and connection.peer.era == "legacy"
             self._tools = connection.listing.tools
             self._listed = True
+            # Counted until it has answered a call: what comes up and ends at once is a failure, too.
+            self._failures += 1
+            self._next = None
             self._set("up", None)
+            self._wake()
 
         def down() -> None:
+            if anyio.current_time() - started > _MOST_PAUSE:
+                self._failures = 0
             if self._state == "up":
+                self._out_since = anyio.current_time()
                 self._set("down", ModuleDownError(self.name, f"module {self.name!r} {connection.end()}"))
 
         try:
@@ -241,6 +298,8 @@ class Module:
         except ModuleError as error:
             # A server that is mute when asked for its era may still answer a handshake, and the other way round.
             self._legacy = not self._legacy and connection.timed_out
+            self._failures += 1
+            self._tries += 1
             self._set("failed", error)
             return
         down()
@@ -250,9 +309,11 @@ class Module:
         self._on_change(self.name)
 
     def _set(self, state: ModuleState, error: ModuleError | None) -> None:
+        changed = state != self._state
         self._state, self._error = state, error
         self._settled.set()
-        self._on_change(self.name)
+        if changed:
+            self._on_change(self.name)
 
     async def settle(self) -> None:
         """Wait until it is up, or known not to be."""
@@ -274,37 +335,47 @@ class Module:
     def _again(self) -> ModuleError:
         """The error that made it down or failed, as a new exception."""
         error = self._error
-        if error is None:
+        if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
         kind = type(error) if type(error) in (ModuleConfigurationError, ModuleDownError) else ModuleConnectError
-        return kind(self.name, str(error))
+        return kind(self.name, self.status().why)
 
-    async def _usable(self) -> Connection:
-        """A connection that calls can go through; connects again, once, where there is none."""
-        for attempt in range(2):
-            await self.settle()
+    @property
+    def _passes(self) -> bool:
+        """Whether what keeps it from being up may be over soon: a server that starts, say."""
+        error = self._error
+        return isinstance(error, ModuleDownError) or (isinstance(error, ModuleConnectError) and not error.lasting)
+
+    def _is_worth_waiting(self, patience: float | None) -> bool:
+        """Whether a call waits for one more try."""
+        if patience is None:
+            # What has never been up here is mostly configured wrongly.
+            patience = _PATIENCE if self._listed else 0.0
+        return self._passes and anyio.current_time() - self._out_since < patience
+
+    async def reach(self, patience: float | None = None) -> Connection:
+        """A connection that calls can go through. Where there is none, have it tried at once, or soon.
+
+        Args:
+            patience: until the module has been away for so many seconds, wait for further tries; None: 30 s for one
+                that was up before, and not at all for others.
+
+        Raises:
+            ModuleError: a try that ended after this was called has failed, and it is no use to wait for another.
+        """
+        failed = self._tries
+        while True:
             connection = self._connection
             if connection is not None and connection.usable and not self._closed:
                 return connection
-            if self._state == "disabled":
+            if self._closed or self._state == "disabled":
                 await self.ready()
-            if attempt or self._closed:
-                break
-            self._reconnect()
-        raise self._again()
-
-    def _reconnect(self) -> None:
-        now = anyio.current_time()
-        if len(self._starts) == _STARTS and now - self._starts[0] < _STARTS_SECONDS:
-            wait = _STARTS_SECONDS - (now - self._starts[0])
-            raise ModuleDownError(
-                self.name,
-                f"module {self.name!r} was started {_STARTS} times within a minute; next try in {wait:.0f} s. "
-                f"The last time: {self._error}",
-            )
-        self._state = "connecting"
-        self._settled = anyio.Event()
-        self._wanted.set()
+                raise self._again()
+            if self._tries > failed and not self._is_worth_waiting(patience):
+                raise self._again()
+            moved = self._moved
+            self._wanted.set()
+            await moved.wait()
 
     async def call(
         self,
@@ -316,41 +387,90 @@ class Module:
         run: Hashable = None,
         asker: Asker | None = None,
         meant: Tool | None = None,
+        patience: float | None = None,
     ) -> JSON:
         """Call one of its tools.
 
         Args:
             tool_name: the name in `tools`.
             arguments: by the names in the Tool's parameters; not validated here.
-            timeout: seconds the remote call may take; default: the configured `timeout`. Connecting, and waiting
-                for one of the `parallel` places, come on top.
+            timeout: seconds the remote call may take, with all tries of it; default: the configured `timeout`.
+                Connecting before the first try, and waiting for one of the `parallel` places, come on top.
             progress: is told of the module's progress notifications.
             run: whose call it is, a run or a client that calls directly: they take turns where there are more calls
                 than places.
             asker: whom the module may ask meanwhile; the time they take is not the module's. None: nobody.
             meant: the definition that was looked at, and approved, before. None: whatever it is now.
+            patience: see `reach`.
 
         Returns:
             Structured content, else text, else a list of content blocks (see `results.result_value`).
 
         Raises:
-            ModuleError: one of its classes, by cause.
+            ModuleError: one of its classes, by cause; its `outcome` says whether the call may have taken effect.
             ToolChangedError: the module lists another definition now than `meant`; nothing was sent.
-            LimitExceededError: the result is over `limits.result_bytes`.
+            ResultLimitError: the result is over `limits.result_bytes`.
             InvalidJSONError: the arguments are not JSON.
         """
         seconds = self.configuration.timeout if timeout is None else timeout
         theirs = normalise(arguments, what="the arguments")
         assert isinstance(theirs, dict)
-        await self._usable()
+        await self.reach(patience)
         tool = self.tool(tool_name)
         if tool.renamed:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
         await self._places.take(run)
         try:
-            return await self._send(tool, theirs, seconds, progress, asker, meant)
+            return await self._try(tool, theirs, seconds, progress, asker, meant)
         finally:
             self._places.give_back()
+
+    async def _try(
+        self,
+        tool: Tool,
+        arguments: JSONObject,
+        seconds: float,
+        progress: Progress | None,
+        asker: Asker | None,
+        meant: Tool | None,
+    ) -> JSON:
+        """Send a call. Again, within its time, where nothing was sent, or no answer came and it may run twice."""
+        deadline = anyio.current_time() + seconds
+        most = self.configuration.tries_of(tool.remote_name or tool.name) if tool.annotations.repeatable else 1
+        sent = unsent = 0
+        lost: ModuleError | None = None
+        while True:
+            left = round(deadline - anyio.current_time(), 1) if sent or unsent else seconds
+            try:
+                return await self._send(tool, arguments, left, progress, asker, meant)
+            except ModuleTimeoutError as error:
+                raise error if lost is None else lost from None
+            except ModuleDownError as error:
+                if error.outcome == "unknown":
+                    sent += 1
+                    told = str(error) if sent == 1 else f"{error} (the last of {sent} tries)"
+                    lost = ModuleDownError(self.name, told, outcome="unknown")
+                else:
+                    unsent += 1
+                may = sent < most if error.outcome == "unknown" else self._is_worth_waiting(None)
+                pause = min(_NEEDED_PAUSE, _RESEND_PAUSE * 2.0 ** min(sent + unsent - 1, 5))
+                if not may or anyio.current_time() + pause >= deadline:
+                    raise lost or error from None
+            except IdeabridgeError as error:
+                if error.outcome in ("failed", "ran"):
+                    self._failures = 0
+                # What was sent before may have taken effect, whatever keeps this try from being sent.
+                raise lost if lost is not None and error.outcome == "not_run" else error from None
+            if self._connection is not None and self._connection.usable:
+                await anyio.sleep(pause)
+                continue
+            try:
+                with anyio.move_on_at(deadline) as scope:
+                    await self.reach()
+            except ModuleError as error:
+                raise lost or error from None
+            if scope.cancelled_caught:
+                raise lost or self._again()
 
     async def _send(
         self,
@@ -364,11 +484,11 @@ class Module:
         """Call over the connection there is; where the server forgot the session, once more over a new one."""
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
-            connection = await self._usable()
+            connection = await self.reach()
             if connection.backchannel.is_spent:
                 # A question of the call that was given up would be taken for one of this call.
                 await self._forget(connection)
-                connection = await self._usable()
+                connection = await self.reach()
             if meant is not None:
                 # Here and not before: a connection that was made anew listed the tools anew.
                 self.tool(tool.name).expect_same(meant)
@@ -388,6 +508,8 @@ class Module:
             except ModuleDownError as error:
                 if connection.usable:
                     # An HTTP server that cannot be reached just now: its connection is not spoilt by that.
+                    if self._state == "up":
+                        self._out_since = anyio.current_time()
                     self._set("down", error)
                 raise
             except SessionLostError:
@@ -396,6 +518,7 @@ class Module:
                 if not again:
                     break
             else:
+                self._failures = 0
                 if self._state == "down" and self._connection is connection and connection.usable:
                     self._set("up", None)
                 return value

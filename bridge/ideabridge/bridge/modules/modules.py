@@ -11,7 +11,7 @@ import anyio.abc
 
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.inquiry import Asker
-from ideabridge.bridge.modules.errors import ModuleTimeoutError, UnknownModuleError
+from ideabridge.bridge.modules.errors import ModuleError, ModuleTimeoutError, UnknownModuleError
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -29,7 +29,7 @@ class Modules:
     """The configured servers. Entering returns at once; they connect in the background.
 
     Enter and exit it in the same task; everything else may be used from any. A module that fails, hangs or dies
-    shows in `statuses` and in calls to it, and nowhere else.
+    shows in `statuses` and in calls to it, and nowhere else. One that does not come up is tried again.
 
     Args:
         configuration: tells the modules.
@@ -221,6 +221,31 @@ class Modules:
             return True
         return False
 
+    async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
+        """Have modules that are not up tried at once, or soon, and wait until each is up, or it is no use to wait
+        longer; see `Module.reach`. False: not all are up, or not within `timeout` seconds.
+
+        Raises:
+            UnknownModuleError: a name that no module has.
+        """
+        wanted = [self._find(name) for name in names]
+        up: list[bool] = []
+
+        async def reach(module: Module) -> None:
+            try:
+                await module.reach(timeout)
+            except ModuleError:
+                up.append(False)  # its status says why
+            else:
+                up.append(True)
+
+        with anyio.move_on_after(timeout):
+            async with anyio.create_task_group() as group:
+                for module in wanted:
+                    group.start_soon(reach, module)
+            return all(up)
+        return False
+
     async def ready(self, name: str, timeout: float | None = None) -> None:
         """Wait until a module is up.
 
@@ -247,6 +272,7 @@ class Modules:
         run: Hashable = None,
         asker: Asker | None = None,
         meant: Tool | None = None,
+        patience: float | None = None,
     ) -> JSON:
         """Call a tool of a module; waits for one that is still connecting. See `Module.call`.
 
@@ -255,7 +281,14 @@ class Modules:
         """
         found = self._find(module)
         return await found.call(
-            tool_name, arguments, timeout=timeout, progress=progress, run=run, asker=asker, meant=meant
+            tool_name,
+            arguments,
+            timeout=timeout,
+            progress=progress,
+            run=run,
+            asker=asker,
+            meant=meant,
+            patience=patience,
         )
 
     def _find(self, name: str) -> Module:

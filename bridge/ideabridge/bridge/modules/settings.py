@@ -6,6 +6,7 @@ they mean the same, and passed over where they are about the host's own screen.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
@@ -21,6 +22,11 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 """Text without NUL: what may stand in a command line, a header or an environment."""
 
 MAX_SECONDS: Final = 3600
+
+TRIES: Final = 3
+"""How often a call of a tool that may run twice is tried in all, where its module gives no answer."""
+
+MAX_TRIES: Final = 10
 
 KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
     {
@@ -116,7 +122,17 @@ class ModuleConfiguration(BaseModel):
         " other; they still ask for approval.",
     )
     parallel: int = Field(default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1).")
+    retry: dict[str, Annotated[int, Field(ge=1, le=MAX_TRIES)]] = Field(
+        default_factory=dict[str, int],
+        description="How often a call that gets no answer is tried in all, by tool: names or patterns, of which the"
+        f" first that matches holds; 1: once. Default: {TRIES}. Only tools that say they are read-only or idempotent"
+        " are tried again.",
+    )
     disabled: bool = Field(default=False, description="True: the module is left alone.")
+
+    def tries_of(self, tool: str) -> int:
+        """How often a call of a tool that may run twice is tried in all."""
+        return next((tries for pattern, tries in self.retry.items() if fnmatchcase(tool, pattern)), TRIES)
 
     @property
     def kind(self) -> ModuleKind:

@@ -142,7 +142,7 @@ def _tell(status: ModuleStatus) -> None:
     if status.state == "up":
         say(f"module {status.name}: up, {status.tools} tools, {status.seconds or 0:.1f} s", "green")
     elif status.state != "disabled":
-        say(status.error or f"module {status.name!r}: {status.state}", "yellow")
+        say(status.why if status.error else f"module {status.name!r}: {status.state}", "yellow")
 
 
 def read_option(model: str) -> ModelConfiguration:
