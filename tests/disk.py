@@ -154,6 +154,7 @@ _SHAPES: Final[dict[str, Any]] = {
     "pread64": ctypes.CFUNCTYPE(*_FD_BUFFER_SIZE, ctypes.c_int64, use_errno=True),
     "pwrite": ctypes.CFUNCTYPE(*_FD_BUFFER_SIZE, ctypes.c_long, use_errno=True),
     "pwrite64": ctypes.CFUNCTYPE(*_FD_BUFFER_SIZE, ctypes.c_int64, use_errno=True),
+    "munmap": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, use_errno=True),
     "ftruncate": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_long, use_errno=True),
 }
 
@@ -190,17 +191,28 @@ REASON: Final = _reason()
 
 
 def _install(disk: Disk) -> None:
-    assert not REASON, REASON
     assert not _installed, "the faults of one disk at a time"
-    vfs = _vfs()
     for name in (*WRITES, *READS):
-        # Which of them this SQLite uses was chosen when it was built.
-        pointer = vfs.get_call(ctypes.byref(vfs), name.encode())
-        if pointer is not None:
-            hook = _SHAPES[name](_hooked(disk, name, _SHAPES[name](pointer)))
-            _installed.append(hook)
-            assert vfs.set_call(ctypes.byref(vfs), name.encode(), ctypes.cast(hook, ctypes.c_void_p)) == 0
-    atexit.register(_uninstall)
+        replace(name, lambda real, name=name: _hooked(disk, name, real))
+
+
+def replace(name: str, make: Callable[[Callable[..., int]], Callable[..., int]]) -> None:
+    """Put a function into SQLite's table, until this process ends or a `Disk` is left.
+
+    Args:
+        name: of the system call, one of `_SHAPES`. One that this SQLite was built without is left alone.
+        make: gives the function, and gets the one that stands there.
+    """
+    assert not REASON, REASON
+    vfs = _vfs()
+    pointer = vfs.get_call(ctypes.byref(vfs), name.encode())
+    if pointer is None:
+        return
+    if not _installed:
+        atexit.register(_uninstall)
+    hook = _SHAPES[name](make(_SHAPES[name](pointer)))
+    _installed.append(hook)
+    assert vfs.set_call(ctypes.byref(vfs), name.encode(), ctypes.cast(hook, ctypes.c_void_p)) == 0
 
 
 def _hooked(disk: Disk, name: str, real: Callable[..., int]) -> Callable[..., int]:
