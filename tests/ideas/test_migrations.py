@@ -98,7 +98,7 @@ DROP INDEX events_with_parts; ALTER TABLE events DROP COLUMN parts; ALTER TABLE 
 DROP TABLE shares; DROP TABLE user_tokens; DROP TABLE users;
 DROP TABLE direct_calls; DROP TABLE module_tools; DROP TABLE observed_shapes; DROP TABLE tool_definitions;
 DROP TABLE exposed_names;
-DROP TABLE idea_uses; DROP TABLE content_keys; DELETE FROM counters WHERE key = 'keyed';
+DROP TABLE idea_uses; DROP TABLE use_names; DROP TABLE content_keys; DELETE FROM counters WHERE key = 'keyed';
 CREATE UNIQUE INDEX idx_contents_hash ON contents(hash);
 DROP INDEX idea_places_by_run; ALTER TABLE idea_places DROP COLUMN step;
 DELETE FROM idea_places WHERE idea > 40;
@@ -112,7 +112,7 @@ def kept_for_lists(path: Path) -> list[list[tuple[object, ...]]]:
     """What lists of the first 60 ideas are read from."""
     with closing(sqlite3.connect(path)) as connection:
         tables = (
-            "SELECT * FROM idea_uses WHERE idea <= 60 ORDER BY 1, 2, 3",
+            "SELECT name, time, idea FROM idea_uses JOIN use_names ON number = what WHERE idea <= 60 ORDER BY 1, 2, 3",
             "SELECT idea, run, step, time FROM idea_places WHERE idea <= 60",
         )
         return [connection.execute(one).fetchall() for one in tables]

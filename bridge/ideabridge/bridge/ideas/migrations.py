@@ -412,6 +412,33 @@ _FOURTEENTH: Final = (
     "ALTER TABLE ideas ADD COLUMN solved INTEGER",
     "DROP VIEW journal",
     f"CREATE VIEW journal AS {JOURNAL}",
+    # What runs call and ideas are tagged with stands once, and a number for it with each idea.
+    "CREATE TABLE use_names (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT",
+    "INSERT INTO use_names(name) SELECT DISTINCT what FROM idea_uses ORDER BY 1",
+    "ALTER TABLE idea_uses RENAME TO old_uses",
+    (
+        "CREATE TABLE idea_uses (what INTEGER NOT NULL, time TEXT NOT NULL, "
+        "idea INTEGER NOT NULL REFERENCES ideas(number), PRIMARY KEY (what, time, idea)) STRICT, WITHOUT ROWID"
+    ),
+    (
+        "INSERT INTO idea_uses(what, time, idea) SELECT use_names.number, time, idea FROM old_uses "
+        "JOIN use_names ON use_names.name = what ORDER BY 1, 2, 3"
+    ),
+    "DROP TABLE old_uses",
+    "CREATE INDEX idea_uses_by_idea ON idea_uses(idea)",
+    # The tools of an idea are looked up by the idea alone.
+    "DROP VIEW call_list",
+    "ALTER TABLE idea_calls RENAME TO old_calls",
+    (
+        "CREATE TABLE idea_calls (tool TEXT NOT NULL, module TEXT NOT NULL, "
+        "idea INTEGER NOT NULL REFERENCES ideas(number), PRIMARY KEY (idea, tool, module)) STRICT, WITHOUT ROWID"
+    ),
+    "INSERT INTO idea_calls(tool, module, idea) SELECT tool, module, idea FROM old_calls ORDER BY idea, tool, module",
+    "DROP TABLE old_calls",
+    (
+        "CREATE VIEW call_list AS SELECT lower(hex(ideas.id)) AS idea, idea_calls.tool, idea_calls.module "
+        "FROM idea_calls JOIN ideas ON ideas.number = idea_calls.idea"
+    ),
     "DROP VIEW idea_list",
     f"CREATE VIEW idea_list AS {IDEA_LIST_14}",
 )

@@ -17,15 +17,18 @@ LAG: Final = 256
 _TAKEN: Final = "(SELECT coalesce(max(idea), 0) FROM idea_places)"
 """The last idea taken up: it is the newest there are that was, for they are taken up in order and none comes before."""
 
+USE: Final = "(SELECT number FROM use_names WHERE name = ?)"
+"""The number of a use, which is one of the values."""
+
 _PLACES: Final = "(SELECT idea AS number, run, time, outcome, mind FROM idea_places) AS ideas"
 _WAITING: Final = f"(SELECT number, run, time, outcome, mind FROM ideas WHERE number > {_TAKEN}) AS ideas"  # noqa: S608
 _USED: Final = (
-    "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "
-    "CROSS JOIN idea_places ON idea_places.idea = part.idea WHERE part.what = ?) AS ideas"
+    "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "  # noqa: S608
+    f"CROSS JOIN idea_places ON idea_places.idea = part.idea WHERE part.what = {USE}) AS ideas"
 )
 _USES: Final = (
-    "EXISTS (SELECT 1 FROM idea_uses AS part "
-    "WHERE part.what = ? AND part.time = ideas.time AND part.idea = ideas.number) AND "
+    "EXISTS (SELECT 1 FROM idea_uses AS part "  # noqa: S608
+    f"WHERE part.what = {USE} AND part.time = ideas.time AND part.idea = ideas.number) AND "
 )
 
 OF_RUN: Final = (

@@ -29,7 +29,13 @@ _NAMES: Final = (
     "(SELECT group_concat(names.name) FROM publications JOIN names ON names.name = publications.name "
     "AND names.version = publications.version WHERE publications.idea = ideas.number)"
 )
-_RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, ideas.meta, {_NAMES} FROM ideas"  # noqa: S608
+_MADE: Final = "ideas.run, ideas.step, (SELECT fingerprint FROM runs WHERE runs.id = ideas.run)"
+"""What metadata leave out: it stands beside them."""
+
+_RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
+
+_OF_RUN: Final = 1
+"""The fingerprint in metadata that is that of their run."""
 
 
 class Saved(NamedTuple):
@@ -80,13 +86,20 @@ def _listed(numbers: list[int]) -> str:
 
 def read_record(row: tuple[Any, ...]) -> IdeaRecord:
     """A line of a list from a row of `_RECORD`."""
-    _, idea, request, meta, names = row
-    return IdeaRecord(idea.hex(), request.hex(), read_meta(meta), tuple(sorted(names.split(","))) if names else ())
+    _, idea, request, names, *meta = row
+    return IdeaRecord(idea.hex(), request.hex(), read_meta(*meta), tuple(sorted(names.split(","))) if names else ())
 
 
-def read_meta(text: str) -> IdeaMeta:
-    """The metadata from its stored text."""
-    return IdeaMeta.from_json(cast("JSONObject", decode_trusted(text)))
+def read_meta(text: str, run: str | None = None, step: int | None = None, fingerprint: str | None = None) -> IdeaMeta:
+    """The metadata from its stored text, and what stands beside it: the run, the step, and the run's fingerprint."""
+    told = cast("JSONObject", decode_trusted(text))
+    if run is not None:
+        told["run"] = run
+    if step:
+        told["step"] = step
+    if told.get("fingerprint") == _OF_RUN:
+        told["fingerprint"] = fingerprint or ""
+    return IdeaMeta.from_json(told)
 
 
 class IdeaTable:
@@ -105,6 +118,13 @@ class IdeaTable:
         told = meta.to_json()
         if not meta.time:
             told["time"] = now_text()
+        if meta.run is not None:
+            del told["run"]
+            if meta.step:
+                del told["step"]
+            known = self._database.execute("SELECT fingerprint FROM runs WHERE id = ?", (meta.run,)).fetchone()
+            if known is not None and meta.fingerprint == known[0] != "":
+                told["fingerprint"] = _OF_RUN
         text = encode_text(told)
         schema, context = self._contents.put(encoded.schema, encoded.messages)
         solved = self._contents.solution(encoded.solution)
@@ -159,14 +179,14 @@ class IdeaTable:
     def read(self, number: int) -> StoredIdea:
         """The idea in a row."""
         row = self._database.execute(
-            f"SELECT id, request, meta, context, {SOLUTION_OF}, contents.body FROM ideas "  # noqa: S608
+            f"SELECT id, request, context, {SOLUTION_OF}, contents.body, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
             "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
             (number,),
         ).fetchone()
-        idea, request, meta, context, solution, schema = row
+        idea, request, context, solution, schema, *meta = row
         return StoredIdea(
             Idea(self._contents.context(context), decode_trusted(schema), decode_trusted(solution)),
-            read_meta(meta),
+            read_meta(*meta),
             idea.hex(),
             request.hex(),
         )
@@ -228,8 +248,9 @@ class IdeaTable:
             (run,),
         ).fetchall()
         rows += self._database.execute(
-            f"SELECT ideas.number, ideas.id, ideas.request, occurrences.meta, {_NAMES} "  # noqa: S608
-            "FROM occurrences JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?",
+            f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, occurrences.meta, occurrences.run, "  # noqa: S608
+            "occurrences.step, (SELECT fingerprint FROM runs WHERE runs.id = occurrences.run) FROM occurrences "
+            "JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?",
             (run,),
         ).fetchall()
         found = [(row[0], read_record(row)) for row in rows]

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.filters import MODULE, TAG, TOOL
 from ideabridge.bridge.ideas.needs import Need
-from ideabridge.bridge.ideas.places import Place, Places
+from ideabridge.bridge.ideas.places import USE, Place, Places
 
 
 class Step(NamedTuple):
@@ -70,14 +70,19 @@ class Uses:
         self._add(uses, [step.place for step in steps])
 
     def _add(self, uses: Iterable[str], ideas: list[Place]) -> None:
-        self._database.connection.executemany(
-            "INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES (?, ?, ?)",
+        many = self._database.connection.executemany
+        uses = [*uses]
+        many("INSERT OR IGNORE INTO use_names(name) VALUES (?)", [(use,) for use in uses])
+        many(
+            f"INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES ({USE}, ?, ?)",  # noqa: S608
             [(use, *idea) for use in uses for idea in ideas],
         )
 
     def _of(self, idea: int) -> set[str]:
         """What an idea has, but for its tags."""
-        rows = self._database.execute("SELECT what FROM idea_uses WHERE idea = ?", (idea,)).fetchall()
+        rows = self._database.execute(
+            "SELECT name FROM idea_uses JOIN use_names ON use_names.number = what WHERE idea = ?", (idea,)
+        ).fetchall()
         return {row[0] for row in rows if not row[0].startswith(TAG)}
 
     def moved(self, number: int) -> None:
@@ -104,14 +109,16 @@ class Uses:
     def tag(self, number: int, time: str, tags: Iterable[str]) -> None:
         """An idea has these tags, and no others. Inside a transaction."""
         self._database.execute(
-            "DELETE FROM idea_uses WHERE idea = ? AND substr(what, 1, ?) = ?", (number, len(TAG), TAG)
+            "DELETE FROM idea_uses WHERE idea = ? AND what IN "
+            "(SELECT number FROM use_names WHERE substr(name, 1, ?) = ?)",
+            (number, len(TAG), TAG),
         )
         self._add((TAG + tag for tag in tags), [(time, number)])
 
     def after(self, use: str, place: Place, many: int) -> Place | None:
         """The place so many after one, from the newest to the oldest that has it; None: there are fewer."""
         row = self._database.execute(
-            "SELECT time, idea FROM idea_uses WHERE what = ? AND (time, idea) <= (?, ?) "
+            f"SELECT time, idea FROM idea_uses WHERE what = {USE} AND (time, idea) <= (?, ?) "  # noqa: S608
             "ORDER BY time DESC, idea DESC LIMIT 1 OFFSET ?",
             (use, *place, many),
         ).fetchone()
@@ -120,5 +127,6 @@ class Uses:
     def count(self, use: str, most: int) -> int:
         """How many ideas have it; counting stops at `most`."""
         return self._database.number(
-            "SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = ? LIMIT ?)", (use, most)
+            f"SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = {USE} LIMIT ?)",  # noqa: S608
+            (use, most),
         )
