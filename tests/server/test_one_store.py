@@ -11,12 +11,12 @@ from typing import Any
 
 import anyio
 import pytest
-from mcp import Client
+from mcp import Client, types
 
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 
-from .serving import ERAS, TOOLS, Gate, call, command, configured, listening, over_stdio, served, structured
+from .serving import ERAS, TOOLS, Gate, call, command, configured, listening, over_stdio, refused, served, structured
 
 pytestmark = pytest.mark.anyio
 
@@ -99,16 +99,16 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_pa
 
 
 @asynccontextmanager
-async def two(configuration: Path, era: str, transport: str) -> AsyncGenerator[tuple[Client, Client]]:
-    """Clients of two servers."""
+async def two(configuration: Path, era: str, transport: str, **keys: Any) -> AsyncGenerator[tuple[Client, Client]]:
+    """Clients of two servers; `keys` are of the second."""
     async with AsyncExitStack() as stack:
         clients: list[Client] = []
-        for _ in range(2):
+        for own in ({}, keys):
             if transport == "http":
                 url = stack.enter_context(listening(command(configuration, "0")))
-                clients.append(await stack.enter_async_context(Client(url, mode=era, read_timeout_seconds=20)))
+                clients.append(await stack.enter_async_context(Client(url, mode=era, read_timeout_seconds=20, **own)))
             else:
-                clients.append(await stack.enter_async_context(over_stdio(configuration, era)))
+                clients.append(await stack.enter_async_context(over_stdio(configuration, era, **own)))
         yield clients[0], clients[1]
 
 
@@ -124,7 +124,7 @@ async def test_check_run_at_another_server_answers_when_the_run_ends(
     notes: list[str] = []
     begun = anyio.Event()
 
-    async def noted(_progress: float, _total: float | None, message: str | None) -> None:
+    async def noted(progress: float, total: float | None, message: str | None) -> None:
         notes.append(str(message))
         begun.set()
 
@@ -192,3 +192,86 @@ async def test_turns_are_taken_at_any_server(tmp_path: Path, era: str, transport
         told = await call(one, "submit_solution", run=run, turn=3, solution={"calls": [], "output": "†results.2"})
         assert (told["status"], told["output"]) == ("done", 3)
         assert (await call(other, "check_run", run=run))["output"] == 3
+
+
+def busy_and_asking(tmp_path: Path, gate: Gate) -> list[dict[str, Any]]:
+    """Calls of which one is at work while the other waits to be approved."""
+    return [
+        {"_tool": "hold", "gate": str(gate.path), "_outputPath": "x"},
+        {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "hello", "_outputPath": "y"},
+    ]
+
+
+async def test_what_a_run_at_work_asks_is_decided_at_another_server(
+    tmp_path: Path, gate: Gate, era: str, transport: str
+) -> None:
+    async with two(shared(tmp_path), era, transport) as (one, other):
+        run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
+        told = await call(other, "check_run", run=run, wait_s=0)
+        assert told["status"] == "running"
+        [approval] = told["approvals"]
+        decisions = [{"approval": approval["approval"], "decision": "approve"}]
+        told = await call(other, "decide_approval", run=run, decisions=decisions, wait_s=0)
+        assert (told["status"], told.get("approvals")) == ("running", None)
+        # It holds for both: what is decided is not decided again.
+        for client in (one, other):
+            assert "no approval" in await refused(client, "decide_approval", run=run, decisions=decisions)
+        gate.open()
+        assert (await call(other, "check_run", run=run, wait_s=20))["state"] == {"x": "open", "y": 5}
+        assert "the assistant" in str((await call(one, "check_run", run=run))["decided"])
+
+
+async def test_a_form_at_another_server_decides_about_a_run_at_work(
+    tmp_path: Path, gate: Gate, era: str, transport: str
+) -> None:
+    forms: list[str] = []
+
+    async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        forms.append(params.message)
+        gate.open()
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    async with two(shared(tmp_path), era, transport, elicitation_callback=person) as (one, other):
+        run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
+        told = await call(other, "check_run", run=run, wait_s=20)
+        assert (told["status"], told["state"]) == ("done", {"x": "open", "y": 5})
+    assert len(forms) == 1
+
+
+async def test_what_a_run_asked_whose_server_died_is_asked_at_another(tmp_path: Path, era: str) -> None:
+    forms: list[str] = []
+
+    async def person(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        forms.append(params.message)
+        return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+    configuration = shared(tmp_path)
+    note = {"_tool": "write_note", "path": str(tmp_path / "note"), "text": "hello", "_outputPath": "y"}
+    with ExitStack() as stack:
+        urls = [stack.enter_context(listening(command(configuration, "0"))) for _ in range(2)]
+        async with Client(urls[0], mode=era) as client:
+            pid = (await call(client, "run_plan", calls=[{"_tool": "process"}], output="†results.0"))["output"]
+            run = (await call(client, "run_plan", calls=[note], wait_s=0))["run"]
+        os.kill(int(pid), signal.SIGKILL)
+        async with Client(urls[1], mode=era, read_timeout_seconds=20, elicitation_callback=person) as client:
+            told = await call(client, "check_run", run=run, wait_s=20)
+            assert (told["status"], told["state"]) == ("done", {"y": 5})
+    assert len(forms) == 1
+
+
+async def test_a_server_that_does_not_answer_takes_no_decision(tmp_path: Path, gate: Gate) -> None:
+    async with two(shared(tmp_path), "auto", "stdio") as (one, other):
+        run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
+        [approval] = (await call(other, "check_run", run=run, wait_s=0))["approvals"]
+        with Store.open(tmp_path / "ideas.sqlite") as store:
+            driver = driver_of(store.run(run))
+            os.kill(driver, signal.SIGSTOP)
+            try:
+                decisions = [{"approval": approval["approval"], "decision": "approve"}]
+                said = await refused(other, "decide_approval", run=run, decisions=decisions)
+                assert f"process {driver} on " in said
+                assert "(which is stopped) is at work on it and has not taken the decision within 5 s" in said
+                assert store.asked_of_drivers() == []
+            finally:
+                os.kill(driver, signal.SIGCONT)
+        assert len((await call(one, "check_run", run=run, wait_s=0))["approvals"]) == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.answering import Asked, key_of, question_of
+from ideabridge.bridge.answering import Asked, Decided, key_of, question_of
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
 from ideabridge.bridge.loop.decider import APPROVER, TIME_OUT, Decider
@@ -107,8 +107,14 @@ class Decision:
         Raises:
             DecisionError, FinishedRunError, InterruptedRunError: see `Run.decide`.
         """
-        given: dict[str, Any] = {"call": self.call, "value": self.value, "plan": self.plan}
-        run.decide(approval, self.decision, by=self.by, reason=self.reason, **given)
+        run.decide(approval, self.decision, by=self.by, reason=self.reason, **self._given())
+
+    def checked(self, run: Run, approval: str) -> tuple[Run, Decided]:
+        """The event of this decision, and the run or room that is to take it; see `Run.decision`."""
+        return run.decision(approval, self.decision, by=self.by, reason=self.reason, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        return {"call": self.call, "value": self.value, "plan": self.plan}
 
 
 Approver: TypeAlias = Callable[[ApprovalRequest], Awaitable[Decision]]

@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.approver import Approver
+from ideabridge.bridge.approver import Approver, Decision
 from ideabridge.bridge.arguments import (
     check_object,
     check_parts,
@@ -445,7 +445,9 @@ class Bridge(Publishing):
             ArgumentError: the id is not text.
         """
         check_text("run_id", run_id)
-        return self._open_runs.get(run_id, caller)
+        run = self._open_runs.get(run_id, caller)
+        await self._open_runs.left_by_driver(run)
+        return run
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
         """Take a run up again whose process died, or that was set aside, and go on with it here; see `Runs.resume` and
@@ -457,6 +459,16 @@ class Bridge(Publishing):
         """End a run wherever it is at work; see `Runs.cancel` and what it raises."""
         check_text("run_id", run_id)
         return await self._open_runs.cancel(run_id, caller, reason)
+
+    async def decide(self, run: Run, approval: str, decision: Decision) -> None:
+        """Settle a pending approval of a run as `Run.decide` does, also where another process is at work on the run:
+        that one is asked to take the decision.
+
+        Raises:
+            DecisionError, FinishedRunError: see `Run.decide`.
+            InterruptedRunError: the other process does not answer; nothing is decided.
+        """
+        await self._open_runs.decide(run, approval, decision)
 
     async def recover_runs(
         self, tell: Tell, taken_up: Callable[[Run], None] | None = None, *, keep: bool = False

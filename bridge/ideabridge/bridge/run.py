@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import anyio
 
-from ideabridge.bridge.answering import answered, questions
+from ideabridge.bridge.answering import Decided, answered, questions
 from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.driver import Driver
@@ -310,14 +310,28 @@ class Run:
             DecisionError: no such approval is pending, it has no such choice, or what was given with it cannot hold.
             FinishedRunError: the run has ended.
         """
+        run, event = self.decision(approval, decision, by=by, call=call, value=value, plan=plan, reason=reason)
+        run.drive(event)
+
+    def decision(
+        self,
+        approval: str,
+        decision: DecisionName,
+        *,
+        by: str | Decider,
+        call: ObjectLike | JSON = None,
+        value: object = MISSING,
+        plan: ObjectLike | JSON = None,
+        reason: str | None = None,
+    ) -> tuple[Run, Decided]:
+        """The event of a decision, checked and not taken yet, and the run or room that is to take it; see `decide`."""
         self._expect_alive()
         check_text("approval", approval)
         if "/" in approval:
             room, own = room_of_approval(self, approval)
-            room.decide(own, decision, by=by, call=call, value=value, plan=plan, reason=reason)
-            return
+            return room.decision(own, decision, by=by, call=call, value=value, plan=plan, reason=reason)
         given: dict[str, Any] = {"call": call, "value": value, "plan": plan, "offered": self._offered()}
-        self.drive(answered(self.machine, approval, decision, decider_of(by), reason, **given))
+        return self, answered(self.machine, approval, decision, decider_of(by), reason, **given)
 
     def end_at_limit(self, reason: str) -> None:
         """End the run at a limit that its machine does not see, with everything done so far."""

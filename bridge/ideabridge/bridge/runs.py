@@ -14,10 +14,15 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.approver import Approver, People
+from ideabridge.bridge.approver import Approver, Decision, People
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
-from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
+from ideabridge.bridge.errors import (
+    DecisionError,
+    FinishedRunError,
+    InterruptedRunError,
+    UnknownRunError,
+)
 from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
@@ -25,7 +30,15 @@ from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.ideas.writer import Writer
-from ideabridge.bridge.loop.event import CallFinished, Event, RequestMade, RunEnded, RunStarted, event_from_json
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    Event,
+    JournalError,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    event_from_json,
+)
 from ideabridge.bridge.loop.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
@@ -34,7 +47,7 @@ from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.observed import Observed
 from ideabridge.bridge.offer import Offer
-from ideabridge.bridge.room_view import used_in_rooms
+from ideabridge.bridge.room_view import requests_of, used_in_rooms
 from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import may_rest, stands
@@ -44,7 +57,7 @@ from ideabridge.bridge.starts import Start
 from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.errors import LimitExceededError
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 from ideabridge.tools.names import did_you_mean
 
 MOST_TAKEN_UP: Final = 2
@@ -164,6 +177,8 @@ class Runs:
         # Runs that somebody waits for here, and another process drives or is to drive.
         self._followed: dict[str, _Followed] = {}
         self._awaited = anyio.Event()
+        # What other processes ask this one to take, and is being written.
+        self._taking: set[str] = set()
 
     async def create(
         self,
@@ -333,8 +348,100 @@ class Runs:
                 )
             await anyio.sleep(LISTENS_SECONDS / 2)
 
+    async def decide(self, run: Run, approval: str, decision: Decision) -> None:
+        """Settle a pending approval of a run, wherever it is at work; see `Bridge.decide` and what it raises."""
+        deadline = anyio.current_time() + ANSWERS_SECONDS
+        while True:
+            one, event = decision.checked(run, approval)
+            try:
+                one.drive(event)
+            except InterruptedRunError:
+                record = self._store.run(one.id)
+                if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
+                    raise
+                if self.left(record.lease) > 0:
+                    await self._ask_driver(one, event, record, deadline)
+            else:
+                return
+            # Nobody drives it now, or it was taken by the other process; in the last case nothing of it is pending.
+            driver = self._drivers.get(run.id)
+            if driver is not None and self._is_elsewhere(run, driver):
+                self._read_on(run, driver)
+            if approval not in {item.approval for item in requests_of(run)}:
+                return
+
+    async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
+        """Let the process that drives a run take an event.
+
+        Raises:
+            DecisionError: it refused.
+            InterruptedRunError: it did not answer.
+            SecretGivenError: something in the event is secret.
+        """
+        # What is secret is not written down for another process.
+        [event] = self._screen.admit([event])
+        key = self._store.ask_driver(run.id, event.to_json())
+        try:
+            while (answer := self._store.answer_of_driver(key)) is None:
+                now = self._store.run(run.id)
+                if now is None or self.left(now.lease) == 0:
+                    return
+                if anyio.current_time() > deadline:
+                    back = self._store.take_back_asked(key)
+                    end = "nothing was decided" if back else "it has begun to: check_run shows what came of it"
+                    raise InterruptedRunError(
+                        f"run {run.id}: {_who(record)} is at work on it and has not taken the decision within "
+                        f"{ANSWERS_SECONDS:g} s; {end}"
+                    )
+                await anyio.sleep(LISTENS_SECONDS / 5)
+        finally:
+            self._store.forget_asked(key)
+        if answer["error"] is not None:
+            raise DecisionError(str(answer["error"]))
+
+    def _take_asked(self) -> None:
+        """Take the decisions that other processes hand in for runs that are at work here."""
+        for key, run_id, event in self._store.asked_of_drivers():
+            run = self._runs.get(run_id)
+            if run is not None and self._drivers[run_id].epoch is not None and key not in self._taking:
+                self._taking.add(key)
+                self.group.start_soon(self._take_for, key, run, event)
+
+    async def _take_for(self, key: str, run: Run, event: JSONObject) -> None:
+        error: str | None = None
+        try:
+            if not self._store.begin_asked(key):
+                return
+            run.drive(event_from_json(event))
+            await run.runner.wait_written()
+            error = run.runner.lost
+        except JournalError:
+            error = "no such approval is pending any more; check_run shows what was decided"
+        except IdeabridgeError as refusal:
+            error = str(refusal)
+        except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(failure)
+            error = run.runner.lost
+        finally:
+            self._taking.discard(key)
+        with contextlib.suppress(StoreError):
+            # Who has asked waits for a few seconds, and sees then what came of it.
+            self._store.answer_asked(key, error)
+
+    async def left_by_driver(self, run: Run) -> None:
+        """Where a run has just come to rest in another process, wait until that one has given it back: for a moment."""
+        deadline = anyio.current_time() + FOLLOWS_SECONDS
+        driver = self._drivers.get(run.id)
+        while driver is not None and self._is_elsewhere(run, driver) and may_rest(run):
+            record = self._store.run(run.id)
+            if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:
+                return
+            await anyio.sleep(FOLLOWS_SECONDS / 10)
+
     async def listen(self) -> None:
-        """Cancel the runs that other processes ask this one to cancel. Runs until it is cancelled."""
+        """Cancel the runs that other processes ask this one to cancel, and take their decisions. Runs until it is
+        cancelled.
+        """
         while True:
             await anyio.sleep(LISTENS_SECONDS)
             if not self._at_work():
@@ -344,6 +451,7 @@ class Runs:
                     run = self._runs.get(run_id)
                     if run is not None and self._drivers[run_id].epoch is not None:
                         self._end(run, reason)
+                self._take_asked()
 
     def _end(self, run: Run, reason: str) -> None:
         try:

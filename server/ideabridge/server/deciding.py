@@ -66,12 +66,14 @@ class Deciding:
         commands: what a person writes at a terminal.
 
     Attributes:
+        decide: settles an approval; see `Bridge.decide`.
         changed: called when a session is offered other tools than before.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
         self.commands = commands
         self.changed: Callable[[], None] = lambda: None
+        self.decide = bridge.decide
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)

@@ -92,8 +92,10 @@ def _read(text: str) -> JSON:
         return text
 
 
-def take(run: Run, request: ApprovalRequest, result: types.ElicitResult, by: Decider) -> str | None:
-    """Hand in what a person said of a call that waits.
+async def take(
+    run: Run, request: ApprovalRequest, result: types.ElicitResult, by: Decider, deciding: Deciding
+) -> str | None:
+    """Hand in what a person said of a call that waits, in this process or in the one that is at work on the run.
 
     What comes too late (settled elsewhere, timed out, the run over) changes nothing.
 
@@ -104,11 +106,11 @@ def take(run: Run, request: ApprovalRequest, result: types.ElicitResult, by: Dec
     if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in waiting(run)):
         return decision if isinstance(decision, str) else None
     try:
-        decision.hand_in(run, request.approval)
+        await deciding.decide(run, request.approval, decision)
     except (DecisionError, SecretGivenError) as error:
         return str(error)
     except IdeabridgeError:
-        # Another process has the run, or it has just ended: its status says so to whoever waits.
+        # It has just ended, or the process that is at work on it does not answer: who waits is shown how it stands.
         return None
     return None
 
@@ -197,7 +199,7 @@ class Forms:
                     self._asked, self._run, anyio.current_time() - sent
                 ):
                     break
-                fault = take(self._run, request, result, in_form(self._asked))
+                fault = await take(self._run, request, result, in_form(self._asked), self._deciding)
                 if fault is None:
                     break
             if fault is not None:
@@ -264,7 +266,7 @@ def said_once(last: Round, responses: Mapping[str, types.InputResponse]) -> tupl
 # -- in rounds ---------------------------------------------------------------------------------------------------
 
 
-def answered(
+async def answered(
     run: Run,
     last: Round,
     responses: Mapping[str, types.InputResponse],
@@ -295,7 +297,7 @@ def answered(
         if declined and deciding.declined_at_once(asked, run, seconds, len(last.asked)):
             left.append(approval)
             continue
-        fault = None if result is None else take(run, request, result, in_form(asked))
+        fault = None if result is None else await take(run, request, result, in_form(asked), deciding)
         tries = last.faults.get(approval, (0, ""))[0] + 1
         if fault is not None and tries < _TRIES:
             faults[approval] = (tries, fault)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, cast
 
+from ideabridge.bridge.approver import Decision
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
@@ -242,15 +243,15 @@ class OwnHandlers:
         for number, decision in enumerate(decisions):
             reason = decision.get("reason")
             try:
-                run.decide(
-                    str(decision["approval"]),
+                given = Decision(
                     decision["decision"],
-                    by=by_tool(asked),
                     call=decision.get("call"),
+                    reason=reason if isinstance(reason, str) else None,
+                    by=by_tool(asked),
                     value=decision.get("value", MISSING),
                     plan=decision.get("plan"),
-                    reason=reason if isinstance(reason, str) else None,
                 )
+                await self._bridge.decide(run, str(decision["approval"]), given)
             except DecisionError as error:
                 done = f"; the {number} before it hold" if number else ""
                 raise DecisionError(f"decisions[{number}]: {error}{done}") from None

@@ -141,7 +141,7 @@ class Running:
             return
         run = await self._bridge.run(last.run, caller=asked.caller)
         asked.resumed = run
-        asked.round = answered(run, last, responses or {}, asked, self.deciding, self._bridge.secrets.mask)
+        asked.round = await answered(run, last, responses or {}, asked, self.deciding, self._bridge.secrets.mask)
         await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:

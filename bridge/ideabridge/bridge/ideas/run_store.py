@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
@@ -13,7 +14,13 @@ from ideabridge.bridge.ideas.journal import Journal
 from ideabridge.bridge.ideas.records import Lease, Page, RunRecord
 from ideabridge.bridge.ideas.tool_memory import ToolMemory
 from ideabridge.bridge.ideas.users import Users
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSONObject, decode_trusted, encode
+
+_ASK: Final = "ask "
+"""Settings that begin so ask whoever drives a run to take an event; a mark and the id of the run follow."""
+
+_BEGUN: Final = b"{}"
+"""The value of such a setting while the driver takes the event."""
 
 _CANCEL: Final = "cancel "
 """Settings that begin so ask for a run to be cancelled; the rest is its id."""
@@ -172,6 +179,54 @@ class RunStore:
     def forget_cancel(self, run_id: str) -> None:
         """A run is cancelled: nobody is asked any more."""
         self._database.change("DELETE FROM settings WHERE key = ?", (f"{_CANCEL}{run_id}",))
+
+    def ask_driver(self, run_id: str, event: JSONObject) -> str:
+        """Ask whoever drives a run to take an event; returns the key of the question.
+
+        Raises:
+            InvalidJSONError: it is not JSON.
+        """
+        # It goes with the run when that is pruned: what is kept beside a run is named KIND.RUN.
+        key = f"{_ASK}{secrets.token_hex(8)}.{run_id}"
+        self.set_setting(key, encode({"event": event}))
+        return key
+
+    def asked_of_drivers(self) -> list[tuple[str, str, JSONObject]]:
+        """(key, run, event) of what drivers are asked, and have not answered."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT key, value FROM settings WHERE key >= ? AND key < ?", (_ASK, _ASK[:-1] + "!")
+            ).fetchall()
+        found: list[tuple[str, str, JSONObject]] = []
+        for key, value in rows:
+            asked = cast("JSONObject", decode_trusted(value))
+            event = asked.get("event")
+            if isinstance(event, dict):
+                found.append((key, key.partition(".")[2], event))
+        return found
+
+    def begin_asked(self, key: str) -> bool:
+        """Begin to take what a driver was asked; False: nobody waits for it any more."""
+        return self._database.change("UPDATE settings SET value = ? WHERE key = ?", (_BEGUN, key)).rowcount == 1
+
+    def take_back_asked(self, key: str) -> bool:
+        """Ask no more; False: the driver has begun to take it."""
+        cursor = self._database.change("DELETE FROM settings WHERE key = ? AND value <> ?", (key, _BEGUN))
+        return cursor.rowcount == 1
+
+    def answer_asked(self, key: str, error: str | None) -> None:
+        """Answer what a driver was asked: the event was taken, or why not. Nothing where nobody waits any more."""
+        self._database.change("UPDATE settings SET value = ? WHERE key = ?", (encode({"error": error}), key))
+
+    def answer_of_driver(self, key: str) -> JSONObject | None:
+        """`{"error": why the event was not taken, or null}`; None: the driver has not answered."""
+        value = self.settings(key)
+        told: JSONObject = {"error": None} if value is None else cast("JSONObject", decode_trusted(value))
+        return told if "error" in told else None
+
+    def forget_asked(self, key: str) -> None:
+        """Nobody waits for an answer any more."""
+        self._database.change("DELETE FROM settings WHERE key = ?", (key,))
 
     def runs(
         self,
