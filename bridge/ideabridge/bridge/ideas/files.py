@@ -130,7 +130,7 @@ class StoreFiles:
 
     def beside(self) -> Path:
         """Where to save what is still held of them: a new name in their folder."""
-        return self.path.with_name(f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{os.getpid()}")  # noqa: DTZ005
+        return self.path.with_name(f"{self.path.name}{_RESCUED}{datetime.now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}")  # noqa: DTZ005
 
 
 def rescued_of(path: Path) -> list[Path]:
