@@ -14,7 +14,7 @@ CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
     ("events", "more"),
     [
         pytest.param(12, ["--only", "kill", "--servers", "0"], id="kills"),
-        pytest.param(6, ["--only", "disk", "freeze", "--servers", "0"], id="disks and freezes"),
+        pytest.param(4, ["--only", "disk", "freeze", "--servers", "0"], id="disks and freezes"),
         pytest.param(200, ["--servers", "0"], id="all", marks=pytest.mark.long),
     ],
 )
