@@ -251,6 +251,7 @@ async def measure(
         await asyncio.gather(*(load.client(server.url, number, end) for number in range(clients)))
         for task in beside:
             task.cancel()
+        worked = server.work()
         code = server.end()
     finally:
         server.kill()
@@ -262,6 +263,7 @@ async def measure(
     rows = [*rates(load), *held(watch)]
     rows.append(row("load: processes of modules that are left", len(modules.alive()), target=0))
     rows.append(row("load: exit code of the server after SIGTERM", code, target=0))
+    rows.append(row("load: CPU time of the server (% of one core)", 100 * worked / seconds))
     rows += [row("load: unknown outcomes, told or asked", load.asked), row("load: modules killed", modules.killed)]
     rows += [row("load: lines printed", len(lines)), row("load: bytes of the store", bytes_of(store))]
     return rows, load.errors

@@ -70,6 +70,11 @@ class Server:
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def work(self) -> float:
+        """Seconds of CPU time that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def files(self) -> int:
         """How many files, pipes and sockets it has open."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
