@@ -103,7 +103,7 @@ async def replayed(bridge: Bridge) -> dict[str, object]:
     calls: list[JSON] = [{"_tool": "instant", "x": "†input.x" if n == 0 else f"†results.{n - 1}"} for n in range(10)]
     run = await bridge.run_plan(Plan(calls, input={"x": 7}, output="†results.9"))
     await run.result()
-    bridge.publish(run.id, "chain", answer="plan", description="A chain.")
+    await bridge.publish(run.id, "chain", answer="plan", description="A chain.")
 
     async def replay(x: int) -> None:
         answer = await bridge.call_idea("chain", {"x": x})

@@ -111,7 +111,7 @@ async def test_sessions_and_runs_say_what_they_take() -> None:
         with pytest.raises(ArgumentError, match="reference: expected text, found 0"):
             run.value(cast("Any", 0))
         with pytest.raises(ArgumentError, match="choices: expected an object"):
-            bridge.publish(run.id, "n", choices=cast("Any", True))
+            await bridge.publish(run.id, "n", choices=cast("Any", True))
 
 
 def test_scripts_are_told_too() -> None:

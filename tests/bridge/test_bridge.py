@@ -313,7 +313,7 @@ async def test_each_caller_sees_only_its_own_runs() -> None:
         assert bridge.runs(caller="ben") == []
         assert len(bridge.runs(caller="ann")) == 1
         with pytest.raises(UnknownRunError):
-            bridge.publish(run.id, "mine", caller="ben")
+            await bridge.publish(run.id, "mine", caller="ben")
 
 
 # -- people ------------------------------------------------------------------------------------------------------
@@ -494,7 +494,7 @@ async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path)
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=toolbox(), store=store) as bridge:
         run = await plan(bridge, HALF)
-        publication = bridge.publish(run.id, "halve", description="Halves a number")
+        publication = await bridge.publish(run.id, "halve", description="Halves a number")
         assert (publication.answer, publication.plan is not None) == ("auto", True)
         assert publication.annotations["readOnlyHint"] is True
         assert publication.input_schema is not None
@@ -511,7 +511,7 @@ async def test_a_run_becomes_a_tool_that_answers_for_other_input(tmp_path: Path)
 async def test_recorded_answers_for_the_recorded_input_alone() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await plan(bridge, HALF)
-        assert bridge.publish(run.id, "halve", answer="recorded").answer == "recorded"
+        assert (await bridge.publish(run.id, "halve", answer="recorded")).answer == "recorded"
         assert (await bridge.call_idea("halve", {"by": 2, "n": 9})).output == {"half": 4.5}
         with pytest.raises(PublicationError, match="only for the input it was recorded with"):
             await bridge.call_idea("halve", {"n": 1, "by": 2})
@@ -526,14 +526,14 @@ async def test_constants_are_named_and_published_only_once_accepted() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await plan(bridge, raw)
         with pytest.raises(PublicationError) as caught:
-            bridge.publish(run.id, "halve")
+            await bridge.publish(run.id, "halve")
         assert 'calls.0.b = 2; output.unit = "pieces"' in str(caught.value)
         with pytest.raises(PublicationError, match=r"calls\.0\.b = 2"):
-            bridge.publish(run.id, "halve", choices={"accept": ["output.unit"]})
+            await bridge.publish(run.id, "halve", choices={"accept": ["output.unit"]})
         with pytest.raises(PublicationError, match=r"nothing constant stands at 'calls\.9\.x'"):
-            bridge.publish(run.id, "halve", choices={"accept": ["calls.0", "output", "calls.9.x"]})
-        assert bridge.publish(run.id, "halve", choices={"accept": ["calls.0.b", "output"]}).version == 1
-        assert bridge.publish(run.id, "halve", choices={"accept": True}).version == 2
+            await bridge.publish(run.id, "halve", choices={"accept": ["calls.0", "output", "calls.9.x"]})
+        assert (await bridge.publish(run.id, "halve", choices={"accept": ["calls.0.b", "output"]})).version == 1
+        assert (await bridge.publish(run.id, "halve", choices={"accept": True})).version == 2
 
 
 async def test_a_run_of_several_requests_is_a_plan_once_its_constants_are_accepted() -> None:
@@ -544,9 +544,9 @@ async def test_a_run_of_several_requests_is_a_plan_once_its_constants_are_accept
         run.submit(1, {"calls": [], "output": "†state.a"})
         await run.wait(10)
         with pytest.raises(PublicationError, match=r'calls\.0\.text = "a"'):
-            bridge.publish(run.id, "later", answer="plan")
+            await bridge.publish(run.id, "later", answer="plan")
         # The first mind saw an input that its calls do not read.
-        published = bridge.publish(run.id, "later", choices={"accept": ["calls.0.text", "unread.input.a"]})
+        published = await bridge.publish(run.id, "later", choices={"accept": ["calls.0.text", "unread.input.a"]})
         assert published.plan is not None
         replay = await bridge.call_idea("later", {"a": 2})
         assert replay.run is not None
@@ -655,7 +655,7 @@ async def test_a_cancelled_run_says_so_in_its_idea() -> None:
 async def test_what_a_named_caller_publishes_is_published_to_it_alone() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await plan(bridge, HALF, caller="ann")
-        bridge.publish(run.id, "halve", caller="ann")
+        await bridge.publish(run.id, "halve", caller="ann")
         assert (await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ann")).answer == "plan"
         with pytest.raises(IdeabridgeError, match="nothing is published to you"):
             await bridge.call_idea("halve", {"n": 5, "by": 4}, caller="ben")
@@ -674,7 +674,7 @@ async def test_a_plan_without_output_or_paths_gives_its_results() -> None:
     async with Bridge(toolbox=toolbox()) as bridge:
         run = await plan(bridge, {"calls": [{"_tool": "shout", "text": "a"}]})
         assert run.given() == {"results": {"0": "A"}}
-        bridge.publish(run.id, "loud", answer="recorded")
+        await bridge.publish(run.id, "loud", answer="recorded")
         assert (await bridge.call_idea("loud", {})).output == {"results": {"0": "A"}}
 
 

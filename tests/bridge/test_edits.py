@@ -86,7 +86,7 @@ async def test_another_call_runs_in_the_place_of_a_plans() -> None:
         assert decided.tool is not None
         assert decided.tool["name"] == "shred"
         with pytest.raises(PublicationError, match=r"a person put 'shred' in the place of calls.0 \(send\)"):
-            bridge.publish(run.id, "shredded", answer="plan", choices={"accept": True})
+            await bridge.publish(run.id, "shredded", answer="plan", choices={"accept": True})
         assert decided.edited == {"_tool": "shred", "what": "†state.secret", "_outputPath": "ada"}
 
 
@@ -211,7 +211,7 @@ async def test_an_edited_room_still_sees_what_its_call_imports() -> None:
             )
         )
         assert await made.wait(10) == "done"
-        bridge.publish(made.id, "report")
+        await bridge.publish(made.id, "report")
         call: JSONObject = {"_tool": "report", "_module": "idea:report", "title": "old", "_outputPath": "r"}
         run, asked = await waiting(bridge, call)
         with pytest.raises(DecisionError, match="opens a room"):

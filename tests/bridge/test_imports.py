@@ -43,7 +43,7 @@ async def exported(name: str = "found") -> JSONObject:
         }
         run = await there.run_plan(read_plan(raw))
         assert await run.wait(20) == "done"
-        there.publish(run.id, name)
+        await there.publish(run.id, name)
         return there.export_idea(name)
 
 

@@ -329,7 +329,7 @@ async def test_a_plan_published_before_results_were_unwrapped_means_what_it_mean
         # What is published now says by which rules it is read.
         run = await bridge.run_plan({"calls": [greet], "input": {"name": "Ada"}, "output": "†state.w"})
         assert await run.result() == "hello Ada"
-        bridge.publish(run.id, "greeted")
+        await bridge.publish(run.id, "greeted")
         held = bridge.store.publication("greeted", 1).plan
         assert held is not None
         assert held["reading"] == 2

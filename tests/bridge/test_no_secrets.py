@@ -172,8 +172,8 @@ async def test_forks_and_publications_are_kept_without(tmp_path: Path) -> None:
         with pytest.raises(SecretGivenError, match=r"^calls\.0\.text: "):
             await bridge.fork(run.id, 1, solution={"calls": [{"_tool": "shout", "text": SECRET}], "output": None})
         with pytest.raises(SecretGivenError, match=r"^description: "):
-            bridge.publish(run.id, "shouts", description=f"with {SECRET}")
-        assert bridge.publish(run.id, "shouts").name == "shouts"
+            await bridge.publish(run.id, "shouts", description=f"with {SECRET}")
+        assert (await bridge.publish(run.id, "shouts")).name == "shouts"
     assert SECRET.encode() not in kept(tmp_path)
 
 
@@ -193,7 +193,7 @@ async def test_an_import_that_holds_one_is_refused_wherever_it_stands(tmp_path: 
         raw: JSON = {"calls": [{"_tool": "shout", "text": "†input.a", "_outputPath": "b"}], "input": {"a": "x"}}
         run = await bridge.run_plan(read_plan(raw))
         assert await run.wait() == "done"
-        bridge.publish(run.id, "shouts", answer="recorded")
+        await bridge.publish(run.id, "shouts", answer="recorded")
         document = bridge.export_idea("shouts")
         told = document["publication"]
         assert isinstance(told, dict)

@@ -274,4 +274,4 @@ async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: P
         run = await bridge.run(run_id)
         run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 7})
         assert await run.wait(10) == "done"
-        assert bridge.publish(run_id, "pay_ada", answer="plan", choices={"accept": True}).answer == "plan"
+        assert (await bridge.publish(run_id, "pay_ada", answer="plan", choices={"accept": True})).answer == "plan"

@@ -82,12 +82,12 @@ async def test_an_idea_is_published_by_those_whose_run_made_it() -> None:
         assert run.idea is not None
         for caller in ("ben", "local"):
             with pytest.raises(UnknownIdeaError, match="no idea"):
-                here.publish(run.idea[:6], "stolen", caller=caller, answer="recorded")
+                await here.publish(run.idea[:6], "stolen", caller=caller, answer="recorded")
             with pytest.raises(UnknownRunError):
-                here.publish(run.id, "stolen", caller=caller)
+                await here.publish(run.id, "stolen", caller=caller)
         await plan(here, LOUD, "ben")
-        assert here.publish(run.idea[:6], "bens", caller="ben").owner == "ben"
-        assert here.publish(run.idea[:6], "anns", caller="ann").owner == "ann"
+        assert (await here.publish(run.idea[:6], "bens", caller="ben")).owner == "ben"
+        assert (await here.publish(run.idea[:6], "anns", caller="ann")).owner == "ann"
 
 
 async def test_an_idea_that_was_made_elsewhere_has_no_answer_to_publish() -> None:
@@ -95,7 +95,7 @@ async def test_an_idea_that_was_made_elsewhere_has_no_answer_to_publish() -> Non
         run = await plan(there, LOUD)
         idea = here.store.import_idea(there.store.export_idea(run.id))
         with pytest.raises(PublicationError, match="made elsewhere"):
-            here.publish(idea, "loud")
+            await here.publish(idea, "loud")
 
 
 async def test_a_run_is_published_with_its_own_outcome() -> None:
@@ -119,8 +119,8 @@ async def test_a_run_is_published_with_its_own_outcome() -> None:
         assert (first.status, second.status) == ("failed", "done")
         assert first.idea == second.idea
         with pytest.raises(PublicationError, match="is failed, not done"):
-            here.publish(first.id, "later", caller="ann")
-        published = here.publish(second.id, "later", answer="plan", caller="ben")
+            await here.publish(first.id, "later", caller="ann")
+        published = await here.publish(second.id, "later", answer="plan", caller="ben")
         assert published.answer == "plan"
         assert published.recorded == {"input": {"text": "a"}, "output": "a at last"}
 
@@ -136,7 +136,7 @@ async def test_each_run_of_one_idea_has_its_own_result() -> None:
     async with Bridge(toolbox=Toolbox(count)) as here:
         runs = [await plan(here, {"calls": [{"_tool": "count"}], "output": "†results.0"}) for _ in range(2)]
         assert runs[0].idea == runs[1].idea
-        told = [here.publish(run.id, "number", answer="recorded").recorded for run in runs]
+        told = [(await here.publish(run.id, "number", answer="recorded")).recorded for run in runs]
         assert told == [{"input": {}, "output": "one"}, {"input": {}, "output": "two"}]
 
 
@@ -150,7 +150,7 @@ async def test_a_step_that_was_not_the_last_is_no_answer() -> None:
         await run.wait(10)
         assert first is not None
         with pytest.raises(PublicationError, match="went on after it"):
-            here.publish(first, "step")
+            await here.publish(first, "step")
 
 
 # -- plans that would answer otherwise ---------------------------------------------------------------------------
@@ -175,8 +175,8 @@ async def test_what_a_plan_does_not_carry_is_named(message: JSON, read: str, say
     async with bridge() as here:
         run = await solved(here, [message], calls, "†results.0", {"type": "number"})
         with pytest.raises(PublicationError, match=says):
-            here.publish(run.id, "share", answer="plan")
-        published = here.publish(run.id, "share")
+            await here.publish(run.id, "share", answer="plan")
+        published = await here.publish(run.id, "share")
         assert (published.answer, published.plan) == ("auto", None)
 
 
@@ -195,9 +195,9 @@ async def test_a_plan_over_instances_keeps_its_places_and_states() -> None:
     async with bridge() as here:
         run = await plan(here, raw)
         with pytest.raises(PublicationError) as caught:
-            here.publish(run.id, "both")
+            await here.publish(run.id, "both")
         assert 'instances.①.t = "good"; instances.②.t = "†bad"' in str(caught.value)
-        published = here.publish(run.id, "both", choices={"accept": ["instances"]})
+        published = await here.publish(run.id, "both", choices={"accept": ["instances"]})
         assert published.plan is not None
         assert published.plan["calls"] == read_plan(raw).calls
         assert published.output_schema == {"type": "object", "additionalProperties": {"type": "string"}}
@@ -218,7 +218,7 @@ async def test_an_output_that_may_be_null_is_published_as_its_user_asked(output:
     schema: JSONObject = {"type": ["number", "null"]}
     async with Bridge(toolbox=Toolbox(divide, wrap)) as here:
         run = await solved(here, [], calls, output, schema)
-        published = here.publish(run.id, "half", answer="plan")
+        published = await here.publish(run.id, "half", answer="plan")
         assert published.output_schema == schema
         assert published.recorded == {"input": {"n": 8}, "output": run.given()}
         assert await called(here, "half", {"n": 8}) == run.given()
@@ -228,8 +228,11 @@ async def test_an_output_that_is_always_null_is_no_plan() -> None:
     async with bridge() as here:
         run = await solved(here, [], [{"_tool": "shout", "text": "a"}], {"value": None}, {"type": ["number", "null"]})
         with pytest.raises(PublicationError, match="null for every input"):
-            here.publish(run.id, "nothing", answer="plan")
-        assert here.publish(run.id, "nothing", answer="recorded").recorded == {"input": {"n": 8}, "output": None}
+            await here.publish(run.id, "nothing", answer="plan")
+        assert (await here.publish(run.id, "nothing", answer="recorded")).recorded == {
+            "input": {"n": 8},
+            "output": None,
+        }
 
 
 @pytest.mark.parametrize(
@@ -246,14 +249,14 @@ async def test_the_published_output_schema_is_its_users(schema: JSONObject) -> N
     async with bridge() as here:
         calls: list[JSON] = [{"_tool": "divide", "a": "†input.n", "b": "†input.n"}]
         run = await solved(here, [], calls, wrapped, schema)
-        assert here.publish(run.id, "one").output_schema == schema
+        assert (await here.publish(run.id, "one")).output_schema == schema
         assert await called(here, "one", {"n": 5}) == {"x": 1}
 
 
 async def test_self_consistency_is_checked_and_told() -> None:
     async with bridge() as here:
         run = await plan(here, LOUD)
-        published = here.publish(run.id, "loud", answer="plan", description="Loud text")
+        published = await here.publish(run.id, "loud", answer="plan", description="Loud text")
         assert published.description == (
             "Loud text. Replays a saved plan with your input; no model is asked."
             " Self-consistent: the recorded results give the recorded output."
@@ -305,7 +308,7 @@ async def test_what_a_person_changed_is_not_replayed(settle: Callable[[Run, str]
         await settle(run, str(run.machine.history[0].approval[0]) if run.machine.history[0].approval else "")
         assert await run.wait(10) == "done"
         with pytest.raises(PublicationError, match=says):
-            here.publish(run.id, "sends", answer="plan")
+            await here.publish(run.id, "sends", answer="plan")
 
 
 async def test_a_call_that_failed_is_not_replayed() -> None:
@@ -314,7 +317,7 @@ async def test_a_call_that_failed_is_not_replayed() -> None:
         run = await plan(here, raw)
         assert run.status == "done"
         with pytest.raises(PublicationError, match=r"calls\.0 \(divide\): it failed"):
-            here.publish(run.id, "fails", answer="plan", choices={"accept": True})
+            await here.publish(run.id, "fails", answer="plan", choices={"accept": True})
 
 
 # -- order, annotations, input -----------------------------------------------------------------------------------
@@ -335,9 +338,9 @@ async def test_an_order_that_only_the_listing_gives_needs_acceptance() -> None:
     async with bridge() as here:
         run = await sent(here, {"to": "†input.to", "text": "†input.to"})
         with pytest.raises(PublicationError, match=r"order: calls\.0, calls\.1 \(send, send\)"):
-            here.publish(run.id, "twice")
-        assert here.publish(run.id, "twice", choices={"accept": ["order"]}).plan is not None
-        assert here.publish(run.id, "twice", choices={"accept": True}).plan is not None
+            await here.publish(run.id, "twice")
+        assert (await here.publish(run.id, "twice", choices={"accept": ["order"]})).plan is not None
+        assert (await here.publish(run.id, "twice", choices={"accept": True})).plan is not None
 
 
 @pytest.mark.parametrize(
@@ -347,16 +350,16 @@ async def test_an_order_that_only_the_listing_gives_needs_acceptance() -> None:
 async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> None:
     async with bridge() as here:
         run = await sent(here, second)
-        assert here.publish(run.id, "twice").plan is not None
+        assert (await here.publish(run.id, "twice")).plan is not None
         with pytest.raises(PublicationError, match="nothing constant stands at 'order'"):
-            here.publish(run.id, "twice", choices={"accept": ["order"]})
+            await here.publish(run.id, "twice", choices={"accept": ["order"]})
 
 
 async def test_a_tool_here_that_reaches_out_says_so_when_published() -> None:
     raw: JSON = {"input": {"place": "here"}, "calls": [{"_tool": "weather", "place": "†input.place"}]}
     async with bridge() as here:
-        assert here.publish((await plan(here, raw)).id, "weather_at").annotations["openWorldHint"] is True
-        assert here.publish((await plan(here, LOUD)).id, "loud").annotations["openWorldHint"] is False
+        assert (await here.publish((await plan(here, raw)).id, "weather_at")).annotations["openWorldHint"] is True
+        assert (await here.publish((await plan(here, LOUD)).id, "loud")).annotations["openWorldHint"] is False
 
 
 async def test_the_input_schema_is_checked_and_the_input_against_it() -> None:

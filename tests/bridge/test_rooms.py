@@ -85,7 +85,7 @@ async def published(bridge: Bridge, name: str, plan: JSONObject, choices: JSONOb
     """What a plan is published as, after a run of it."""
     run = await bridge.run_plan(read_plan(plan))
     await run.result()
-    return bridge.publish(run.id, name, answer="plan", choices=choices)
+    return await bridge.publish(run.id, name, answer="plan", choices=choices)
 
 
 def calls(*listed: JSON, output: JSON = None) -> JSONObject:
@@ -172,7 +172,7 @@ async def test_module_explicit_an_idea_answers_with_its_plan() -> None:
         }
         taught = await bridge.run_plan(read_plan(plan))
         await taught.result()
-        bridge.publish(taught.id, "get_text")
+        await bridge.publish(taught.id, "get_text")
         use: JSONObject = {
             "calls": [
                 {"_tool": "get_text", "_module": "idea:get_text", "name": "b", "_outputPath": "b"},

@@ -106,7 +106,7 @@ async def looked(bridge: Bridge, plan: JSONObject = LOOKING) -> str:
 async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_callers_input() -> None:
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
-        told = bridge.publish(await solved(bridge), "see", answer="solve")
+        told = await bridge.publish(await solved(bridge), "see", answer="solve")
         assert (told.answer, told.plan) == ("solve", None)
         assert told.annotations["readOnlyHint"] is True
         assert told.description == (
@@ -126,14 +126,14 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         assert [one.meta.parent for one in steps] == [told.idea_id, steps[0].id]
         assert [tool.name for tool in replay.run.machine.catalogue.tools] == ["look"]
         # It can be published in its turn, and does not carry the old plan along.
-        again = bridge.publish(replay.run.id, "see", answer="solve")
+        again = await bridge.publish(replay.run.id, "see", answer="solve")
         assert again.version == 2
         assert json.dumps(again.guide).count("how it was solved before") == 0
 
 
 async def test_by_turns_the_caller_is_asked_and_the_output_is_checked() -> None:
     async with Bridge(toolbox=box(), mind=Mind(literally)) as bridge:
-        bridge.publish(await solved(bridge), "see", answer="solve")
+        await bridge.publish(await solved(bridge), "see", answer="solve")
         with pytest.raises(ValueMismatchError):
             await bridge.call_idea("see", {"at": 5}, mind="turns")
         replay = await bridge.call_idea("see", {"at": "cog"}, mind="turns")
@@ -148,13 +148,13 @@ async def test_by_turns_the_caller_is_asked_and_the_output_is_checked() -> None:
 
 async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None:
     async with Bridge(toolbox=box(), mind=Mind(literally)) as bridge:
-        told = bridge.publish(await solved(bridge, tools=("look", "send")), "see", answer="solve")
+        told = await bridge.publish(await solved(bridge, tools=("look", "send")), "see", answer="solve")
         assert told.annotations["readOnlyHint"] is False
         assert told.annotations["destructiveHint"] is True
         assert told.description.endswith("it may call look, send.")
     limited = Configuration(limits=Limits(requests=1))
     async with Bridge(limited, toolbox=box(), mind=Mind(literally)) as bridge:
-        bridge.publish(await looked(bridge), "see", answer="solve")
+        await bridge.publish(await looked(bridge), "see", answer="solve")
         replay = await bridge.call_idea("see", {"at": "cog"})
         assert replay.run is not None
         assert await replay.run.wait(10) == "limit"
@@ -163,12 +163,12 @@ async def test_a_solved_idea_is_as_careful_as_its_tools_and_limits_say() -> None
 async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -> None:
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
-        bridge.publish(await looked(bridge), "see", description="Say what is there", answer="solve")
+        await bridge.publish(await looked(bridge), "see", description="Say what is there", answer="solve")
         assert await gave(await bridge.call_idea("see", {"at": "cog"})) == "I saw cog"
         assert "Say what is there." in mind.seen[0]
         # Of an output that nobody described, anything is taken: what may be null is written in an object.
         anything: JSONObject = {key: value for key, value in LOOKING.items() if key != "output_schema"}
-        bridge.publish(await looked(bridge, anything), "any", answer="solve")
+        await bridge.publish(await looked(bridge, anything), "any", answer="solve")
 
         def anyhow(_: str) -> JSONObject:
             return {"calls": [], "output": {"value": ["any", 1]}}
@@ -177,21 +177,21 @@ async def test_a_plan_nobody_asked_for_in_words_is_solved_by_its_description() -
         assert await gave(await bridge.call_idea("any", {"at": "cog"})) == ["any", 1]
         run = await looked(bridge, {"calls": LOOKING["calls"], "input": {"at": "anvil"}})
         with pytest.raises(PublicationError, match="run it with an `output`"):
-            bridge.publish(run, "state", answer="solve")
-        assert bridge.publish(run, "state").plan is not None
+            await bridge.publish(run, "state", answer="solve")
+        assert (await bridge.publish(run, "state")).plan is not None
 
 
 async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> None:
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
-        bridge.publish(await solved(bridge), "see", answer="solve")
+        await bridge.publish(await solved(bridge), "see", answer="solve")
         call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "†input.at", "_outputPath": "x"}
         outer: JSONObject = {"calls": [call], "input": {"at": "cog"}, "output": "†state.x"}
         run = await bridge.run_plan(read_plan(outer))
         assert await run.result() == "I saw cog"
         [room] = bridge.store.rooms_of(run.id)
         assert room.kind == "solve"
-        told = bridge.publish(run.id, "outer", answer="plan")
+        told = await bridge.publish(run.id, "outer", answer="plan")
         assert "a model is asked for calls.0 (see) alone" in told.description
         # A mind's own run offers it by name, and its rooms are answered by that mind.
 
@@ -206,19 +206,19 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
 async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
     mind = Mind(literally)
     async with Bridge(toolbox=box(), mind=mind) as bridge:
-        bridge.publish(await solved(bridge), "see", answer="solve")
+        await bridge.publish(await solved(bridge), "see", answer="solve")
         run = await solved(bridge, tools=("look", "idea:see"))
-        told = bridge.publish(run, "see", answer="solve")
+        told = await bridge.publish(run, "see", answer="solve")
         assert told.guide is not None
         assert told.guide["tools"] == [[None, "look"]]
         # One that may call it is not called by it.
-        bridge.publish(run, "other", answer="solve")
+        await bridge.publish(run, "other", answer="solve")
         call: JSONObject = {"_tool": "other", "_module": "idea:other", "at": "†input.at"}
         through = await looked(bridge, {"calls": [call], "input": {"at": "a"}, "output": "†results.0"})
         with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
-            bridge.publish(through, "see", answer="solve")
+            await bridge.publish(through, "see", answer="solve")
         with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
-            bridge.publish(through, "see", answer="plan")
+            await bridge.publish(through, "see", answer="plan")
         # Version 1 comes to stand again, and offers nothing that leads back.
         bridge.store.stand_for("see", 1)
         replay = await bridge.call_idea("other", {"at": "cog"})
@@ -229,7 +229,7 @@ async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
 async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
-        bridge.publish(await solved(bridge), "see", answer="solve")
+        await bridge.publish(await solved(bridge), "see", answer="solve")
     async with Bridge(toolbox=Toolbox(send), mind=Mind(literally), store=store) as bridge:
         with pytest.raises(PublicationError, match=r"see cannot be called: calls.0: look is not here now"):
             await bridge.call_idea("see", {"at": "cog"})
@@ -240,7 +240,7 @@ async def test_what_it_was_solved_with_must_be_there(tmp_path: Path) -> None:
 async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=box(), store=store, mind=Mind(literally)) as bridge:
-        told = bridge.publish(await solved(bridge), "see", answer="solve")
+        told = await bridge.publish(await solved(bridge), "see", answer="solve")
         replay = await bridge.call_idea("see", {"at": "cog"}, mind="turns")
         assert replay.run is not None
     async with Bridge(toolbox=box(), store=store) as bridge:
@@ -259,10 +259,10 @@ async def test_two_solved_runs_confirm_each_other() -> None:
     async with Bridge(toolbox=box(), mind=Mind(think)) as bridge:
         run = await solved(bridge)
         with pytest.raises(PublicationError, match=r"calls\.0\.at"):
-            bridge.publish(run, "see", answer="plan")
-        bridge.publish(run, "see", answer="solve")
+            await bridge.publish(run, "see", answer="plan")
+        await bridge.publish(run, "see", answer="solve")
         assert await gave(await bridge.call_idea("see", {"at": "bellows"})) == "bellows it is"
-        assert "Confirmed" in bridge.publish(run, "see").description
+        assert "Confirmed" in (await bridge.publish(run, "see")).description
 
 
 # -- auto ----------------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ async def test_auto_gives_the_stored_answer_again_then_its_plan(tmp_path: Path) 
     RAN.clear()
     async with Bridge(toolbox=box(), store=tmp_path / "ideas.sqlite") as bridge:
         run = await looked(bridge)
-        told = bridge.publish(run, "see")
+        told = await bridge.publish(run, "see")
         assert told.answer == "auto"
         assert told.description.endswith("The same input within 5 minutes gets the stored answer.")
         replay = await bridge.call_idea("see", {"at": "anvil"})
@@ -288,7 +288,7 @@ async def test_auto_gives_the_stored_answer_again_then_its_plan(tmp_path: Path) 
         assert (await bridge.call_idea("see", {"at": "cog"}, caller="ann")).answer == "plan"
         assert (await bridge.call_idea("see", {"at": "anvil"}, caller="ann")).answer == "recorded"
         # A version that does the same has the same answers.
-        bridge.publish(run, "see", description="See")
+        await bridge.publish(run, "see", description="See")
         assert (await bridge.call_idea("see", {"at": "cog"})).answer == "recorded"
         # In a plan it is answered without a run.
         call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "cog", "_outputPath": "x"}
@@ -303,10 +303,10 @@ async def test_auto_gives_the_stored_answer_again_then_its_plan(tmp_path: Path) 
 
 async def test_an_answer_that_holds_a_stored_one_is_not_stored_again() -> None:
     async with Bridge(toolbox=box()) as bridge:
-        bridge.publish(await looked(bridge), "see")
+        await bridge.publish(await looked(bridge), "see")
         call: JSONObject = {"_tool": "see", "_module": "idea:see", "at": "†input.at"}
         outer = await looked(bridge, {"calls": [call], "input": {"at": "anvil"}, "output": "†results.0"})
-        bridge.publish(outer, "outer")
+        await bridge.publish(outer, "outer")
         # It could be twice as old as is told.
         assert (await bridge.call_idea("outer", {"at": "anvil"})).answer == "plan"
         new = await bridge.call_idea("outer", {"at": "cog"})
@@ -320,7 +320,7 @@ async def test_auto_without_a_plan_asks_a_mind() -> None:
         context: list[JSON] = [{"type": "data", "kind": "where", "data": "here"}]
         run = await bridge.solve("See.", input={"at": "anvil"}, context=context, tools=["look"])
         assert await run.wait(10) == "done"
-        told = bridge.publish(run.id, "see")
+        told = await bridge.publish(run.id, "see")
         assert (told.answer, told.plan) == ("auto", None)
         assert "A model is asked to solve it anew" in told.description
         assert (await bridge.call_idea("see", {"at": "anvil"})).answer == "recorded"
@@ -337,7 +337,7 @@ async def test_what_is_configured_now_bounds_what_was_published() -> None:
     store = Store.open(":memory:")
     for age, published, way in ((0, "", "plan"), (60, "1 minute", "recorded"), (86_400, "1 day", "recorded")):
         async with Bridge(Configuration(recorded_max_age_s=age), toolbox=box(), store=store) as bridge:
-            told = bridge.publish(await looked(bridge), "see")
+            told = await bridge.publish(await looked(bridge), "see")
             assert (f"within {published} " in told.description) == (age > 0)
             assert (await bridge.call_idea("see", {"at": "anvil"})).answer == way
     async with Bridge(Configuration(recorded_max_age_s=0), toolbox=box(), store=store) as bridge:
@@ -373,12 +373,12 @@ async def test_auto_chooses(
     store = tmp_path / "ideas.sqlite"
     async with Bridge(toolbox=box(), mind=Mind(literally), store=store) as bridge:
         if planned:
-            published = bridge.publish(await looked(bridge), "see")
+            published = await bridge.publish(await looked(bridge), "see")
         else:
             context: list[JSON] = [{"type": "data", "kind": "where", "data": "here"}]
             run = await bridge.solve("See.", input={"at": "anvil"}, context=context, tools=["look"])
             assert await run.wait(10) == "done"
-            published = bridge.publish(run.id, "see")
+            published = await bridge.publish(run.id, "see")
         assert (published.plan is not None) == planned
     async with Bridge(toolbox=changing(reads=reads, changed=changed), store=store) as bridge:
         ways = Ways(bridge.store, bridge.offer, bridge.fingerprint, 300)
@@ -420,7 +420,7 @@ async def test_failed_edited_and_effectful_runs_are_not_given_again() -> None:
         "output": "†state.x || †state.why.message",
     }
     async with Bridge(toolbox=box(flaky)) as bridge:
-        bridge.publish(await looked(bridge, plan), "tries")
+        await bridge.publish(await looked(bridge, plan), "tries")
         first = await bridge.call_idea("tries", {"at": "cog"})
         assert "not now" in str(await gave(first))
         failing["on"] = False
@@ -433,7 +433,7 @@ async def test_failed_edited_and_effectful_runs_are_not_given_again() -> None:
         "output": "†results.0",
     }
     async with Bridge(Configuration(approval="allow_all"), toolbox=box()) as bridge:
-        told = bridge.publish(await looked(bridge, sending), "sends")
+        told = await bridge.publish(await looked(bridge, sending), "sends")
         assert "stored answer" not in told.description
         assert (await bridge.call_idea("sends", {"t": "a"})).answer == "plan"
 
@@ -441,7 +441,7 @@ async def test_failed_edited_and_effectful_runs_are_not_given_again() -> None:
 async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
     with Store.open(":memory:") as store:
         async with Bridge(toolbox=box(), store=store) as bridge:
-            told = bridge.publish(await looked(bridge), "see")
+            told = await bridge.publish(await looked(bridge), "see")
             kept: dict[str, Any] = {field.name: getattr(told, field.name) for field in dataclasses.fields(Publication)}
             for name in ("name", "version", "idea_id", "time", "live", "pinned"):
                 kept.pop(name)
@@ -451,7 +451,7 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
             with pytest.raises(PublicationError, match="publish it again"):
                 await bridge.call_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.
-            bridge.publish(await looked(bridge), "away", answer="solve")
+            await bridge.publish(await looked(bridge), "away", answer="solve")
             document = bridge.export_idea("away")
         with Store.open(":memory:") as other:
             other.import_idea(document, with_publication=True)
@@ -472,10 +472,10 @@ async def test_an_input_that_leaves_a_default_out_is_worked_out_by_itself() -> N
         "output": "†state.many",
     }
     async with Bridge(toolbox=box(count)) as bridge:
-        bridge.publish(await looked(bridge, plan), "counts")
+        await bridge.publish(await looked(bridge, plan), "counts")
         for given, many in (({"n": 1}, 1), ({}, 0), ({"n": 1}, 1), ({}, 0)):
             assert await gave(await bridge.call_idea("counts", dict[str, JSON](given))) == many
-        bridge.publish(await looked(bridge, plan), "counted", answer="recorded")
+        await bridge.publish(await looked(bridge, plan), "counted", answer="recorded")
         assert await gave(await bridge.call_idea("counted", {"n": 1})) == 1
         with pytest.raises(PublicationError, match="answers only for the input it was recorded with"):
             await bridge.call_idea("counted", {})

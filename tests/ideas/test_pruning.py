@@ -492,7 +492,7 @@ async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning
             run = await bridge.run_plan(Plan(calls, input={"text": text}, output="†state.n"))
             assert await run.result() == len(text)
             runs.append(run.id)
-        bridge.publish(runs[1], "letters")
+        await bridge.publish(runs[1], "letters")
         newest(bridge.store)
     for run in runs:
         age(str(path), run, 1)
@@ -504,7 +504,7 @@ async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning
         replay = await bridge.call_idea("letters", {"text": "dddd"})
         assert replay.run is not None
         assert await replay.run.result() == 4
-        assert bridge.publish("letters", "letters").version == 2
+        assert (await bridge.publish("letters", "letters")).version == 2
         assert (await bridge.run(runs[1])).given() == 2
         with pytest.raises(UnknownBridgeRunError):
             await bridge.run(runs[0])

@@ -83,7 +83,7 @@ async def test_a_run_of_references_over_several_requests_lifts_wholly(bridge: Br
         run = await solved(bridge, "x", {"name": "ann"}, turns, NUMBER)
         decided = bridge.lift(run.id)
         assert asked(decided) == []
-        published = bridge.publish(run.id, "owner_length")
+        published = await bridge.publish(run.id, "owner_length")
         assert published.plan is not None
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
         assert published.plan is not None
@@ -104,7 +104,7 @@ async def test_copied_values_are_proposals_in_one_run_and_taken_where_two_agree(
         decided = bridge.lift(run.id)
         assert asked(decided) == ["proposal calls.0.name", "proposal calls.1.title", "proposal output"]
         with pytest.raises(PublicationError, match=r'calls\.1\.title = "ann-owner" \(†results\.0\.owner\)'):
-            bridge.publish(run.id, "owner_length")
+            await bridge.publish(run.id, "owner_length")
         other = await solved(bridge, "x", {"name": "charlotte"}, COPIED, NUMBER)
         named: JSONObject = {"runs": [other.id]}
         for choices in (None, named):
@@ -115,7 +115,7 @@ async def test_copied_values_are_proposals_in_one_run_and_taken_where_two_agree(
                 {"_tool": "pages", "title": "†results.0.owner"},
             ]
             assert decided.output == "†results.1"
-        published = bridge.publish(run.id, "owner_length", description="How long.")
+        published = await bridge.publish(run.id, "owner_length", description="How long.")
         assert "Confirmed: it does and gives what another run with other input did and gave." in published.description
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
 
@@ -128,20 +128,20 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
     }
     async with bridge:
         run = await solved(bridge, "x", {"name": "ann"}, COPIED, NUMBER)
-        published = bridge.publish(run.id, "owner_length", choices={"take": take, "accept": ["later"]})
+        published = await bridge.publish(run.id, "owner_length", choices={"take": take, "accept": ["later"]})
         assert published.plan is not None
         lifting = published.plan["lifting"]
         assert isinstance(lifting, dict)
         assert lifting["choices"] == {"take": take, "accept": ["later"]}
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
         with pytest.raises(PublicationError, match="instead of"):
-            bridge.publish(run.id, "wrong", choices={"take": {**take, "calls.1.title": "†input.name"}})
+            await bridge.publish(run.id, "wrong", choices={"take": {**take, "calls.1.title": "†input.name"}})
         with pytest.raises(PublicationError, match=r"nothing constant stands at 'calls\.7\.x'"):
-            bridge.publish(run.id, "wrong", choices={"take": {"calls.7.x": "†input.name"}})
+            await bridge.publish(run.id, "wrong", choices={"take": {"calls.7.x": "†input.name"}})
         wrongs: list[JSON] = ["input.name", 5, {"pick": "x"}, "†nothing.x"]
         for wrong in wrongs:
             with pytest.raises(PublicationError, match=r"choices\.take\.output"):
-                bridge.publish(run.id, "wrong", choices={"take": dict[str, JSON](output=wrong)})
+                await bridge.publish(run.id, "wrong", choices={"take": dict[str, JSON](output=wrong)})
 
 
 async def test_an_element_of_a_list_is_taken_by_a_condition_and_never_by_position(bridge: Bridge) -> None:
@@ -159,7 +159,7 @@ async def test_an_element_of_a_list_is_taken_by_a_condition_and_never_by_positio
         offered = [one.take for one in leaf.origins]
         assert {"pick": "max_by(@, &pages).title", "from": "†results.0"} in offered
         assert all("†results.0.1" not in str(one) for one in offered)
-        published = bridge.publish(run.id, "longest", choices={"take": {"calls.1.title": offered[0]}})
+        published = await bridge.publish(run.id, "longest", choices={"take": {"calls.1.title": offered[0]}})
         assert published.plan is not None
         assert await called(bridge, "longest", {"shelf": "ccc"}) == len("Ulysses of ccc")
 
@@ -262,7 +262,7 @@ async def test_a_retry_counts_as_what_it_is_again() -> None:
         assert decided.calls == [{"_tool": "flaky", "name": "†input.name"}]
         assert [one.shown for one in decided.lifted.left_out] == ["calls.0 (flaky): it failed, and was proposed again"]
         assert asked(decided) == []
-        here.publish(run.id, "twice")
+        await here.publish(run.id, "twice")
         assert await called(here, "twice", {"name": "bo"}) == "bobo"
 
 
@@ -278,8 +278,8 @@ async def test_what_a_person_wrote_is_a_constant_and_marked(bridge: Bridge) -> N
         assert decided.calls == [{"_tool": "store", "key": "†input.key", "value": "††mine"}]
         assert asked(decided) == ["constant calls.0.value", "unread unread.input.value"]
         with pytest.raises(PublicationError, match=r"calls\.0 \(store\): a person changed it"):
-            bridge.publish(run.id, "stored")
-        bridge.publish(run.id, "stored", choices={"accept": ["calls.0.value", "unread.input.value"]})
+            await bridge.publish(run.id, "stored")
+        await bridge.publish(run.id, "stored", choices={"accept": ["calls.0.value", "unread.input.value"]})
         assert await called(bridge, "stored", {"key": "z", "value": "w"}) == "z=†mine"
 
 
@@ -298,7 +298,7 @@ async def test_effects_of_several_requests_keep_their_order_and_it_is_named(brid
             ["call_0"],
         ]
         assert "order order" in asked(decided)
-        bridge.publish(run.id, "both", choices={"accept": True})
+        await bridge.publish(run.id, "both", choices={"accept": True})
         assert await called(bridge, "both", {"name": "bo"}) == "b=2"
 
 
@@ -333,7 +333,7 @@ async def test_runs_that_differ_at_a_literal_nothing_explains_make_no_plan(bridg
         await solved(bridge, "x", {"name": "bob"}, turns("two"), NUMBER)
         assert asked(bridge.lift(run.id, choices={"accept": True})) == ["varies calls.1.title"]
         with pytest.raises(PublicationError, match="these differ between the runs"):
-            bridge.publish(run.id, "no", choices={"accept": True})
+            await bridge.publish(run.id, "no", choices={"accept": True})
 
 
 async def test_a_run_of_the_same_task_that_took_another_course_is_told(bridge: Bridge) -> None:
@@ -352,7 +352,7 @@ async def test_a_run_of_the_same_task_that_took_another_course_is_told(bridge: B
         other = await solved(bridge, "x", {"name": "bertram"}, turns(True), NUMBER)
         assert asked(bridge.lift(run.id)) == ["course course"]
         with pytest.raises(PublicationError, match="took another course: it also called pages"):
-            bridge.publish(run.id, "no", choices={"accept": True, "runs": [other.id]})
+            await bridge.publish(run.id, "no", choices={"accept": True, "runs": [other.id]})
 
 
 async def test_the_report_tells_each_part_in_a_line(bridge: Bridge) -> None:
@@ -386,7 +386,7 @@ async def test_a_step_that_a_mind_answers_asks_a_mind_for_that_step_alone(writte
         choices: JSONObject = {"take": {"calls.1._output": "mind"}} if written else {}
         if written:
             assert asked(here.lift(run.id)) == ["constant calls.1._output"]
-        published = here.publish(run.id, "initial", choices=choices)
+        published = await here.publish(run.id, "initial", choices=choices)
         assert "a model is asked for calls.1 (shorten) alone. Self-consistent" in published.description
         assert published.annotations["readOnlyHint"] is True
         assert await called(here, "initial", {"name": "bob"}) == "b"
@@ -404,13 +404,13 @@ async def test_a_call_of_an_idea_stays_a_call(bridge: Bridge) -> None:
     async with bridge:
         plan: list[Turn] = [lambda _: turn({"_tool": "pages", "title": "†input.text"}, output="†results.0")]
         inner = await solved(bridge, "inner", {"text": "abc"}, plan, NUMBER)
-        bridge.publish(inner.id, "length")
+        await bridge.publish(inner.id, "length")
         run = await bridge.solve("x", input={"name": "ann"}, tools=["owner", "idea:length"], output_schema=NUMBER)
         for number, answer in enumerate(turns):
             run.submit(number, answer(Seen({"name": "ann"}, run)))
             await approved(run)
         assert asked(bridge.lift(run.id)) == []
-        bridge.publish(run.id, "owner_length")
+        await bridge.publish(run.id, "owner_length")
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
 
 
@@ -423,7 +423,7 @@ async def test_a_plan_may_be_asked_and_approved_again(bridge: Bridge) -> None:
             [lambda seen: turn({"_tool": "store", "key": "†input.key", "value": "†input.key"}, output="†results.0")],
             None,
         )
-        bridge.publish(run.id, "stored")
+        await bridge.publish(run.id, "stored")
         replay = await bridge.call_idea("stored", {"key": "z"})
         assert replay.run is not None
         assert await replay.run.wait(10) == "needs_approval"

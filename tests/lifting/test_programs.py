@@ -94,7 +94,9 @@ async def wrong_answers(program: Program, seen: Sequence[JSONObject], fresh: Seq
             # Text that holds JSON, written as an output that may be an object, is read as that object.
             return None
         try:
-            published = bridge.publish(first.id, "program", answer="plan", choices={"runs": [one.id for one in others]})
+            published = await bridge.publish(
+                first.id, "program", answer="plan", choices={"runs": [one.id for one in others]}
+            )
         except PublicationError:
             return None
         assert published.plan is not None

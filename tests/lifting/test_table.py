@@ -50,19 +50,19 @@ async def look_at(bridge: Bridge, worlds: list[World], number: int, task: Task) 
     run = await work(bridge, task, first)
     restored(worlds)
     outcome.one = asked(bridge, run.id, {"runs": []})
-    if published(bridge, run.id, name, {"runs": []}):
+    if await published(bridge, run.id, name, {"runs": []}):
         outcome.wrong_unasked += await wrong(bridge, name, task, fresh)
     other = await work(bridge, task, second)
     restored(worlds)
     both: JSONObject = {"runs": [other.id]}
     outcome.two = asked(bridge, run.id, both)
-    if published(bridge, run.id, name, both):
+    if await published(bridge, run.id, name, both):
         outcome.becomes = "lifts wholly"
         outcome.wrong_unasked += await wrong(bridge, name, task, fresh)
     elif task.choices is None:
         outcome.becomes = "refused"
     else:
-        bridge.publish(run.id, name, answer="plan", choices={**both, **task.choices})
+        await bridge.publish(run.id, name, answer="plan", choices={**both, **task.choices})
         outcome.becomes = "with acceptance"
         outcome.wrong += await wrong(bridge, name, task, fresh)
     return outcome
@@ -83,10 +83,10 @@ def asked(bridge: Bridge, run: str, choices: JSONObject) -> str:
     return ", ".join(f"{one.kind} {one.path}" for one in asks) or "nothing"
 
 
-def published(bridge: Bridge, run: str, name: str, choices: JSONObject) -> bool:
+async def published(bridge: Bridge, run: str, name: str, choices: JSONObject) -> bool:
     """Whether it can be published with nobody's acceptance."""
     try:
-        return bridge.publish(run, name, answer="plan", choices=choices).answer == "plan"
+        return (await bridge.publish(run, name, answer="plan", choices=choices)).answer == "plan"
     except PublicationError:
         return False
 

@@ -86,10 +86,10 @@ async def test_an_input_that_nothing_reads_may_have_decided_what_was_called(brid
     run = await solved(bridge, "x", quiet, turns, TEXT)
     assert asked(bridge, run.id) == ["unread unread.input.loud"]
     with pytest.raises(PublicationError, match=r"unread\.input\.loud"):
-        bridge.publish(run.id, "shouted")
+        await bridge.publish(run.id, "shouted")
     await solved(bridge, "x", {"text": "b", "loud": True}, turns, TEXT)
     assert asked(bridge, run.id) == ["unread unread.input.loud"]
-    bridge.publish(run.id, "shouted", choices={"accept": ["unread.input.loud"]})
+    await bridge.publish(run.id, "shouted", choices={"accept": ["unread.input.loud"]})
     assert await called(bridge, "shouted", {"text": "c", "loud": True}) == "C"
 
 
@@ -232,14 +232,14 @@ async def test_a_pick_from_text_that_holds_json_is_checked_as_it_would_run(bridg
     async with Bridge(toolbox=Toolbox(report)) as here:
         run = await solved(here, "x", {"name": "ann"}, turns, TEXT)
         take: JSONObject = {"output": {"pick": "max_by(@, &size).title", "from": "†results.0"}}
-        here.publish(run.id, "largest", choices={"take": take})
+        await here.publish(run.id, "largest", choices={"take": take})
         assert await called(here, "largest", {"name": "ba"}) == "ba2"
 
 
 async def test_a_replay_of_a_publication_confirms_nothing(bridge: Bridge) -> None:
     turns: list[Turn] = [lambda s: turn({"_tool": "shout", "text": s.a}, output="†results.0")]
     run = await solved(bridge, "x", {"a": "p"}, turns, TEXT)
-    bridge.publish(run.id, "shouted", choices={"take": {"calls.0.text": "†input.a"}})
+    await bridge.publish(run.id, "shouted", choices={"take": {"calls.0.text": "†input.a"}})
     replay = await bridge.call_idea("shouted", {"a": "q"})
     assert replay.run is not None
     assert await replay.run.result() == "Q"

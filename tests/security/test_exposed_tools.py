@@ -96,9 +96,9 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
     # The command line asks no server.
     async with Bridge(modules.configured("git", expose=["modules"]), store=tmp_path / "ideas.sqlite") as bridge:
         with pytest.raises(PublicationError, match=r"'git_log' is (a tool of module 'git'|the name of git\.git_log)"):
-            bridge.publish(run, "git_log")
+            await bridge.publish(run, "git_log")
         # A store that an earlier version wrote may hold one.
-        publication = bridge.publish(run, "history")
+        publication = await bridge.publish(run, "history")
         bridge.store.publish(
             "git_log",
             publication.idea_id,

@@ -209,7 +209,7 @@ async def test_an_embedding_program_names_what_is_replaced() -> None:
         raw: JSON = {"calls": [{"_tool": "look", "name": "†input.name"}], "input": {"name": "a"}}
         run = await bridge.run_plan(cast("Any", raw))
         assert await run.wait(20) == "done"
-        bridge.publish(run.id, "looked")
+        await bridge.publish(run.id, "looked")
         whole = bridge.export_idea("looked")
         changed = sealed(
             {**whole, "publication": {**cast("JSONObject", whole["publication"]), "description": "Other."}}
@@ -296,14 +296,14 @@ async def test_names_of_modules_and_their_tools_are_reserved_while_they_are_down
         assert await run.wait(20) == "done"
         for name in ("git_hub", "delete_repo", "git_hub_delete_repo"):
             with pytest.raises(PublicationError, match="module"):
-                bridge.publish(run.id, name)
+                await bridge.publish(run.id, name)
         with pytest.raises(PublicationNameError, match="ideabridge itself"):
-            bridge.publish(run.id, "run_plan")
-        bridge.publish(run.id, "push_all")
+            await bridge.publish(run.id, "run_plan")
+        await bridge.publish(run.id, "push_all")
         # A module that lists a tool of this name later takes nothing away.
         bridge.modules.recall("git-hub", [Tool("push_all", parameters={"type": "object"}, module="git-hub")])
         bridge.offer.forget()
-        assert bridge.publish(run.id, "push_all").version == 2
+        assert (await bridge.publish(run.id, "push_all")).version == 2
 
 
 # -- folders ---------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ async def publish(modules: Modules, store: Path, name: str = "history", answer: 
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan(LOG)
         assert await ended(run) == "git.git_log"
-        bridge.publish(run.id, name, answer=answer)
+        await bridge.publish(run.id, name, answer=answer)
 
 
 # -- another module lists the name ---------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ async def test_a_module_takes_no_place_of_a_tool_of_the_process(modules: Modules
         calls: list[JSON] = [{"_tool": "words", "repo": "†input.repo", "_outputPath": "log"}]
         run = await bridge.run_plan({**LOG, "calls": calls})
         await ended(run)
-        bridge.publish(run.id, "counted", answer="plan")
+        await bridge.publish(run.id, "counted", answer="plan")
     modules.lists("evil", "words")
     async with Bridge(modules.configured("evil"), store=store) as bridge:
         with pytest.raises(MeantToolError, match=r"evil\.words is another tool and does not take its place"):
@@ -317,11 +317,11 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(modules: Modules
     async with Bridge(modules.configured("git"), store=store) as bridge:
         run = await bridge.run_plan({**LOG, "calls": calls})
         await ended(run)
-        bridge.publish(run.id, "above", answer="plan")
+        await bridge.publish(run.id, "above", answer="plan")
         # Another version that takes and gives the same is still the same tool.
         run = await bridge.run_plan({**LOG, "output": {"log": "†state.log"}})
         await ended(run)
-        bridge.publish(run.id, "history", answer="plan")
+        await bridge.publish(run.id, "history", answer="plan")
         assert await replayed(bridge, "above") == {"log": "git.git_log"}
         [verdict] = await bridge.verify(["above"], live=False)
         assert verdict.faults == []
@@ -331,7 +331,7 @@ async def test_an_idea_follows_versions_that_keep_their_schemas(modules: Modules
         other: list[JSON] = [{"_tool": "git_log", "repo": "†input.repository", "_outputPath": "log"}]
         run = await bridge.run_plan({**wanted, "calls": other})
         await ended(run)
-        bridge.publish(run.id, "history", answer="plan")
+        await bridge.publish(run.id, "history", answer="plan")
         with pytest.raises(MeantToolError, match=r"idea:history has changed: .*repository: was absent") as caught:
             await bridge.call_idea("above", {"repo": "other"})
         assert "modules accept idea:history" in str(caught.value)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from mcp import Client
 
 from ideabridge.bridge import offer, read_plan
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.errors import ModulesAwayError
 from ideabridge.server import catalogue, finding
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject
@@ -232,3 +234,132 @@ async def test_no_secret_gets_into_a_list_that_is_kept(tmp_path: Path) -> None:
     stored = [await file.read_bytes() async for file in anyio.Path(tmp_path).glob("ideas.sqlite*")]
     assert b"Search as [secret" in b"".join(stored)
     assert secret.encode() not in b"".join(stored)
+
+
+# -- publishing ----------------------------------------------------------------------------------------------------
+
+LOOKED_UP: dict[str, Any] = {
+    "calls": [{"_tool": "search", "_module": "mail", "x": "†input.x", "_outputPath": "found"}],
+    "input": {"x": "oak"},
+    "output": "†state.found",
+}
+READS: dict[str, Any] = {
+    "name": "search",
+    "inputSchema": {"type": "object", "properties": {"x": {"type": "string"}}},
+    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+}
+
+
+@asynccontextmanager
+async def bridged(folder: Path, modules: dict[str, Any]) -> AsyncGenerator[Bridge]:
+    configuration = parse_configuration({"mcpServers": modules, "approval": "allow_all"}, project=folder)
+    async with Bridge(configuration, store=folder / "ideas.sqlite") as bridge:
+        yield bridge
+
+
+async def run_before(folder: Path, modules: dict[str, Any]) -> str:
+    """A run that ended in an earlier process."""
+    async with bridged(folder, modules) as bridge:
+        run = await bridge.run_plan(read_plan(LOOKED_UP))
+        await run.result()
+        return run.id
+
+
+async def test_the_early_publication_waits_for_the_modules_it_calls(tmp_path: Path, gate: Gate) -> None:
+    mute = Gate(tmp_path, "mute")
+    modules = {"mail": plain(tmp_path, "mail", READS), "mute": plain(tmp_path, "mute", "hum", hold=mute.path)}
+    run = await run_before(tmp_path, modules)
+    plain(tmp_path, "mail", READS, hold=gate.path)
+    published: list[Any] = []
+    async with bridged(tmp_path, modules) as bridge, anyio.create_task_group() as group:
+
+        async def publish() -> None:
+            published.append(await bridge.publish(run, "look_up"))
+
+        group.start_soon(publish)
+        await anyio.wait_all_tasks_blocked()
+        assert published == []
+        gate.open()
+        with anyio.fail_after(20):
+            while not published:
+                await anyio.lowlevel.checkpoint()
+        assert bridge.modules.status("mute").state == "connecting", "it waits for no other module"
+        [publication] = published
+        assert publication.answer == "auto"
+        assert publication.plan is not None
+        assert (publication.annotations["readOnlyHint"], publication.annotations["openWorldHint"]) == (True, False)
+        with anyio.fail_after(20):
+            [verdict] = await bridge.verify(["look_up"])
+        assert verdict.faults == []
+    mute.open()
+    mute.close()
+
+
+async def test_nothing_is_published_while_a_module_is_not_up(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = {"mail": plain(tmp_path, "mail", READS)}
+    run = await run_before(tmp_path, modules)
+    async with bridged(tmp_path, modules) as bridge:
+        publication = await bridge.publish(run, "look_up")
+        document = bridge.store.export_idea("look_up")
+    plain(tmp_path, "mail", READS, hold=gate.path)
+    monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
+    async with bridged(tmp_path, modules) as bridge:
+        for answer in ("auto", "plan"):
+            with pytest.raises(ModulesAwayError, match="module 'mail' is not up: connecting"):
+                await bridge.publish(run, "early", answer=answer)
+        with pytest.raises(ModulesAwayError, match="module 'mail' is not up: connecting"):
+            await bridge.import_idea(document, publish=True, replace=["look_up"])
+        [verdict] = await bridge.verify(["look_up"])
+        assert "mail" in str(verdict.faults)
+        assert [one.name for one in bridge.store.publications(10, None).items] == ["look_up"]
+        assert bridge.store.publication("look_up").version == publication.version
+        # What needs no module is published at once.
+        assert (await bridge.publish(run, "stored", answer="recorded")).answer == "recorded"
+        gate.open()
+        await bridge.modules.ready("mail", 20)
+        assert (await bridge.publish(run, "early")).annotations == publication.annotations
+
+
+def saved_in(answer: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in answer["saved"].items() if key != "description"}
+
+
+async def test_a_run_that_goes_on_after_a_restart_is_saved_when_its_modules_are_there(
+    tmp_path: Path, gate: Gate
+) -> None:
+    modules = {"mail": plain(tmp_path, "mail", READS)}
+    configuration = configured(tmp_path, mcpServers=modules)
+    noted = {"_tool": "write_note", "path": "†input.path", "text": "†state.found"}
+    given = {"x": "oak", "path": str(tmp_path / "note")}
+    plan = {**LOOKED_UP, "calls": [*LOOKED_UP["calls"], noted], "input": given}
+    async with over_stdio(configuration, "legacy") as client:
+        told = await call(client, "run_plan", **plan, save_as="noted")
+        assert told["status"] == "needs_approval"
+        [approval] = told["approvals"]
+        assert approval["call"]["_tool"] == "write_note"
+    # The next server is asked to go on before the module is up, and the one after it at a moment when it is broken.
+    plain(tmp_path, "mail", READS, hold=gate.path)
+    approve = {"run": told["run"], "decisions": [{"approval": approval["approval"], "decision": "approve"}]}
+    async with over_stdio(configuration, "legacy") as client:
+        told = await call(client, "decide_approval", **approve, wait_s=0)
+        told = await call(client, "check_run", run=told["run"], wait_s=1)
+        assert told["status"] == "done"
+        waits = "it is being published. Modules that are not up: mail (connecting)."
+        assert saved_in(told) == {"name": "noted", "pending": waits}
+        assert "noted" not in await all_tools(client)
+    (tmp_path / "mail.json").rename(tmp_path / "away.json")
+    async with over_stdio(configuration, "legacy") as client:
+        told = await call(client, "check_run", run=told["run"])
+        assert told["saved"].keys() == {"name", "pending"}
+        assert "Modules that are not up: mail (" in told["saved"]["pending"]
+    plain(tmp_path, "mail", READS)
+    heard = Heard()
+    async with over_stdio(configuration, "legacy", message_handler=heard) as client:
+        # Nobody asks for the run.
+        with anyio.fail_after(20):
+            while "noted" not in await all_tools(client):
+                await heard.until("notifications/tools/list_changed")
+        told = await call(client, "check_run", run=told["run"])
+        assert saved_in(told) == {"name": "noted", "version": 1, "answer": "auto"}

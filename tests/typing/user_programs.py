@@ -240,7 +240,7 @@ async def publishing() -> Any:
     async with Bridge() as bridge:
         run = await bridge.run_plan(PLAN)
         await run.wait()
-        bridge.publish(run.id, "line_of", answer=how, choices=choices)
+        await bridge.publish(run.id, "line_of", answer=how, choices=choices)
         arguments = {"names": ["Alan"]}
         replay = await bridge.call_idea("line_of", arguments)
         return replay.output if replay.run is None else await replay.run.result()

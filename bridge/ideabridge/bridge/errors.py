@@ -137,6 +137,12 @@ class PublicationError(IdeabridgeError):
     """An idea that cannot be published as asked, or a published one that cannot be called so."""
 
 
+class ModulesAwayError(PublicationError):
+    """Modules whose tools a publication needs have not listed them: what it would become depends on when they are up.
+    Nothing was published; the same may succeed later.
+    """
+
+
 class NameInUseError(PublicationError):
     """An import that would replace what a published name stands for, and nobody has said that it may.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import CAUTIOUS, Store
@@ -10,7 +12,7 @@ from ideabridge.bridge.replay.hints import hints_of
 from ideabridge.bridge.replay.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.replay.solving import tools_of
 from ideabridge.bridge.room_context import SOLVE
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
 
 
@@ -91,6 +93,53 @@ def hints_now(
         "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
         "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
     }
+
+
+def needed_modules(
+    store: Store, calls: Iterable[JSON], caller: str, known: Catalogue, defined: frozenset[str] = frozenset()
+) -> set[str | None]:
+    """The modules that must have listed their tools before it can be said what calls do, by the published ideas they
+    call too; None among them: a tool is known by no module, and may be of any.
+
+    Args:
+        store: holds the publications.
+        calls: of a plan.
+        caller: who calls.
+        known: the tools of here and of the modules, also of those that are not up.
+        defined: names of tools that the plan defines itself.
+    """
+    found: set[str | None] = set()
+    seen: set[str] = set()
+
+    def look(module: JSON, name: JSON, defined: frozenset[str]) -> None:
+        if module is None:
+            tool = None if name in defined else known.look_up({"_tool": name})
+            if name not in defined and (tool is None or tool.module is not None):
+                found.add(None if tool is None else tool.module)
+        elif isinstance(module, str) and module.startswith(IDEA):
+            if module not in seen:
+                seen.add(module)
+                look_into(module)
+        elif isinstance(module, str) and module != ANONYMOUS:
+            found.add(module)
+
+    def look_into(module: str) -> None:
+        try:
+            inner = store.named(module.removeprefix(IDEA), caller=caller)
+        except UnknownPublicationError:
+            return
+        if inner.plan is not None:
+            for call in calls_in(inner.plan):
+                if isinstance(call, dict):
+                    look(call.get("_module"), call.get("_tool"), defined_in(inner.plan))
+        elif inner.guide is not None:
+            for tool in tools_of(inner.guide):
+                look(*tool, defined_in(inner.guide))
+
+    for call in calls:
+        if isinstance(call, dict):
+            look(call.get("_module"), call.get("_tool"), defined)
+    return found
 
 
 def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, seen: set[str]) -> tuple[str, ...]:

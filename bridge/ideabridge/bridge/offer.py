@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from ideabridge.bridge.context.errors import MessageError
@@ -11,6 +11,7 @@ from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.room_context import SOLVE
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -88,6 +89,28 @@ class Offer:
         names = {*modules} & {*self._modules.names}
         await self._modules.reach([one for one in names if one and not self._modules.is_listed(one)], SETTLE_SECONDS)
         return self.catalogue
+
+    async def listed(self, needed: Collection[str | None]) -> list[ModuleStatus]:
+        """Wait until modules have listed their tools, or it is no use to wait longer; at most `SETTLE_SECONDS`.
+
+        Args:
+            needed: their names; None among them: every module. Those that are not configured, or are disabled, are not
+                waited for.
+
+        Returns:
+            Those that have not.
+        """
+        names = [one.name for one in self._unlisted(needed)]
+        if names:
+            await self._modules.reach(names, SETTLE_SECONDS)
+        return self._unlisted(needed)
+
+    def _unlisted(self, needed: Collection[str | None]) -> list[ModuleStatus]:
+        return [
+            one
+            for one in self._modules.away()
+            if not self._modules.is_listed(one.name) and (one.name in needed or None in needed)
+        ]
 
     def has_all(self, patterns: Iterable[str] | None) -> bool:
         """Whether all that is asked for are names of tools there are now, so that no module need be waited for."""

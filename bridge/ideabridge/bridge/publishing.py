@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from typing import Any, Final
 
 from ideabridge.bridge.arguments import check_text, read_object
-from ideabridge.bridge.errors import NameInUseError, PublicationError
+from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
+from ideabridge.bridge.idea_tools import needed_modules
 from ideabridge.bridge.ideas.errors import PublicationNameError, UnknownPublicationError
 from ideabridge.bridge.ideas.portable import Checks, read_document
 from ideabridge.bridge.ideas.publications import RESERVED, check_name
@@ -17,8 +19,10 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import EVERYBODY, user_of
 from ideabridge.bridge.ideas.versions import differences
 from ideabridge.bridge.keeping import LOCAL, Keeping
+from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.decider import APPROVER, Decider, decider_of
 from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
+from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.bridge.offer import SETTLE_SECONDS
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.replay.adopt import (
@@ -32,7 +36,7 @@ from ideabridge.bridge.replay.adopt import (
 from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.lift import lift
-from ideabridge.bridge.replay.pins import Changed, changed_in, with_accepted
+from ideabridge.bridge.replay.pins import Changed, calls_in, changed_in, defined_in, with_accepted
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of
 from ideabridge.bridge.replay.solving import calls_of
@@ -45,6 +49,9 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
 from ideabridge.tools.tool import IDEA
+
+_AWAY: Final = 1000
+"""Characters in which an error names the modules that are not up."""
 
 MAX_AUDIENCE: Final = 100
 """Users that one publication can name."""
@@ -103,6 +110,7 @@ class Publishing(Keeping):
         Raises:
             IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
             NameInUseError: the name stands for something else here, and `replace` does not name it.
+            ModulesAwayError: a module that it calls is configured and not up.
             PublicationError: its plan would call itself, or cannot run with the tools here; or no fresh run could begin
                 with what it says one begins with; or its name is a tool's here.
             SecretGivenError: it holds a secret of the configuration.
@@ -115,10 +123,14 @@ class Publishing(Keeping):
             return Adopted(self.store.import_idea(document, checks=checks))
         told = read.publication_members()
         name = str(told["name"])
-        here = offered = await self.offer.settled()
         self.check_free(name, caller=caller)
         plan = offered_plan(read)
         check_guide(self.store, read)
+        if plan is not None:
+            await self._expect_listed(plan.calls, _defined_by(plan), caller)
+            # Somebody may have taken it meanwhile.
+            self.check_free(name, caller=caller)
+        here = offered = self.offer.catalogue
         if plan is not None:
             here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
             offered = self.offer.of_plan(plan, caller)
@@ -195,7 +207,7 @@ class Publishing(Keeping):
     ) -> Replay:
         """Answer a call that was checked: give the stored answer, or start the run that answers."""
 
-    def publish(
+    async def publish(
         self,
         ref: str,
         name: str,
@@ -207,7 +219,8 @@ class Publishing(Keeping):
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`.
+        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`. Waits for the
+        modules that its plan calls.
 
         Args:
             ref: the idea, or the run.
@@ -222,6 +235,7 @@ class Publishing(Keeping):
 
         Raises:
             PublicationError: it cannot be published so.
+            ModulesAwayError: a module that its plan calls is not up.
             UnknownUserError: it is to be published to a user that there is not.
             UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
             SecretGivenError: its name or description holds a secret of the configuration.
@@ -232,9 +246,16 @@ class Publishing(Keeping):
         check_text("name", name)
         Screen(self.secrets).check({"name": name, "description": description})
         self.check_free(name, caller=caller)
-        return publish(
+
+        async def tools(plan: Plan, held: JSONObject) -> Catalogue:
+            await self._expect_listed(calls_in(held), defined_in(held), caller)
+            # Somebody may have taken it meanwhile.
+            self.check_free(name, caller=caller)
+            return self.offer.of_plan(plan, caller)
+
+        return await publish(
             self.store,
-            lambda plan: self.offer.of_plan(plan, caller),
+            tools,
             ref,
             name,
             description=description,
@@ -247,6 +268,23 @@ class Publishing(Keeping):
             replaces=self.store.users.manages(caller),
             max_age_s=self.configuration.recorded_max_age_s,
         )
+
+    async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
+        """Wait until the modules have listed their tools that calls need; see `needed_modules`.
+
+        Raises:
+            ModulesAwayError: one has not.
+        """
+        calls = list(calls)
+
+        async def unlisted() -> list[ModuleStatus]:
+            needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
+            return await self.offer.listed(needed)
+
+        # Looked at again: which module has a tool may be known only once it has listed it.
+        if await unlisted() and (away := await unlisted()):
+            shown = "; ".join(f"module {one.name!r} is not up: {one.error or one.state}" for one in away)
+            raise ModulesAwayError(f"what its calls do is not known now: {shown[:_AWAY]}. Publish it when that is up")
 
     def _audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
         audience, users = read_audience(self.store, to), self.store.users
@@ -324,6 +362,10 @@ class Publishing(Keeping):
         Returns:
             (why it is not run, what is different now); (None, None): it gives the same.
         """
+        try:
+            await self._expect_listed(plan.calls, _defined_by(plan), caller)
+        except ModulesAwayError as error:
+            return str(error), None
         why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
@@ -349,11 +391,13 @@ class Publishing(Keeping):
         Raises:
             UnknownPublicationError: nothing is published to this caller under one of the names.
         """
-        await self.offer.settled()
         wanted = list(names)
         found = [self.store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
         verdicts: list[Verdict] = []
         for before in found:
+            with suppress(ModulesAwayError):  # the verdict says so
+                await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
+                await self._expect_listed(calls_of(before.guide or {}), defined_in(before.guide), caller)
             publication = await self.ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
@@ -427,3 +471,7 @@ class Publishing(Keeping):
             if page.next is None:
                 return found
             after = page.next
+
+
+def _defined_by(plan: Plan) -> frozenset[str]:
+    return frozenset(str(tool.get("name")) for tool in plan.tools)

@@ -234,7 +234,7 @@ class Bridge:
         """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.Bridge.publish`."""
 
         async def work() -> Publication:
-            return self._bridge.publish(ref, name, description=description, answer=answer, choices=choices)
+            return await self._bridge.publish(ref, name, description=description, answer=answer, choices=choices)
 
         return self._do(work)
 

@@ -99,10 +99,7 @@ class OwnHandlers:
     async def _answered(self, run: Run, arguments: JSONObject, asked: Asked) -> ToolAnswer:
         with self._running.cancelling(run, asked):
             await self._running.wait(run, _seconds(arguments), asked)
-        told = self._running.answer_of(run, asked)
-        if "save_as" in arguments:
-            self._published()
-        return told
+        return self._running.answer_of(run, asked)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
@@ -279,7 +276,7 @@ class OwnHandlers:
         by = by_tool(asked)
         if choices and how in ("auto", "plan"):
             by = await self._chosen_by(ref, name, choices, asked)
-        publication = self._bridge.publish(
+        publication = await self._bridge.publish(
             ref,
             name,
             description=description if isinstance(description, str) else None,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Final
 
@@ -14,7 +15,8 @@ from anyio.abc import TaskGroup
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.errors import InterruptedRunError
+from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
+from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run
@@ -43,6 +45,18 @@ WAIT_S: Final = 45.0
 
 _SCHEMA_BYTES: Final = 250_000
 
+_SAVE_AS: Final = "save_as."
+"""What the keys of settings begin with that say under which name a run is to be published."""
+
+_SAVED_S: Final = 3.0
+"""Seconds a request waits for its run to be published, once that has ended: longer where a module is away."""
+
+_AGAIN_S: Final = 1.0
+_AGAIN_MOST_S: Final = 60.0
+"""Seconds between two tries to publish a run: at first, and at most."""
+
+logger = logging.getLogger(__name__)
+
 
 class Running:
     """Runs on behalf of requests.
@@ -51,6 +65,9 @@ class Running:
         bridge: runs them.
         group: task group that outlives the requests.
         commands: what a person writes at a terminal to decide.
+
+    Attributes:
+        published: called after a run was published, so that it is announced at once.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
@@ -59,6 +76,10 @@ class Running:
         self.sampler = Sampler(bridge)
         self.stops = Stops()
         self.deciding = Deciding(bridge, commands)
+        self.published: Callable[[], None] = lambda: None
+        # By run: runs that are being published, and why one is not yet.
+        self._saving: dict[str, anyio.Event] = {}
+        self._unsaved: dict[str, str] = {}
         self.closing = False
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
@@ -80,6 +101,9 @@ class Running:
             else:
                 await self._stay_until_asked(run, seconds, asked)
         self.sampler.explain(run, asked, seconds)
+        if run.status in ENDED and self._intent(run.id) is not None:
+            with anyio.move_on_after(_SAVED_S):
+                await self._save_soon(run.id, run.caller, run.status).wait()
         return run.status
 
     async def _stay(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
@@ -217,68 +241,116 @@ class Running:
         """Publish the run under `name` when it has ended well. The intent is kept in the store: nothing is lost when
         the process dies between.
         """
-        self._keep(run, {"name": name})
+        self._keep(run.id, {"name": name})
         self.publish_when_done(run)
 
     def publish_when_done(self, run: Run) -> None:
         """See to it that a run that is to be published is, when it has ended: also after a restart."""
-        if self._bridge.store.settings(_key(run)) is None:
+        if self._intent(run.id) is None:
             return
         if run.status in ENDED:
-            self._group.start_soon(self._save_later, run)
+            self._save_soon(run.id, run.caller, run.status)
             return
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
                 # The run itself is still being settled while watchers are told.
-                self._group.start_soon(self._save_later, run)
+                self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)
 
-    async def _save_later(self, run: Run) -> None:
-        try:
-            self.saved(run)
-        except IdeabridgeError:
-            # Told again, with its reason, when somebody asks for the run.
-            return
+    async def _save_when_written(self, run: Run) -> None:
+        if await run.wait() in ENDED:
+            self._save_soon(run.id, run.caller, run.status)
+
+    def publish_left(self) -> None:
+        """See to the runs that ended in a process that did not come to publish them."""
+        for key in self._bridge.store.settings_under(_SAVE_AS):
+            run = key.removeprefix(_SAVE_AS)
+            record = self._bridge.store.run(run) if self._intent(run) is not None else None
+            if record is not None and record.status in ENDED:
+                self._save_soon(run, record.caller, record.status)
 
     def saved(self, run: Run) -> JSONObject | None:
-        """What came of `save_as`: `{"name", "version", "answer"}` or `{"name", "error"}`; None where nobody asked, or
-        the run goes on.
+        """What came of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}`, or `{"name", "pending"}`, which
+        says what it waits for; None where nobody asked, or the run goes on.
         """
         if run.status not in ENDED:
             return None
-        raw = self._bridge.store.settings(_key(run))
-        if raw is None:
-            return None
-        kept = decode_trusted(raw)
+        raw = self._bridge.store.settings(_key(run.id))
+        kept = None if raw is None else decode_trusted(raw)
         if not isinstance(kept, dict):
             return None
         if "version" in kept or "error" in kept:
             return kept
-        name = str(kept.get("name"))
-        if run.status != "done":
-            outcome: JSONObject = {"name": name, "error": f"not published: the run is {run.status}"}
-        else:
-            try:
-                publication = self._bridge.publish(run.id, name, caller=run.caller)
-                outcome = {
-                    "name": name,
-                    "version": publication.version,
-                    "answer": publication.answer,
-                    "description": publication.description,
-                }
-            except IdeabridgeError as error:
-                outcome = {"name": name, "error": self._bridge.secrets.mask(str(error))}
-        self._keep(run, outcome)
-        return outcome
+        self._save_soon(run.id, run.caller, run.status)
+        waits = f"it is being published.{self._bridge.offer.away()}"
+        return {"name": kept.get("name"), "pending": self._unsaved.get(run.id, waits)}
 
-    def _keep(self, run: Run, value: JSONObject) -> None:
+    def _save_soon(self, run: str, caller: str, status: str) -> anyio.Event:
+        """Publish a run that has ended; the event is set after the first try."""
+        tried = self._saving.get(run)
+        if tried is None:
+            tried = self._saving[run] = anyio.Event()
+            self._group.start_soon(self._save, run, caller, status, tried)
+        return tried
+
+    async def _save(self, run: str, caller: str, status: str, tried: anyio.Event) -> None:
+        """Publish a run, again and again while that is hindered by what may pass: a module that is not up, a store that
+        cannot be written. Neither says anything of the run.
+        """
+        pause = _AGAIN_S
+        try:
+            while True:
+                try:
+                    name = self._intent(run)
+                    if name is not None:
+                        self._keep(run, await self._outcome(run, caller, status, name))
+                        self.published()
+                    return
+                except (ModulesAwayError, StoreError) as error:
+                    self._unsaved[run] = f"{self._bridge.secrets.mask(str(error))}; it is tried again"
+                tried.set()
+                await anyio.sleep(pause)
+                pause = min(2 * pause, _AGAIN_MOST_S)
+        except Exception:
+            # A defect: it is told in the log, and tried again when somebody asks for the run.
+            logger.exception("run %s could not be published", run)
+        finally:
+            tried.set()
+            self._unsaved.pop(run, None)
+            del self._saving[run]
+
+    async def _outcome(self, run: str, caller: str, status: str, name: str) -> JSONObject:
+        if status != "done":
+            return {"name": name, "error": f"not published: the run is {status}"}
+        try:
+            publication = await self._bridge.publish(run, name, caller=caller)
+        except (ModulesAwayError, StoreError):
+            raise
+        except IdeabridgeError as error:
+            return {"name": name, "error": self._bridge.secrets.mask(str(error))}
+        return {
+            "name": name,
+            "version": publication.version,
+            "answer": publication.answer,
+            "description": publication.description,
+        }
+
+    def _intent(self, run: str) -> str | None:
+        """The name under which a run is to be published and is not yet."""
+        raw = self._bridge.store.settings(_key(run))
+        kept = None if raw is None else decode_trusted(raw)
+        if not isinstance(kept, dict) or "version" in kept or "error" in kept:
+            return None
+        return str(kept.get("name"))
+
+    def _keep(self, run: str, value: JSONObject) -> None:
         self._bridge.store.set_setting(_key(run), encode(value))
 
 
-def _key(run: Run) -> str:
-    return f"save_as.{run.id}"
+def _key(run: str) -> str:
+    return f"{_SAVE_AS}{run}"
 
 
 def _changed(request: JSON, root: str, answered: str, before: Request) -> JSON:

@@ -94,6 +94,12 @@ async def _recover(bridge: Bridge, front: Front) -> None:
         sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: run {record.id} is not taken up: {why}\n")))
         sys.stderr.flush()
 
+    try:
+        front.running.publish_left()
+    except StoreError as error:
+        # Each is published when somebody asks for its run.
+        sys.stderr.write(printable(bridge.secrets.mask(f"ideabridge: earlier runs are not published: {error}\n")))
+        sys.stderr.flush()
     await bridge.recover_runs(tell, front.running.publish_when_done, keep=True)
 
 

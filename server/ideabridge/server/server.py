@@ -94,6 +94,7 @@ class Front:
         self.catalogue = ToolCatalogue(bridge, self.running, self.direct_calls)
         self.announcements = Announcements(bridge, self.catalogue, self.quotas)
         self.running.deciding.changed = self.announcements.tools_changed
+        self.running.published = self.announcements.poke
         self._own = OwnHandlers(bridge, self.catalogue, self.running, self.announcements.poke)
         self.server = self._served(version)
 

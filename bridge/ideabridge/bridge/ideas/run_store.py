@@ -279,6 +279,14 @@ class RunStore:
             row = self._database.execute("SELECT value FROM settings WHERE key = ?", (key,)).fetchone()
         return None if row is None else cast("bytes", row[0])
 
+    def settings_under(self, prefix: str) -> dict[str, bytes]:
+        """The settings whose keys begin with `prefix`, which is ASCII."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT key, value FROM settings WHERE key >= ? AND key < ?", (prefix, f"{prefix}\x7f")
+            ).fetchall()
+        return {str(key): cast("bytes", value) for key, value in rows}
+
     def set_setting(self, key: str, value: bytes) -> None:
         """Store a setting."""
         self._database.change(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from ideabridge.bridge.errors import PublicationError, UndecidedError
 from ideabridge.bridge.ideas.answers import EVERYONE
@@ -31,12 +31,16 @@ from ideabridge.tools.tool import ANONYMOUS
 _NAMED: Final = 8
 """Tools a description names."""
 
+Tools: TypeAlias = Callable[[Plan, JSONObject], Awaitable[Catalogue]]
+"""The tools there are now, with those that the calls of a plan name, once all that they need are known. Given the plan,
+and as a publication would hold it. From then on nothing waits until the plan is published."""
+
 _RECORDED = "Gives the answer recorded for its one input; nothing runs."
 
 
-def publish(
+async def publish(
     store: Store,
-    tools: Callable[[Plan], Catalogue],
+    tools: Tools,
     ref: str,
     name: str,
     *,
@@ -56,7 +60,7 @@ def publish(
 
     Args:
         store: holds the idea.
-        tools: the tools there are now, with those that calls name; a plan's must be among them.
+        tools: see `Tools`; a plan's must be among them.
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
         description: what it does, for the models that may call it.
@@ -85,11 +89,11 @@ def publish(
     text = text if text.endswith(".") else f"{text}."
     made = _Made("recorded", _RECORDED, hints_of(()))
     if answer in ("auto", "plan"):
-        found = _lifted(function, store, caller, chosen, tools, name)
-        if isinstance(found, Decided):
+        found = await _lifted(function, store, caller, chosen, tools, name)
+        if isinstance(found, _Lifted):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
-            demand(found)
-            made = _as_plan(found, answer, store, tools, by)
+            demand(found.decided)
+            made = _as_plan(found, answer, store, by)
         elif answer == "plan":
             raise PublicationError(f"it cannot be replayed as a plan: {found}")
     if answer == "solve" or (answer == "auto" and made.plan is None):
@@ -140,9 +144,17 @@ class _Made:
     guide: JSONObject | None = None
 
 
-def _as_plan(decided: Decided, answer: str, store: Store, tools: Callable[[Plan], Catalogue], by: Decider) -> _Made:
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """A plan with everything decided put in, and the tools that its calls mean."""
+
+    decided: Decided
+    catalogue: Catalogue
+
+
+def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
+    decided, catalogue = found.decided, found.catalogue
     confirmed = _confirmations(decided)
-    catalogue = tools(decided.with_input(decided.lifted.function.input or {}))
     asking = asking_calls(store, catalogue, decided.calls)
     plan = _with_decisions(decided, confirmed, by)
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
@@ -188,9 +200,9 @@ def _span(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def _lifted(
-    function: Function, store: Store, caller: str, choices: Choices, tools: Callable[[Plan], Catalogue], name: str
-) -> Decided | str:
+async def _lifted(
+    function: Function, store: Store, caller: str, choices: Choices, tools: Tools, name: str
+) -> _Lifted | str:
     """The plan with everything decided put in, or why there can be none whatever is accepted."""
     try:
         lifted = lift_function(function, store, caller, choices.runs)
@@ -199,14 +211,15 @@ def _lifted(
             raise
         return str(error)
     decided = decide(lifted, choices)
+    plan = decided.plan()
+    catalogue = await tools(decided.with_input(function.input or {}), plan)
     cycle = cycle_through(store, name, next_version(store, name), decided.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"
-    plan = decided.plan()
     standing = standing_of(
         read_pins(plan),
         calls_in(plan),
-        tools(decided.with_input(function.input or {})),
+        catalogue,
         defined=defined_in(plan),
         definition=essences_of(lifted.catalogue).get,
         away=lambda _: None,
@@ -216,7 +229,7 @@ def _lifted(
     difference = decided.difference()
     if difference is not None and choices.take:
         raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")
-    return decided if difference is None else difference
+    return _Lifted(decided, catalogue) if difference is None else difference
 
 
 def _confirmations(decided: Decided) -> list[str]:

@@ -198,7 +198,7 @@ async def publish(
     try:
         way = cast("Answer", answer)
         by = AT_TERMINAL if standing_in_terminal() else BY_COMMAND
-        return bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by, to=to)
+        return await bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by, to=to)
     except UndecidedError as error:
         raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
 
