@@ -1,5 +1,6 @@
 """Approvals: calls that change things wait for a person, who decides with decide_approval."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,43 @@ async def test_a_published_plan_that_changes_things_asks_too(client: Client, tmp
     approve = [{"approval": waiting["approvals"][0]["approval"], "decision": "approve"}]
     done = await call(client, "decide_approval", run=waiting["run"], decisions=approve)
     assert done["output"] == {"length": 5}
+
+
+def approving(told: dict[str, Any]) -> dict[str, Any]:
+    decisions = [{"approval": one["approval"], "decision": "approve"} for one in told["approvals"]]
+    return {"run": told["run"], "decisions": decisions}
+
+
+async def test_two_hundred_calls_of_one_module_are_asked_about_together(client: Client, tmp_path: Path) -> None:
+    """Each waits for the one before; its question does not."""
+    path = tmp_path / "note"
+    result = await client.call_tool("run_plan", {"calls": [note(path, str(number)) for number in range(200)]})
+    told: Any = result.structured_content
+    assert [one["call"]["text"] for one in told["approvals"]] == [str(number) for number in range(200)]
+    assert "more_approvals" not in told
+    assert text(result).count("\n- a") == 200
+    assert len(text(result)) < 60_000
+    done = await call(client, "decide_approval", **approving(told), wait_s=15)
+    assert done["status"] == "done"
+    assert path.read_text() == "199"
+
+
+async def test_more_approvals_than_an_answer_holds_are_shown_one_part_after_another(
+    client: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "note"
+    calls = [note(path, f"{number} {'x' * 6000}") for number in range(100)]
+    result = await client.call_tool("run_plan", {"calls": calls})
+    told: Any = result.structured_content
+    seen: list[str] = []
+    while told["status"] == "needs_approval":
+        shown = told["approvals"]
+        seen += [one["call"]["text"].split()[0] for one in shown]
+        left = 100 - len(seen)
+        assert told.get("more_approvals", 0) == left
+        assert (f"and {left} more, which are shown once these are decided" in text(result)) == (left > 0)
+        assert len(text(result)) + len(json.dumps(told)) < 700_000
+        result = await client.call_tool("decide_approval", {**approving(told), "wait_s": 15})
+        told = result.structured_content
+    assert seen == [str(number) for number in range(100)]
+    assert told["status"] == "done"

@@ -101,6 +101,16 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
     return told
 
 
+def fitting_list(values: list[JSON], most: int) -> list[JSON]:
+    """The first of `values` that have at most `most` bytes of JSON together, and the first one anyway."""
+    size = 0
+    for number, value in enumerate(values):
+        size += len(encode(value)) + 1
+        if size > most and number:
+            return values[:number]
+    return values
+
+
 # -- runs --------------------------------------------------------------------------------------------------------
 
 
@@ -130,6 +140,8 @@ def run_text(told: JSONObject) -> str:
     if isinstance(approvals, list) and approvals:
         lines.append(f"waiting for a decision or an answer; {told.get('decides')}:")
         lines.extend(f"- {_approval_line(one)}" for one in approvals)
+        if told.get("more_approvals"):
+            lines.append(f"- ... and {told['more_approvals']} more, which are shown once these are decided")
     requests = told.get("requests")
     if isinstance(requests, list):
         for request in requests:

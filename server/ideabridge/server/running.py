@@ -21,7 +21,7 @@ from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import RunStatus
-from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, refusal, run_text
+from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import ENDED, Deciding
 from ideabridge.server.elicitation import (
@@ -44,6 +44,9 @@ WAIT_S: Final = 45.0
 """Seconds a request waits for a run unless it says otherwise: many hosts end a call after 60."""
 
 _SCHEMA_BYTES: Final = 250_000
+
+_APPROVALS_BYTES: Final = 250_000
+"""Bytes of JSON in the approvals that one answer shows, which its text shows once more."""
 
 _SAVE_AS: Final = "save_as."
 """What the keys of settings begin with that say under which name a run is to be published."""
@@ -220,7 +223,11 @@ class Running:
         if notes or asked.told:
             unasked = told.get("notes")
             told["notes"] = [*notes, *asked.told, *(unasked if isinstance(unasked, list) else [])]
-        if told.get("approvals"):
+        approvals = told.get("approvals")
+        if isinstance(approvals, list) and approvals:
+            told["approvals"] = shown = fitting_list(approvals, _APPROVALS_BYTES)
+            if len(shown) < len(approvals):
+                told["more_approvals"] = len(approvals) - len(shown)
             told["decides"] = self.deciding.told(run, asked)
         requests = told.get("requests")
         if isinstance(requests, list) and seen is not None:
