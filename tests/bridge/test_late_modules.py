@@ -106,6 +106,29 @@ async def test_it_comes_up_by_itself_and_its_tools_appear(kind: str, tmp_path: P
         assert await run.result() == "done: pay Ada"
 
 
+async def test_people_are_told_when_it_failed_and_when_it_came_up(tmp_path: Path) -> None:
+    told: list[ModuleStatus] = []
+    failed, up = anyio.Event(), anyio.Event()
+
+    def tell(status: ModuleStatus) -> None:
+        told.append(status)
+        (up if status.state == "up" else failed).set()
+
+    async with (
+        late("stdio", tmp_path) as bank,
+        Bridge(bank.configuration()) as bridge,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(bridge.modules.follow, tell)
+        with anyio.fail_after(20):
+            await failed.wait()
+            await bank.open()
+            await up.wait()
+        group.cancel_scope.cancel()
+    assert [one.state for one in told] == ["failed", "up"]
+    assert "the bank is closed; next try in 1 s" in told[0].why
+
+
 @KINDS
 async def test_a_plan_and_a_call_have_it_tried_and_wait(kind: str, tmp_path: Path) -> None:
     ran: list[Any] = []

@@ -76,7 +76,7 @@ async def _front(
             group.start_soon(_recover, bridge, front)
             group.start_soon(_retain, bridge)
             if told is not None:
-                group.start_soon(bridge.modules.settled, None, None, told)
+                group.start_soon(bridge.modules.follow, told)
             try:
                 yield front
             finally:

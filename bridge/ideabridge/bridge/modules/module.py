@@ -320,6 +320,18 @@ class Module:
         while self._state == "connecting" and not self._closed:
             await self._settled.wait()
 
+    async def follow(self, told: Callable[[ModuleStatus], None]) -> None:
+        """Tell when it has come up or failed for the first time, and whenever it is the other of both."""
+        last: ModuleState | None = None
+        while True:
+            await self.settle()
+            if self._state not in ("down", last):
+                last = self._state
+                told(self.status())
+            if self._closed or self._state == "disabled":
+                return
+            await self._moved.wait()
+
     async def ready(self) -> None:
         """Wait until it is up.
 
@@ -332,13 +344,13 @@ class Module:
         if self._state != "up":
             raise self._again()
 
-    def _again(self) -> ModuleError:
-        """The error that made it down or failed, as a new exception."""
+    def _again(self, *, tried: bool = False) -> ModuleError:
+        """The error that made it down or failed, as a new exception; `tried`: it says when the next try is."""
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
         kind = type(error) if type(error) in (ModuleConfigurationError, ModuleDownError) else ModuleConnectError
-        return kind(self.name, self.status().why)
+        return kind(self.name, self.status().why if tried else str(error))
 
     @property
     def _passes(self) -> bool:
@@ -372,7 +384,7 @@ class Module:
                 await self.ready()
                 raise self._again()
             if self._tries > failed and not self._is_worth_waiting(patience):
-                raise self._again()
+                raise self._again(tried=True)
             moved = self._moved
             self._wanted.set()
             await moved.wait()

@@ -221,6 +221,14 @@ class Modules:
             return True
         return False
 
+    async def follow(self, told: Callable[[ModuleStatus], None]) -> None:
+        """Tell how each module is once it is up, failed or disabled, and whenever that changes, until this is cancelled
+        or no module can change any more. One that ended and is started again by the next call is not told of.
+        """
+        async with anyio.create_task_group() as group:
+            for module in self._modules.values():
+                group.start_soon(module.follow, told)
+
     async def reach(self, names: Iterable[str], timeout: float | None = None) -> bool:
         """Have modules that are not up tried at once, or soon, and wait until each is up, or it is no use to wait
         longer; see `Module.reach`. False: not all are up, or not within `timeout` seconds.
