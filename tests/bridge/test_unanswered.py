@@ -87,11 +87,11 @@ def only(run: Run) -> Any:
 
 WHY = [
     ("stdio", "die", "module 'bank' ended with exit code 3 while tool 'pay' was running"),
-    ("stdio", "hang", "module 'bank' did not answer within 0.5 s and was told to stop"),
+    ("stdio", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
     ("stdio", "close", "module 'bank' closed its output while tool 'pay' was running"),
     ("stdio", "garbage", "module 'bank' answered with error -32700: its answer is not a JSON-RPC message"),
     ("stdio", "strange", "module 'bank' answered with what is no result of a tool call"),
-    ("http", "hang", "module 'bank' did not answer within 0.5 s and was told to stop"),
+    ("http", "hang", "module 'bank' did not answer within 3 s and was told to stop"),
     ("http", "die", "module 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "close", "module 'bank' cut its answer off while tool 'pay' was running"),
     ("http", "garbage", "module 'bank' answered with error -32700: Failed to parse SSE message"),
@@ -104,7 +104,7 @@ WHY = [
 async def test_no_refund_follows_a_payment_that_was_not_answered(kind: str, do: str, why: str, tmp_path: Path) -> None:
     async with opened(kind, tmp_path) as bank:
         async with Bridge(
-            bank.configuration(timeout=20 if kind == "stdio" and do != "hang" else 0.5, order="none")
+            bank.configuration(timeout=20 if kind == "stdio" and do != "hang" else 3, order="none")
         ) as bridge:
             run = await bridge.run_plan(read_plan(refunding(do)))
             assert await run.wait(20) == "needs_approval"
@@ -179,6 +179,54 @@ async def test_items_of_each_are_asked_about_one_by_one_and_never_caught(tmp_pat
         assert await run.wait(20) == "done"
         assert [one.standing.value for one in run.calls()] == ["failed", "failed"]
         assert bank.ledger == ["pay Ada", "pay Bob", "pay Cid"]
+
+
+async def test_a_module_that_ends_while_it_asks_is_asked_about_in_its_place(tmp_path: Path) -> None:
+    plan: JSON = {"calls": [{"_tool": "pay", "to": "Ada", "do": "ask", "_outputPath": "paid || refused"}]}
+    async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration()) as bridge:
+        run = await bridge.run_plan(read_plan(plan))
+        with anyio.fail_after(20):
+            while not run.approvals():
+                await run.runner.wait_changed()
+            assert only(run)["question"]["message"] == "Your PIN?"
+            await anyio.to_thread.run_sync((bank.folder / "release").write_text, "now")
+            while "question" in only(run):
+                await run.runner.wait_changed()
+        entry = only(run)
+        assert "ended with exit code 3 while tool 'pay' was running" in entry["why"]
+        run.decide(entry["approval"], "value", by="Ann", value="receipt 7")
+        assert await run.wait(20) == "done"
+        assert run.value("†state.paid") == "receipt 7"
+
+
+async def test_what_was_not_answered_in_a_room_is_not_caught_outside_of_it(tmp_path: Path) -> None:
+    inside: JSON = {
+        "calls": [{"_tool": "pay", "to": "†input.to", "do": "†input.do", "_outputPath": "paid"}],
+        "input": {"to": "Ada", "do": "answer"},
+        "output": "†state.paid",
+    }
+    outside: JSON = {
+        "calls": [
+            {"_tool": "paying", "_module": "idea:paying", "to": "Bob", "do": "die", "_outputPath": "paid || refused"},
+            {"_tool": "refund", "of": "†state.refused.message"},
+        ]
+    }
+    async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration()) as bridge:
+        taught = await bridge.run_plan(read_plan(inside))
+        assert await taught.wait(20) == "done"
+        bridge.publish(taught.id, "paying", answer="plan")
+        run = await bridge.run_plan(read_plan(outside))
+        with anyio.fail_after(20):
+            while not run.approvals():
+                await run.runner.wait_changed()
+        entry = only(run)
+        assert entry["approval"].startswith("0/o0-")
+        assert "ended with exit code 3 while tool 'pay' was running" in entry["why"]
+        run.decide(entry["approval"], "skip", by="Ann")
+        assert await run.wait(20) == "done"
+        errors: list[Any] = [*run.errors()]
+        assert [one["error"]["kind"] for one in errors] == ["unknown", "dependency"]
+        assert bank.ledger == ["pay Ada", "pay Bob"]
 
 
 async def test_an_approver_is_asked_while_other_calls_go_on(tmp_path: Path) -> None:

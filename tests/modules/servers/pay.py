@@ -9,6 +9,7 @@ a call does next is told by its argument `do`:
 - hang: it never answers. It pays only when somebody writes into the pipe `release`, and then writes into `released`.
 - close: it closes its output (over HTTP the stream of the answer), and goes on.
 - close_once: as die_once.
+- ask: over stdio it asks a question, and its process ends when somebody writes into the pipe `release`.
 - garbage, strange, big: it answers with what is no JSON, no result, or over the limit.
 - refuse: it reports an error, and has not paid.
 - http_NNN: over HTTP it answers with that status.
@@ -67,6 +68,12 @@ def act(name: str, arguments: dict[str, Any]) -> Any:
         record(what)
         (FOLDER / "released").write_text("paid")
         threading.Event().wait()
+    if do == "ask":
+        form = {"type": "object", "properties": {"pin": {"type": "string"}}}
+        question = {"method": "elicitation/create", "params": {"message": "Your PIN?", "requestedSchema": form}}
+        os.write(1, json.dumps({"jsonrpc": "2.0", "id": "q", **question}).encode() + b"\n")
+        (FOLDER / "release").read_text()
+        os._exit(3)
     if do == "refuse":
         raise RefusedError
     record(what)
