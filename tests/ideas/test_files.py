@@ -35,6 +35,17 @@ def test_a_new_store_is_its_owners(tmp_path: Path) -> None:
         assert len(store.ideas().items) == 1
 
 
+@pytest.mark.parametrize("name", ["a b?c#d%41&e=f.db", "été ①.db", "file:x.db", ":memory:.db"])
+def test_names_mean_what_they_say(tmp_path: Path, name: str) -> None:
+    with Store.open(tmp_path / name) as store:
+        store.set_setting("k", b"v")
+        assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm"}
+    (tmp_path / "link.db").symlink_to(tmp_path / name)
+    with Store.open(tmp_path / "link.db") as store:
+        assert store.settings("k") == b"v"
+    assert {file.name for file in tmp_path.iterdir()} == {name, "link.db"}
+
+
 def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     path.touch()

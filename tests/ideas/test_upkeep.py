@@ -125,6 +125,18 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
     check(target)
 
 
+def test_a_backup_where_files_have_one_name(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(target))
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    store.back_up(tmp_path / "copy")
+    with pytest.raises(StoreAccessError, match="nothing is overwritten"):
+        store.back_up(tmp_path / "copy")
+    assert [file.name for file in tmp_path.iterdir() if file.name.startswith("copy")] == ["copy"]
+    check(tmp_path / "copy")
+
+
 def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("mine", encoding="utf-8")
     with pytest.raises(StoreAccessError, match="nothing is overwritten"):
