@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,8 @@ import pytest
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
-from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.errors import StoreFullError
+from ideabridge.bridge.ideas.records import Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.plan import read_plan
 from ideabridge.tools.decorator import tool
@@ -192,6 +196,134 @@ async def test_what_cannot_be_resumed_says_why(tmp_path: Path) -> None:
         for run_id, caller in ((run.id, "another"), ("run_0", None)):
             with pytest.raises(UnknownRunError, match="unknown run"):
                 await bridge.resume(run_id, caller=caller)
+
+
+@asynccontextmanager
+async def sweeping(
+    bridge: Bridge, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[Callable[[int], Awaitable[None]]]:
+    """While a bridge looks for runs that were left behind, as a server does; gives a function that waits for it to have
+    looked so many times more.
+    """
+    monkeypatch.setattr("ideabridge.bridge.recovery.SWEEP_SECONDS", 0.01)
+    looked, leases = anyio.Condition(), bridge.store.leases
+    looks = 0
+
+    async def noted() -> None:
+        async with looked:
+            looked.notify_all()
+
+    def counted(status: str, *arguments: Any) -> list[Lease]:
+        nonlocal looks
+        if status == "running":
+            looks += 1
+            group.start_soon(noted)
+        return leases(status, *arguments)
+
+    async def times(more: int) -> None:
+        before = looks
+        with anyio.fail_after(10):
+            async with looked:
+                while looks < before + more:
+                    await looked.wait()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bridge.store, "leases", counted)
+        async with anyio.create_task_group() as group:
+            taken_up = desk.taken_up
+            group.start_soon(partial(bridge.recover_runs, desk.tell, lambda run: taken_up.append(run.id), keep=True))
+            await times(1)
+            yield times
+            group.cancel_scope.cancel()
+
+
+async def until_done(bridge: Bridge, run_id: str) -> None:
+    with anyio.fail_after(10):
+        while (record := bridge.store.run(run_id)) is None or record.status != "done":  # noqa: ASYNC110
+            await anyio.sleep(0.01)
+
+
+async def test_what_is_left_behind_later_is_taken_up_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
+        for run_id in [*await left_behind(path), *await left_behind(path)]:
+            await until_done(bridge, run_id)
+        assert desk.troubles == []
+
+
+async def test_looking_at_runs_at_work_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "store.sqlite"
+    busy, desk = Desk(open=False), Desk(open=True)
+    async with (
+        Bridge(toolbox=busy.toolbox, store=path) as one,
+        Bridge(toolbox=desk.toolbox, store=path) as other,
+        sweeping(other, desk, monkeypatch) as looks,
+    ):
+        run = await one.run_plan(read_plan(PLAN))
+        await busy.started.wait()
+        before = one.store.run(run.id)
+        await looks(50)
+        assert one.store.run(run.id) == before
+        # Nor is the driver that looks itself in its own way.
+        async with sweeping(one, busy, monkeypatch) as own_looks:
+            await own_looks(50)
+        assert one.store.run(run.id) == before
+        assert (desk.taken_up, busy.taken_up, run.status) == ([], [], "running")
+
+
+async def test_what_cannot_be_taken_up_is_told_once_however_often_it_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch) as looks:
+        with Store.open(path) as store, store.transaction():
+            store.create_run("damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint)
+            epoch = store.acquire("damaged", "somebody", 15, 0)
+            assert epoch is not None
+            store.append("damaged", epoch, [{"event": "from_the_future"}])
+            store.release("damaged", epoch)
+        await looks(50)
+        [(told, why)] = desk.troubles
+        assert told == "damaged"
+        assert "from_the_future" in why
+
+
+async def test_runs_of_another_configuration_are_left_to_its_own_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    other, desk = Desk(open=True), Desk(open=True)
+    async with Bridge(Configuration(approval="allow_all"), toolbox=other.toolbox, store=path) as bridge:
+        async with sweeping(bridge, other, monkeypatch) as looks:
+            [run_id] = await left_behind(path)
+            before = bridge.store.run(run_id)
+            await looks(50)
+            assert (other.troubles, bridge.store.run(run_id)) == ([], before)
+        # A server that starts under another configuration says so, and one of its own takes it up all the same.
+        await other.recover(bridge)
+        assert len(other.troubles) == 1
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch):
+        await until_done(bridge, run_id)
+
+
+async def test_a_run_that_a_passing_store_error_ended_here_is_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    busy, desk = Desk(open=False), Desk(open=True)
+    async with (
+        Bridge(toolbox=busy.toolbox, store=path) as one,
+        Bridge(toolbox=desk.toolbox, store=path) as other,
+        sweeping(other, desk, monkeypatch),
+    ):
+        run = await one.run_plan(read_plan(PLAN))
+        await busy.started.wait()
+        run.runner.fail(StoreFullError("there is no room left"))
+        assert run.status == "interrupted"
+        await until_done(other, run.id)
+        assert desk.taken_up == [run.id]
 
 
 SERVED = """

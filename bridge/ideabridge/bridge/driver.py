@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
@@ -41,6 +42,11 @@ def _place() -> tuple[str, str]:
     """(boot, space) in which this process has its id: containers count processes of their own, each from 1, and may
     share a host's name and a store. Empty where the system does not tell.
     """
+    return _place_of(os.getpid())
+
+
+@cache
+def _place_of(_pid: int) -> tuple[str, str]:
     try:
         if int(Path("/proc/self").readlink().name) != os.getpid():
             return "", ""
