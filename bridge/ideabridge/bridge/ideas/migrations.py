@@ -449,6 +449,11 @@ def _fourteenth(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _fifteenth(connection: sqlite3.Connection) -> None:
+    # By what the ideas of a Request are found: the first bytes of its id. The whole one stands with the idea.
+    connection.execute("UPDATE idea_places SET request = substr(request, 1, 8)")
+
+
 MIGRATIONS: Final[tuple[Migration, ...]] = (
     _first,
     _second,
@@ -464,5 +469,6 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
     _twelfth,
     _thirteenth,
     _fourteenth,
+    _fifteenth,
 )
 """In order; a store's `PRAGMA user_version` is how many of them it has seen."""

@@ -109,7 +109,8 @@ class Places:
         """Take up all that wait. Inside a transaction."""
         self._database.execute(
             "INSERT INTO idea_places(idea, request, run, step, time, outcome, mind) "  # noqa: S608
-            f"SELECT number, request, run, step, time, outcome, mind FROM ideas WHERE number > {_TAKEN} ORDER BY number"
+            "SELECT number, substr(request, 1, 8), run, step, time, outcome, mind FROM ideas "
+            f"WHERE number > {_TAKEN} ORDER BY number"
         )
 
     def moved(self, number: int) -> None:
@@ -127,7 +128,8 @@ class Places:
     def of_request(self, request: bytes) -> list[int]:
         """The rows of the ideas that answer one Request, newest first."""
         rows = self._database.execute(
-            "SELECT idea AS number FROM idea_places WHERE request = ?1 "  # noqa: S608
+            "SELECT idea AS number FROM idea_places JOIN ideas ON ideas.number = idea_places.idea "  # noqa: S608
+            "WHERE idea_places.request = substr(?1, 1, 8) AND ideas.request = ?1 "
             f"UNION ALL SELECT number FROM ideas WHERE number > {_TAKEN} AND request = ?1 ORDER BY number DESC",
             (request,),
         ).fetchall()
