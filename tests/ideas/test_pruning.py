@@ -78,6 +78,21 @@ def kept(store: Store) -> set[str]:
     return {one.id for one in store.runs(limit=1000)}
 
 
+USES = "SELECT name, time, idea FROM idea_uses JOIN use_names ON use_names.number = what ORDER BY 1, 2, 3"
+
+HAVING = """
+WITH placed AS (SELECT *, idea AS number FROM idea_places WHERE idea <= (
+    SELECT coalesce(max(value), 0) FROM counters WHERE key = 'shaped')),
+called AS (SELECT idea, 'tool:' || tool AS use FROM idea_calls UNION
+    SELECT idea, 'module:' || module FROM idea_calls WHERE module <> '')
+SELECT use, placed.time, placed.idea FROM placed JOIN called ON called.idea = placed.idea UNION
+SELECT use, placed.time, placed.idea FROM placed JOIN placed AS other ON other.run = placed.run
+    JOIN called ON called.idea = other.idea UNION
+SELECT 'tag:' || tag, ideas.time, idea FROM idea_tags JOIN ideas ON ideas.number = idea ORDER BY 1, 2, 3
+"""
+"""What ideas must be listed by: what any step of their run calls, and their own tags."""
+
+
 def check_whole(path: str) -> None:
     """No row refers to one that is gone, and none is left of what is gone."""
     check(Path(path))
@@ -93,6 +108,7 @@ def check_whole(path: str) -> None:
         assert connection.execute(lost).fetchone() == (0,)
         lost = "SELECT count(*) FROM ideas WHERE solved IS NOT NULL AND solved NOT IN (SELECT number FROM contents)"
         assert connection.execute(lost).fetchone() == (0,)
+        assert connection.execute(USES).fetchall() == connection.execute(HAVING).fetchall()
         told = "SELECT count(*) FROM idea_messages", "SELECT coalesce(sum(json_array_length(context)), 0) FROM ideas"
         assert connection.execute(told[0]).fetchone() == connection.execute(told[1]).fetchone()
 
@@ -143,6 +159,9 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
         made.fork = None if made.fork is None or made.fork >= n or made.parent is not None else made.fork
     path = tmp_path_factory.mktemp("store") / "ideas.db"
     ideas = {n: idea_of(f"word{n}", f"output {n % 3}") for n in range(13)}
+    for n, idea in ideas.items():
+        calls: list[JSON] = [{"_tool": f"tool{one}", "_module": "m"} for one in range(n % 4)]
+        ideas[n] = Idea(idea.context, idea.schema, {"calls": calls, "output": f"output {n % 3}"})
     with Store.open(path) as store:
         begun: dict[str, JSONObject] = {}
         for n, made in enumerate(runs):
@@ -162,6 +181,9 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
         for one in published & saved:
             publish(store, f"name{one}", ideas[one].id)
         last = newest(store)
+        if day % 2:
+            while store.index_ideas():
+                pass
         before = {run: [one.id for one in store.step_ideas(run)] for run in kept(store)}
         found = store.prunable(before=f"2020-01-{day:02}")
         pruned = store.prune(found)

@@ -452,6 +452,8 @@ def _fourteenth(connection: sqlite3.Connection) -> None:
 def _fifteenth(connection: sqlite3.Connection) -> None:
     # By what the ideas of a Request are found: the first bytes of its id. The whole one stands with the idea.
     connection.execute("UPDATE idea_places SET request = substr(request, 1, 8)")
+    # What an idea has is known from the calls of its run, and its tags.
+    connection.execute("DROP INDEX idea_uses_by_idea")
 
 
 MIGRATIONS: Final[tuple[Migration, ...]] = (

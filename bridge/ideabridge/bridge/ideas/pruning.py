@@ -208,6 +208,8 @@ class Pruning:
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         execute("DELETE FROM answers WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
+        # While the ideas of each are still together.
+        uses = self._uses.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
             # One that was saved without a run is not of those it occurred in since.
@@ -216,6 +218,7 @@ class Pruning:
             other = execute(
                 "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1", (idea,)
             ).fetchone()
+            self._uses.remove(idea, None if row[0] is None else uses[row[0]])
             if other is None:
                 gone.append((idea,))
             else:
@@ -223,7 +226,6 @@ class Pruning:
         for table, column in (
             ("idea_shapes", "idea"),
             ("idea_calls", "idea"),
-            ("idea_uses", "idea"),
             ("idea_places", "idea"),
             ("ideas", "number"),
         ):

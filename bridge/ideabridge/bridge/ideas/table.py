@@ -159,10 +159,11 @@ class IdeaTable:
         return Saved(number, encoded.idea.hex(), new=False)
 
     def _tag(self, number: int, time: str, tags: Iterable[str]) -> None:
+        before = self._database.execute("SELECT tag FROM idea_tags WHERE idea = ?", (number,)).fetchall()
         self._database.execute("DELETE FROM idea_tags WHERE idea = ?", (number,))
         for tag in tags:
             self._database.execute("INSERT OR IGNORE INTO idea_tags(tag, idea) VALUES (?, ?)", (tag, number))
-        self._uses.tag(number, time, tags)
+        self._uses.tag(number, time, [row[0] for row in before], tags)
 
     def tag(self, number: int, add: Iterable[str], remove: Iterable[str]) -> tuple[str, ...]:
         """Give an idea tags and take others away; returns those it has then."""

@@ -13,6 +13,7 @@ from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.filters import MODULE, TAG, TOOL
 from ideabridge.bridge.ideas.needs import Need
 from ideabridge.bridge.ideas.places import USE, Place, Places
+from ideabridge.tools.encoding import encode_text
 
 
 class Step(NamedTuple):
@@ -30,10 +31,15 @@ class Step(NamedTuple):
 
     def uses(self) -> Iterator[str]:
         """What it has by its own calls."""
-        for need in self.needs:
-            yield TOOL + need.tool
-            if need.module:
-                yield MODULE + need.module
+        return uses_of(self.needs)
+
+
+def uses_of(needs: Iterable[Need]) -> Iterator[str]:
+    """What an idea has by calls of these tools."""
+    for need in needs:
+        yield TOOL + need.tool
+        if need.module:
+            yield MODULE + need.module
 
 
 class Uses:
@@ -59,15 +65,23 @@ class Uses:
     def _join(self, run: str, steps: list[Step]) -> None:
         """Give the next steps of a run, and those before them, what any of them has."""
         uses = {use for step in steps for use in step.uses()}
-        before = f"FROM idea_places WHERE run = ? AND idea < {steps[0].number}"
-        row = self._database.execute(f"SELECT idea {before} LIMIT 1", (run,)).fetchone()
-        if row is not None:
-            # Each step has what all before it have: so any of them tells.
-            known = self._of(row[0])
+        before = self._database.execute(
+            "SELECT time, idea FROM idea_places WHERE run = ? AND idea < ?", (run, steps[0].number)
+        ).fetchall()
+        if before:
+            known = self._called([idea for _, idea in before])
             if not uses <= known:
-                self._add(uses - known, self._database.execute(f"SELECT time, idea {before}", (run,)).fetchall())
+                self._add(uses - known, before)
             uses |= known
         self._add(uses, [step.place for step in steps])
+
+    def _called(self, ideas: Iterable[int]) -> set[str]:
+        """What some ideas have by their own calls."""
+        rows = self._database.execute(
+            "SELECT DISTINCT tool, module FROM idea_calls WHERE idea IN (SELECT value FROM json_each(?))",
+            (encode_text([*ideas]),),
+        )
+        return {use for row in rows for use in uses_of({Need(*row)})}
 
     def _add(self, uses: Iterable[str], ideas: list[Place]) -> None:
         many = self._database.connection.executemany
@@ -78,41 +92,55 @@ class Uses:
             [(use, *idea) for use in uses for idea in ideas],
         )
 
-    def _of(self, idea: int) -> set[str]:
-        """What an idea has, but for its tags."""
-        rows = self._database.execute(
-            "SELECT name FROM idea_uses JOIN use_names ON use_names.number = what WHERE idea = ?", (idea,)
-        ).fetchall()
-        return {row[0] for row in rows if not row[0].startswith(TAG)}
+    def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
+        """What the ideas of each run have: what any of them calls. Where all that wait are taken up into places."""
+        found: dict[str, set[str]] = {}
+        for run in runs:
+            rows = self._database.execute("SELECT idea FROM idea_places WHERE run = ?", (run,)).fetchall()
+            found[run] = self._called([row[0] for row in rows])
+        return found
+
+    def remove(self, idea: int, of_run: set[str] | None) -> None:
+        """An idea goes, or leaves its run: it has nothing any more. Inside a transaction, before its row changes.
+
+        Args:
+            idea: its row.
+            of_run: what the ideas of its run have, with all that were in it; None: it has no run.
+        """
+        execute = self._database.execute
+        tags = execute("SELECT tag FROM idea_tags WHERE idea = ?", (idea,)).fetchall()
+        uses = {*(self._called([idea]) if of_run is None else of_run), *(TAG + tag for (tag,) in tags)}
+        (time,) = execute("SELECT time FROM ideas WHERE number = ?", (idea,)).fetchone()
+        self._drop(uses, time, idea)
+
+    def _drop(self, uses: Iterable[str], time: str, idea: int) -> None:
+        self._database.connection.executemany(
+            f"DELETE FROM idea_uses WHERE what = {USE} AND time = ? AND idea = ?",  # noqa: S608
+            [(use, time, idea) for use in uses],
+        )
 
     def moved(self, number: int) -> None:
-        """An idea has the run and time of another occurrence now. Inside a transaction."""
+        """An idea that was removed has the run and time of another occurrence now. Inside a transaction."""
         execute = self._database.execute
         run, time = execute("SELECT run, time FROM ideas WHERE number = ?", (number,)).fetchone()
         tags = execute("SELECT tag FROM idea_tags WHERE idea = ?", (number,)).fetchall()
-        execute("DELETE FROM idea_uses WHERE idea = ?", (number,))
         self._add((TAG + tag for (tag,) in tags), [(time, number)])
         shaped = self._database.number("SELECT value FROM counters WHERE key = 'shaped'")
         if number > shaped:
             return
-        needs = {Need(*row) for row in execute("SELECT tool, module FROM idea_calls WHERE idea = ?", (number,))}
-        uses = {*Step(number, run, time, needs).uses()}
+        uses = self._called([number])
         others = execute(
             "SELECT time, idea FROM idea_places WHERE run = ? AND idea <> ? AND idea <= ?", (run, number, shaped)
         ).fetchall()
         if others:
-            known = self._of(others[0][1])
+            known = self._called([idea for _, idea in others])
             self._add(uses - known, others)
             uses |= known
         self._add(uses, [(time, number)])
 
-    def tag(self, number: int, time: str, tags: Iterable[str]) -> None:
-        """An idea has these tags, and no others. Inside a transaction."""
-        self._database.execute(
-            "DELETE FROM idea_uses WHERE idea = ? AND what IN "
-            "(SELECT number FROM use_names WHERE substr(name, 1, ?) = ?)",
-            (number, len(TAG), TAG),
-        )
+    def tag(self, number: int, time: str, before: Iterable[str], tags: Iterable[str]) -> None:
+        """An idea has these tags, and those before no more. Inside a transaction."""
+        self._drop((TAG + tag for tag in before), time, number)
         self._add((TAG + tag for tag in tags), [(time, number)])
 
     def after(self, use: str, place: Place, many: int) -> Place | None:
