@@ -245,13 +245,14 @@ async def measure(
         await Client(server.url).call(
             "run_plan", {"calls": [{"_tool": one, "n": 0} for one in ("look", "wait", "put")]}
         )
+        idle = server.work()
         quiet = len(noise.read_bytes().splitlines())
         beside = [asyncio.create_task(one) for one in (watch.run(), modules.kill(every))]
         end = time.monotonic() + seconds
         await asyncio.gather(*(load.client(server.url, number, end) for number in range(clients)))
         for task in beside:
             task.cancel()
-        worked = server.work()
+        worked = server.work() - idle
         code = server.end()
     finally:
         server.kill()

@@ -20,7 +20,7 @@ META = {
     "io.modelcontextprotocol/clientInfo": CLIENT,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-STARTS = 30.0
+STARTS = 120.0
 """Seconds within which a server prints its address."""
 
 

@@ -14,8 +14,8 @@ CRASH = Path(__file__).parents[2] / "benchmarks" / "crash.py"
     ("events", "more"),
     [
         pytest.param(12, ["--only", "kill", "--servers", "0"], id="kills"),
-        pytest.param(4, ["--only", "disk", "freeze", "--servers", "0"], id="disks and freezes"),
-        pytest.param(200, ["--servers", "0"], id="all", marks=pytest.mark.long),
+        pytest.param(5, ["--only", "module", "disk", "freeze", "--servers", "0"], id="other events"),
+        pytest.param(200, ["--servers", "10"], id="all", marks=pytest.mark.long),
     ],
 )
 def test_events_at_random_moments_lose_nothing_and_do_nothing_twice(events: int, more: list[str]) -> None:
