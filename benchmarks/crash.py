@@ -9,7 +9,7 @@ to it:
 
 - `kill`: it is killed with SIGKILL, and the next process takes up what it left;
 - `module`: its module is killed with SIGKILL, once or twice in a row;
-- `disk`: writes to the store fail for up to 3 s;
+- `disk`: writes to the store fail with EIO or ENOSPC for up to 3 s;
 - `lock`: another program holds the write lock of the store, for up to 8 s;
 - `freeze`: it is stopped with SIGSTOP, in half of the cases for longer than its leases hold, while another process
   takes its runs up, and goes on with SIGCONT.
@@ -52,7 +52,7 @@ from typing import Any
 
 import anyio
 from crash_parts.harm import fail_appends, hold_lock
-from crash_parts.life import LEASE, NUMBERS, Life, begin_run, configured, skip_unknown
+from crash_parts.life import LEASE, NUMBERS, Disk, Life, begin_run, configured, skip_unknown
 from crash_parts.mind import TASK, SlowMind
 from crash_parts.plans import ONCE, execution, is_steady, plan_of
 from crash_parts.reading import told_by
@@ -152,7 +152,7 @@ class Trial:
                     self.counts["modules killed"] += 1
                     life.hear_for(self._draw.uniform(0, SPAN))
         elif kind == "disk":
-            fail_appends(life, self._store, self._draw)
+            fail_appends(life, self._draw)
         elif kind == "lock":
             hold_lock(life, self._store, self._draw)
         elif kind == "freeze" and not self._freeze(life):
@@ -300,6 +300,7 @@ class Trial:
         self.counts["cut off by a module's death"] = len(self.witness.torn())
         self.counts["answers cut off"] = self.witness.answers_cut
         self.counts["requests asked"] = sum(self.witness.asked.values())
+        self.counts["writes that failed"] = Disk(folder / "disk").hits()
         noise = folder / "noise"
         self.counts["lines logged"] = len(noise.read_bytes().splitlines()) if noise.exists() else 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from contextlib import closing
 from pathlib import Path
@@ -14,17 +15,10 @@ GRANTED = 10.0
 """Seconds within which the store's lock is to be had."""
 
 
-def fail_appends(life: Life, store: Path, draw: random.Random) -> None:
-    """Let the writes of the store fail for some seconds, from a random place of its log on.
-
-    The bound on the size of files that the kernel keeps for each process does it: the write returns EFBIG, and SQLite
-    reports `disk I/O error`, as for EIO. It needs no root, ends when it is told to, and leaves the modules alone.
-    """
-    log = Path(f"{store}-wal")
-    most = log.stat().st_size if log.exists() else 0
-    life.bound_files(draw.choice((0, most, draw.randint(0, most))))
-    life.hear_for(draw.uniform(0.05, 3))
-    life.bound_files(None)
+def fail_appends(life: Life, draw: random.Random) -> None:
+    """Let every write of the store fail for some seconds."""
+    with life.disk.failing(draw.choice((errno.EIO, errno.ENOSPC))):
+        life.hear_for(draw.uniform(0.05, 3))
 
 
 def hold_lock(life: Life, store: Path, draw: random.Random) -> None:

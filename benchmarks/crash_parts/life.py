@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import resource
 import select
 import signal
 import sys
@@ -13,6 +12,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import anyio
 
@@ -29,6 +29,9 @@ from ideabridge.tools.errors import IdeabridgeError
 from .mind import SlowMind
 from .plans import plan_of
 from .rooms import OUTPUT, TOOLS, rooms_plan, task_of
+
+sys.path.insert(1, str(Path(__file__).parents[2]))
+from tests.disk import Disk
 
 # Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
 driver = importlib.import_module("ideabridge.bridge.driver")
@@ -166,6 +169,7 @@ class Life:
     Attributes:
         pid: its process id.
         alive: whether it has not ended as far as is known. It never ends by itself but by a defect, which it says.
+        disk: on which it writes the store.
         open: runs that it drives as far as it has said.
         given_up: runs that ended here as `interrupted`, with the reason.
     """
@@ -178,6 +182,7 @@ class Life:
         self.open: set[str] = set()
         self.given_up: dict[str, str] = {}
         self.alive, self._frozen = True, False
+        self.disk = Disk(folder / "disk")
         self.pid = os.fork()
         if self.pid:
             os.close(writing)
@@ -191,7 +196,8 @@ class Life:
             os.dup2(noise, 2)
             if elsewhere:
                 setattr(driver, "_place", lambda: ("another boot", "another space"))  # noqa: B010 - it is private
-            anyio.run(live, folder, first, seed, say)
+            with self.disk:
+                anyio.run(live, folder, first, seed, say)
         except BaseException as error:  # noqa: BLE001 - the parent must hear of a life that ends by itself
             say(f"trouble a life ended by itself: {_cause(error)}")
         finally:
@@ -247,12 +253,6 @@ class Life:
             self._frozen = os.WIFSTOPPED(how)
             self.alive = self._frozen or os.WIFCONTINUED(how)
 
-    def bound_files(self, most: int | None) -> None:
-        """Let every write that goes past a place in a file fail, as on a broken disk; None: no more."""
-        if self.alive:
-            _, hard = resource.prlimit(self.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (hard if most is None else most, hard))
-
     def kill(self) -> None:
         """End it with SIGKILL, and take in the rest of what it said."""
         self._signal(signal.SIGKILL)
@@ -263,10 +263,11 @@ class Life:
 
 def _cause(error: BaseException) -> str:
     """An exception in words, or the first of a group, with the places in our code that it came through."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "ideabridge" in frame.filename]
-    return f"{error!r} at {' < '.join(f'{Path(one.filename).name}:{one.lineno}' for one in reversed(frames))}"
+    first = error
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    frames = [frame for frame in traceback.extract_tb(first.__traceback__) if "ideabridge" in frame.filename]
+    return f"{first!r} at {' < '.join(f'{Path(one.filename).name}:{one.lineno}' for one in reversed(frames))}"
 
 
 def _say(writing: int, line: str) -> None:
