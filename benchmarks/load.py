@@ -267,7 +267,8 @@ async def measure(
     rows.append(row("load: CPU time of the server (% of one core)", 100 * worked / seconds))
     rows += [row("load: unknown outcomes, told or asked", load.asked), row("load: modules killed", modules.killed)]
     rows += [row("load: lines printed", len(lines)), row("load: bytes of the store", bytes_of(store))]
-    return rows, load.errors
+    memory = [round(watch.median(1, tenth / 10, (tenth + 1) / 10) / 1e6, 1) for tenth in range(10)]
+    return {"rows": rows, "errors": load.errors, "memory": memory}
 
 
 def bytes_of(store: Path) -> int:
@@ -329,19 +330,20 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=EVERY, help="seconds between two kills")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        rows, errors = asyncio.run(measure(Path(folder), options.seconds, options.clients, options.every))
+        told = asyncio.run(measure(Path(folder), options.seconds, options.clients, options.every))
     if options.json:
-        print(json.dumps({"rows": rows, "errors": errors}))
+        print(json.dumps(told))
     else:
-        for one in rows:
+        for one in told["rows"]:
             met = {True: "yes", False: "NO", None: ""}[one["met"]]
             figures = [
                 f"{one[name]:,}" if one[name] is not None else "" for name in ("ours", "peer", "ratio", "target")
             ]
             print(f"{one['what']:<55} {figures[0]:>12} {figures[1]:>9} {figures[2]:>7} {figures[3]:>5} {met}")
-        for error, count in errors.most_common(10):
+        print(f"memory by tenths of the time (MB): {' '.join(map(str, told['memory']))}")
+        for error, count in told["errors"].most_common(10):
             print(f"{count:>6} x {error}", file=sys.stderr)
-    return 1 if any(one["met"] is False for one in rows) else 0
+    return 1 if any(one["met"] is False for one in told["rows"]) else 0
 
 
 if __name__ == "__main__":
