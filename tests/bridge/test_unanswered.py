@@ -214,7 +214,7 @@ async def test_what_was_not_answered_in_a_room_is_not_caught_outside_of_it(tmp_p
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration()) as bridge:
         taught = await bridge.run_plan(read_plan(inside))
         assert await taught.wait(20) == "done"
-        bridge.publish(taught.id, "paying", answer="plan")
+        await bridge.publish(taught.id, "paying", answer="plan")
         run = await bridge.run_plan(read_plan(outside))
         with anyio.fail_after(20):
             while not run.approvals():

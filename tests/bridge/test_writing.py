@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class Shop:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Generator[None]:
     """Another program keeps the store locked for writing."""
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -81,7 +81,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def ticking() -> AsyncIterator[list[float]]:
+async def ticking() -> AsyncGenerator[list[float]]:
     """A list of the pauses between the turns of a task that wants one every 10 ms."""
     pauses: list[float] = []
 
