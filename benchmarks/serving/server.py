@@ -44,8 +44,9 @@ class Server:
         self.pid, self.url = self._process.pid, ""
         end = time.monotonic() + STARTS
         while not self.url:
-            for line in noise.read_text()[begins:].splitlines():
-                if "http://" in line:
+            for line in noise.read_text()[begins:].splitlines(keepends=True):
+                # Other lines name the address too, and those of a server that was started before come late.
+                if "serving on http://" in line and line.endswith("\n"):
                     self.url = line.split()[-1]
             if time.monotonic() > end or self._process.poll() is not None:
                 raise SystemExit(f"the server does not start: {noise.read_text()[begins:]}")
