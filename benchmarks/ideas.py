@@ -15,12 +15,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
+import anyio
+
+from ideabridge.bridge import Bridge
+from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
 from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 
@@ -199,6 +206,61 @@ def long_run(folder: Path, steps: int) -> list[Row]:
     ]
 
 
+def lookups(count: int) -> Toolbox:
+    """Tools with definitions as long as those of servers mostly are."""
+    toolbox = Toolbox()
+    for number in range(count):
+
+        async def look(number: int, state: str | None = None) -> JSONObject:
+            """Look an issue up by its number: returns the number and whether it is open, with what was said last.
+
+            Args:
+                number: The number of the issue, as the page of the project shows it before the title.
+                state: Only where it is in this state: open or closed; otherwise nothing is returned.
+            """
+            return {"number": number, "open": state != "closed"}
+
+        toolbox.add(tool(name=f"look_{number}", read_only=True)(look))
+    return toolbox
+
+
+def five_calls(turn: int) -> list[JSON]:
+    """Five small calls of two tools."""
+    return [{"_tool": f"look_{n % 2}", "number": turn * 5 + n, "_outputPath": f"r{n}"} for n in range(5)]
+
+
+async def growth(folder: Path, *, mode: str, tools: int, rounds: int) -> float:
+    """How many bytes a run adds to the file, indexes and the search included, once the first run brought its tools."""
+    path = folder / f"growth_{mode}_{tools}.db"
+    sizes: list[int] = []
+    names = [f"look_{number}" for number in range(tools)]
+    async with Bridge(Configuration(), store=path, toolbox=lookups(tools)) as bridge:
+        for turn in range(rounds + 1):
+            if mode == "plan":
+                run = await bridge.run_plan({"calls": five_calls(turn)})
+            else:
+                run = await bridge.solve(f"Is issue {turn * 5} open?", tools=names, mind="turns")
+                run.submit(0, {"calls": five_calls(turn), "output": "yes"})
+            await run.result()
+            if turn in (0, rounds):
+                while bridge.store.index_ideas():
+                    pass
+                with closing(sqlite3.connect(path)) as connection:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                sizes.append(path.stat().st_size)
+    return (sizes[1] - sizes[0]) / rounds
+
+
+def growing(folder: Path, rounds: int = 500) -> list[Row]:
+    """What a run of five small calls costs in the store."""
+    rows: list[Row] = []
+    for mode, tools in (("plan", 2), ("solve", 2), ("solve", 26)):
+        each = anyio.run(partial(growth, folder, mode=mode, tools=tools, rounds=rounds)) / 1024
+        what = f"store of a {mode} of 5 small calls, {tools} tools (KB a run)"
+        rows.append(Row(what, each, None, None, None, "at most 3", each <= 3))
+    return rows
+
+
 def catalogue(folder: Path, count: int) -> list[Row]:
     """A store of many ideas: pages of every list, and search."""
     maker = Maker(5)
@@ -365,6 +427,7 @@ def main() -> int:
             journaling(folder, batch=1, rounds=5_000),
             journaling(folder, batch=50, rounds=500),
             *long_run(folder, 500),
+            *growing(folder),
             *catalogue(folder, options.ideas),
         ]
     if options.json:

@@ -245,3 +245,32 @@ async def test_a_result_of_a_megabyte_is_stored_once(
         assert again.given() == expected
     assert main(["ideas", "show", run.id, "--json", "--store", path]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == expected
+
+
+@pytest.mark.parametrize(("mode", "tools"), [("plan", 2), ("solve", 2), ("solve", 26)])
+async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(mode: str, tools: int, tmp_path: Path) -> None:
+    """`benchmarks/ideas.py` measures 500 runs; here each table's last page weighs more."""
+    path, count = str(tmp_path / "ideas.db"), 100
+    sizes: list[int] = []
+    toolbox = Toolbox()
+    for number in range(tools):
+
+        async def look(number: int) -> int:
+            """Look an issue up by its number, and return how many comments it has."""
+            return number % 7
+
+        toolbox.add(tool(name=f"look_{number}", description="x" * 800, read_only=True)(look))
+    async with Bridge(Configuration(), store=path, toolbox=toolbox) as bridge:
+        for turn in range(count + 1):
+            calls: list[JSON] = [{"_tool": f"look_{n % 2}", "number": turn * 5 + n} for n in range(5)]
+            if mode == "plan":
+                run = await bridge.run_plan({"calls": calls})
+            else:
+                run = await bridge.solve(f"Is {turn} open?", tools=[f"look_{n}" for n in range(tools)], mind="turns")
+                run.submit(0, {"calls": calls, "output": "yes"})
+            await run.result()
+            if turn in (0, count):
+                while bridge.store.index_ideas():
+                    pass
+                sizes.append(in_use(path))
+    assert (sizes[1] - sizes[0]) / count < 3.3 * 1024
