@@ -307,9 +307,9 @@ async def test_nothing_is_published_while_a_module_is_not_up(
     monkeypatch.setattr(offer, "SETTLE_SECONDS", 0.05)
     async with bridged(tmp_path, modules) as bridge:
         for answer in ("auto", "plan"):
-            with pytest.raises(ModulesAwayError, match="module 'mail' is not up: connecting"):
+            with pytest.raises(ModulesAwayError, match="a module that is not up: module 'mail' is connecting"):
                 await bridge.publish(run, "early", answer=answer)
-        with pytest.raises(ModulesAwayError, match="module 'mail' is not up: connecting"):
+        with pytest.raises(ModulesAwayError, match="a module that is not up: module 'mail' is connecting"):
             await bridge.import_idea(document, publish=True, replace=["look_up"])
         [verdict] = await bridge.verify(["look_up"])
         assert "mail" in str(verdict.faults)

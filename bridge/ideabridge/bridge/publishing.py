@@ -283,8 +283,10 @@ class Publishing(Keeping):
 
         # Looked at again: which module has a tool may be known only once it has listed it.
         if await unlisted() and (away := await unlisted()):
-            shown = "; ".join(f"module {one.name!r} is not up: {one.error or one.state}" for one in away)
-            raise ModulesAwayError(f"what its calls do is not known now: {shown[:_AWAY]}. Publish it when that is up")
+            shown = "; ".join(one.error or f"module {one.name!r} is {one.state}" for one in away)
+            raise ModulesAwayError(
+                f"its calls need tools of a module that is not up: {shown[:_AWAY]}. Try again when it is up"
+            )
 
     def _audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
         audience, users = read_audience(self.store, to), self.store.users
