@@ -183,12 +183,12 @@ class Trial:
         # A process of this machine sees that the frozen one lives; one of another machine does not.
         other = self._begin(elsewhere=self._draw.random() < 0.7)
         other.hear_for(self._draw.uniform(LEASE, 2.5 * LEASE))
+        life.slept = True
         life.wake()
         end = time.monotonic() + self._draw.uniform(0, 1)
         while time.monotonic() < end:
             life.hear_for(0.02)
             other.hear_for(0.02)
-        life.given_up.clear()
         life.stop()
         self._end(other, life)
         return False
@@ -221,6 +221,8 @@ class Trial:
                 self.acknowledged[kind].add(rest)
             case "resumed":
                 self.counts["resumed"] += 1
+            case "late":
+                self.counts["taken up late"] += 1
             case "asked":
                 self.witness.asked[rest] += 1
             case "skipped":
@@ -455,7 +457,7 @@ def main() -> int:
         for row in rows:
             print(f"{row['ours']:>10,}  {row['what']}")
         print(f"seeds {seed - -(-options.events // AT_MOST)} to {seed - 1}")
-        for violation in violations[:50]:
+        for violation in violations[:200]:
             print(f"BROKEN: {violation}", file=sys.stderr)
     return 0 if not violations else 1
 

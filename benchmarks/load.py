@@ -229,10 +229,8 @@ class Watch:
         return statistics.median([one[what] for one in self.seen if first <= one[0] <= last] or [0])
 
 
-async def measure(
-    folder: Path, seconds: float, clients: int, every: float
-) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Put the load on a server. Returns the rows, and how often each error came."""
+async def measure(folder: Path, seconds: float, clients: int, every: float) -> dict[str, Any]:
+    """Put the load on a server. Returns the rows, how often each error came, and the memory by tenths of the time."""
     log, noise, config = folder / "modules", folder / "noise", folder / "ideabridge.json"
     servers = {kind: {"command": sys.executable, "args": ["-I", "-S", str(MODULE), kind, str(log)]} for kind in KINDS}
     store = folder / "store.sqlite"

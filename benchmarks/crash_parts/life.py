@@ -90,13 +90,16 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
         folder: holds the store and the log.
         first: number of the first plan to start.
         seed: of the plans.
-        say: reports to the parent: `run ID`, `resumed ID`, `ended ID STATUS WHY`, `idea ID`, `asked REQUEST`,
-            `refused KIND NUMBER` where the store did not take a run, `skipped COUNT` for answered questions, or
-            `trouble WORDS`.
+        say: reports to the parent: `run ID`, `resumed ID`, `late ID` where the store hinders that, `ended ID STATUS
+            WHY`, `idea ID`, `asked REQUEST`, `refused KIND NUMBER` where the store did not take a run, `skipped COUNT`
+            for answered questions, or `trouble WORDS`.
     """
 
     def tell(record: RunRecord, why: str) -> None:
-        if "is set aside" not in why:
+        if "could not be written" in why:
+            # The store is failing. It is tried again.
+            say(f"late {record.id}")
+        elif "is set aside" not in why:
             say(f"trouble run {record.id} is not taken up: {why}")
 
     log = folder / "log"
@@ -119,15 +122,6 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             say(f"resumed {run.id}")
             group.start_soon(follow, run)
 
-        async def take_up() -> None:
-            while True:
-                try:
-                    await bridge.recover_runs(tell, taken_up)
-                except StoreError:
-                    await anyio.sleep(PAUSE)
-                else:
-                    return
-
         async def drive(kind: str, number: int) -> None:
             try:
                 run = await begin_run(bridge, kind, number, seed)
@@ -145,7 +139,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             if kind == "plan" and run.idea is not None:
                 say(f"idea {run.idea}")
 
-        group.start_soon(take_up)
+        group.start_soon(partial(bridge.recover_runs, tell, taken_up, keep=True))
         for batch in range(BATCHES):
             number = first + batch * RUNS_EACH
             async with anyio.create_task_group() as runs:
@@ -172,6 +166,7 @@ class Life:
         disk: on which it writes the store.
         open: runs that it drives as far as it has said.
         given_up: runs that ended here as `interrupted`, with the reason.
+        slept: it was frozen for longer than its leases hold: others may have its runs.
     """
 
     def __init__(
@@ -182,6 +177,7 @@ class Life:
         self.open: set[str] = set()
         self.given_up: dict[str, str] = {}
         self.alive, self._frozen = True, False
+        self.slept = False
         self.disk = Disk(folder / "disk")
         self.pid = os.fork()
         if self.pid:
@@ -228,12 +224,13 @@ class Life:
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
-        if word in ("run", "resumed"):
-            self.open.add(rest)
+        if word in ("run", "resumed", "late"):
+            # A room goes on with the run that it belongs to.
+            self.open.update({rest} if "." not in rest else ())
         elif word == "ended":
             run_id, status, why = rest.split(" ", 2)
             self.open.discard(run_id)
-            if status == "interrupted":
+            if status == "interrupted" and not self.slept:
                 self.given_up[run_id] = why
         self._hear(line)
 
