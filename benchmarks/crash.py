@@ -145,6 +145,9 @@ class Trial:
     def _event(self, life: Life) -> bool:
         """One event. Returns whether the life goes on."""
         [kind] = self._draw.choices(self._kinds, [KINDS[one] for one in self._kinds])
+        if kind in ("disk", "lock") and not life.heard:
+            # A store that cannot be written cannot be opened either, which is no violation.
+            life.hear(FIRST)
         if kind == "module":
             # It may have none yet.
             for _ in range(self._draw.randint(1, 2)):

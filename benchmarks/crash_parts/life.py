@@ -163,6 +163,7 @@ class Life:
     Attributes:
         pid: its process id.
         alive: whether it has not ended as far as is known. It never ends by itself but by a defect, which it says.
+        heard: whether it has said something: then it has opened the store.
         disk: on which it writes the store.
         open: runs that it drives as far as it has said.
         given_up: runs that ended here as `interrupted`, with the reason.
@@ -173,7 +174,7 @@ class Life:
         self, folder: Path, first: int, seed: int, hear: Callable[[str], None], *, elsewhere: bool = False
     ) -> None:
         self._reading, writing = os.pipe()
-        self._hear, self._rest = hear, b""
+        self._hear, self._rest, self.heard = hear, b"", False
         self.open: set[str] = set()
         self.given_up: dict[str, str] = {}
         self.alive, self._frozen = True, False
@@ -209,6 +210,7 @@ class Life:
             data = os.read(self._reading, 1 << 20)
         except BlockingIOError:
             return True
+        self.heard = True
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._take(line.decode())
