@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,6 +15,7 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.answering import Asked, Decided, key_of, question_of
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, SecretGivenError
+from ideabridge.bridge.ideas.errors import PASSING
 from ideabridge.bridge.loop.decider import APPROVER, TIME_OUT, Decider
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -42,6 +44,9 @@ DecisionName: TypeAlias = Choice
 
 _NAP: Final = 60.0
 """Seconds until the clock is looked at again: while a machine sleeps its clock goes on, and no timer does."""
+
+_AGAIN: Final = 1.0
+"""Seconds until a decision is handed in again that the store did not take."""
 
 _REASON_CHARACTERS: Final = 2000
 
@@ -205,7 +210,9 @@ class People:
         for question in list(self._pending().values()):
             deadline = self.deadline(question.approval)
             if deadline is not None and deadline <= self._now():
-                self._refuse(question)
+                # Where the store cannot be written, its own timer refuses it, or who asks for the run the next time.
+                with contextlib.suppress(*PASSING):
+                    self._hand_in(question, self._refusal(question))
 
     # -- what is pending ---------------------------------------------------------------------------------------
 
@@ -254,14 +261,14 @@ class People:
             while question.approval in self._pending():
                 left = deadline - self._now()
                 if left <= 0:
-                    self._refuse(question)
+                    await self._decide(question, self._refusal(question))
                     return
                 await anyio.sleep(min(left, _NAP))
 
-    def _refuse(self, question: Question) -> None:
+    def _refusal(self, question: Question) -> Decision:
         seconds = approval_timeout(self._run.machine.settings.approval) or 0.0
         why = f"nobody decided within {seconds:g} s"
-        self._decide(question, Decision(question.refusal, reason=why, by=TIME_OUT))
+        return Decision(question.refusal, reason=why, by=TIME_OUT)
 
     # -- the approver ------------------------------------------------------------------------------------------
 
@@ -289,9 +296,19 @@ class People:
         if not isinstance(decision, Decision):
             found = type(decision).__name__
             decision = Decision(question.refusal, reason=f"the approver gave a {found}; expected a Decision")
-        self._decide(question, decision)
+        await self._decide(question, decision)
 
-    def _decide(self, question: Question, decision: Decision) -> None:
+    async def _decide(self, question: Question, decision: Decision) -> None:
+        """Hand a decision in; it is not lost where the store cannot be written for a while."""
+        while True:
+            try:
+                await self._run.patiently(lambda: self._hand_in(question, decision))
+            except PASSING:
+                await anyio.sleep(_AGAIN)
+            else:
+                return
+
+    def _hand_in(self, question: Question, decision: Decision) -> None:
         approval, by = question.approval, decision.by
         if approval not in self._pending():
             # Settled meanwhile, or the run has ended: a decision comes too late, and changes nothing.
@@ -305,6 +322,8 @@ class People:
         except InterruptedRunError:
             # Another process drives the run, and decides.
             return
+        except PASSING:
+            raise
         except IdeabridgeError as error:
             # Mostly the run is not driven here any more: its status says why, and the journal holds no decision.
             # Where it is, nobody else would decide.

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -67,6 +67,8 @@ from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
+
+T = TypeVar("T")
 
 
 class Bridge(Publishing):
@@ -445,9 +447,26 @@ class Bridge(Publishing):
             ArgumentError: the id is not text.
         """
         check_text("run_id", run_id)
-        run = self._open_runs.get(run_id, caller)
+        run = await self.patiently(lambda: self._open_runs.get(run_id, caller))
         await self._open_runs.left_by_driver(run)
         return run
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call a method that writes into the store; again, where another program keeps it locked or the disk fails.
+
+            await bridge.patiently(lambda: run.submit(0, solution))
+
+        On the event loop nothing waits for that by itself: `Run.submit`, `decide`, `cancel` and `end`, `publish` and
+        the methods of the store raise a `StoreBusyError`, `StoreFullError` or `StoreAccessError` at once, and have done
+        nothing.
+
+        Raises:
+            StoreError: the store could not be written for 5 seconds.
+            Exception: what the call raised.
+        """
+        if self._writer is None:
+            raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
+        return await self._writer.patiently(call)
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
         """Take a run up again whose process died, or that was set aside, and go on with it here; see `Runs.resume` and

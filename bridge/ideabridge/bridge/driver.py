@@ -256,6 +256,10 @@ class Driver:
         """Let the first events be journaled in one transaction with what creates the run, and takes its lease."""
         self._creates = creates
 
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what writes, again where the store cannot be written; see `Writer.patiently`."""
+        return call() if self._writer is None else await self._writer.patiently(call)
+
     @property
     def trouble(self) -> StoreError | None:
         """Why the store cannot be written right now; None: it can, as far as is known."""

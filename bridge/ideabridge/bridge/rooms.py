@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
-from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.errors import PASSING, StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey, room_name
 from ideabridge.bridge.loop.event import (
@@ -80,7 +80,7 @@ class Rooms:
         except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone (DESIGN 4.5)
             found = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
-            self._opened(run, effect.key, found)
+            await run.patiently(lambda: self._opened(run, effect.key, found))
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             # Whoever goes on with the run finds what stands in the journals.
             if run.runner.lost is None:
@@ -228,16 +228,27 @@ class Rooms:
         """End the room of a call that ended without it: it was cancelled."""
         room = run.rooms.pop((ended.call, ended.item), None)
         if room is not None:
-            with contextlib.suppress(InterruptedRunError, FinishedRunError):
-                room.cancel("the call it answers was cancelled")
+            self._cancel(room, "the call it answers was cancelled")
 
     def close(self, run: Run) -> None:
         """End the rooms of a run that has ended."""
         for room in list(run.rooms.values()):
-            with contextlib.suppress(InterruptedRunError, FinishedRunError):
-                # One that another process drives finds out when it tells.
-                room.cancel("the run it belongs to has ended")
+            self._cancel(room, "the run it belongs to has ended")
         run.rooms.clear()
+
+    def _cancel(self, room: Run, reason: str) -> None:
+        # One that another process drives finds out when it tells.
+        with contextlib.suppress(InterruptedRunError, FinishedRunError):
+            try:
+                room.cancel(reason)
+            except PASSING:
+                self._runs.group.start_soon(self._cancel_later, room, reason)
+
+    @staticmethod
+    async def _cancel_later(room: Run, reason: str) -> None:
+        with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
+            # Whoever takes the room up later finds that nobody waits for it.
+            await room.patiently(lambda: room.cancel(reason))
 
     def reopen(self, run: Run) -> None:
         """Find the rooms that stand open in a run taken up again."""

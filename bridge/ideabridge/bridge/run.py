@@ -108,6 +108,10 @@ class Run:
         """The call, and item, of its parent that it answers, where it is a room."""
         return key_of(self.id)
 
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call a method of the run, again where the store cannot be written; see `Bridge.patiently`."""
+        return await self._driver.patiently(call)
+
     async def wait(self, seconds: float | None = None) -> RunStatus:
         """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
         with anyio.move_on_after(seconds):

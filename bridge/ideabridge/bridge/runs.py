@@ -7,6 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NotRequired, TypedDict
 from weakref import WeakValueDictionary
 
@@ -302,7 +303,7 @@ class Runs:
         first = self._store.run(run_id)
         while True:
             try:
-                return self.resume(run_id, caller, anyway=True)
+                return await self._writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
             except InterruptedRunError:
                 now = self._store.run(run_id)
                 if now is None or first is None or now.status != "running" or now.lease != first.lease:
@@ -330,17 +331,13 @@ class Runs:
         """
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
-            record = self._store.run(run_id)
-            if record is None or (caller is not None and record.caller != caller):
-                known = [one.id for one in self._store.runs(caller=caller, limit=50)]
-                raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
-            run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
-            if run.runner.lost is None and (record.parent or self._drivers[run_id].epoch is not None or may_rest(run)):
-                run.cancel(reason)
+            run, record = await self._writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
+            with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
+                await run.runner.wait_written()
+            if run.unwritten is not None:
+                raise InterruptedRunError(f"run {run_id}: {run.unwritten}; it is cancelled then")
             if record.parent or run.machine.phase == "ended":
-                self._store.forget_cancel(run_id)
                 return run
-            self._store.ask_cancel(run_id, reason)
             if anyio.current_time() > deadline:
                 raise InterruptedRunError(
                     f"run {run_id}: {_who(record)} is at work on it and has not cancelled it within "
@@ -354,7 +351,7 @@ class Runs:
         while True:
             one, event = decision.checked(run, approval)
             try:
-                one.drive(event)
+                await self._writer.patiently(partial(one.drive, event))
             except InterruptedRunError:
                 record = self._store.run(one.id)
                 if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
@@ -437,6 +434,21 @@ class Runs:
             if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:
                 return
             await anyio.sleep(FOLLOWS_SECONDS / 10)
+
+    def _try_to_cancel(self, run_id: str, caller: str | None, reason: str) -> tuple[Run, RunRecord]:
+        """End a run where nobody else is at work on it; else ask whoever is."""
+        record = self._store.run(run_id)
+        if record is None or (caller is not None and record.caller != caller):
+            known = [one.id for one in self._store.runs(caller=caller, limit=50)]
+            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
+        if run.runner.lost is None and (record.parent or self._drivers[run_id].epoch is not None or may_rest(run)):
+            run.cancel(reason)
+        if record.parent or run.machine.phase == "ended":
+            self._store.forget_cancel(run_id)
+        elif not run.runner.is_behind:
+            self._store.ask_cancel(run_id, reason)
+        return run, record
 
     async def listen(self) -> None:
         """Cancel the runs that other processes ask this one to cancel, and take their decisions. Runs until it is

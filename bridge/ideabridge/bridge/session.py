@@ -153,7 +153,8 @@ class Session:
             run, turn, first = self.underlying, self._turn, self._listed
             listed: list[JSON] = list(calls)
             try:
-                run.submit(turn, {"calls": listed, "output": None}, pattern=pattern, strict=True)
+                solution: JSONObject = {"calls": listed, "output": None}
+                await run.patiently(lambda: run.submit(turn, solution, pattern=pattern, strict=True))
             except SettledTurnError:
                 # Taken up again: what was malformed then is so now, and who corrected it then does it again.
                 faults = run.turns.faults_of(turn, normalise(listed))

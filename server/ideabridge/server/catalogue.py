@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
+from ideabridge.bridge.ideas.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.offer import SETTLE_SECONDS
 from ideabridge.server.direct_calls import DirectCalls
@@ -337,7 +337,11 @@ class ToolCatalogue:
     def _note_uses(self) -> None:
         if self._uses:
             counts, self._uses = self._uses, Counter()
-            self.bridge.store.note_uses(counts)
+            try:
+                self.bridge.store.note_uses(counts)
+            except PASSING:
+                # Counted the next time.
+                self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:
         known = self._published.get(publication.name)

@@ -10,8 +10,8 @@ import math
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -135,8 +135,8 @@ class Deciding:
 
     # -- who decides -------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def holding(self, run: Run, asked: Asked) -> Generator[None]:
+    @asynccontextmanager
+    async def holding(self, run: Run, asked: Asked) -> AsyncGenerator[None]:
         """While a request waits for a run: where its client shows forms, the assistant does not decide about the run in
         any session, also not in another process, from the moment at which the run asks something, or the request ends
         before the run does. That is kept in the store, until a form is declined at once.
@@ -153,7 +153,7 @@ class Deciding:
                     self._hold(run, asked)
 
         if requests_of(run):
-            self._hold(run, asked)
+            await run.patiently(lambda: self._hold(run, asked))
         run.runner.watchers.append(watch)
         run.room_watchers.append(watch_room)
         try:
@@ -162,7 +162,7 @@ class Deciding:
             run.runner.watchers.remove(watch)
             run.room_watchers.remove(watch_room)
             if run.status not in ENDED:
-                self._hold(run, asked)
+                await run.patiently(lambda: self._hold(run, asked))
 
     def _hold(self, run: Run, asked: Asked) -> None:
         if not self.shows_forms(asked, run):

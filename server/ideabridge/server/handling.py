@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias, cast
 
+import anyio
+
 from ideabridge.bridge.approver import Decision
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.document import MISSING
@@ -30,6 +32,9 @@ from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
+
+_WRITTEN_S: Final = 5.0
+"""Seconds that a request for values waits for the journal to hold them."""
 
 _PLAN_KEYS: Final = ("calls", "input", "instances", "output", "output_schema")
 
@@ -93,7 +98,7 @@ class OwnHandlers:
             return answer(told, f"dry run, nothing was called: {encode_text(told)}")
         run = await self._bridge.run_plan(plan, caller=asked.caller, samples=samples(asked))
         if isinstance(save_as, str):
-            self._running.save_when_done(run, save_as)
+            await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
         return await self._answered(run, arguments, asked)
 
     async def _answered(self, run: Run, arguments: JSONObject, asked: Asked) -> ToolAnswer:
@@ -134,7 +139,7 @@ class OwnHandlers:
             await self._running.wait(run, _seconds(arguments), asked)
         told = self._running.answer_of(run, asked)
         if told.get("isError"):
-            run.cancel("its first Request was too large to show")
+            await run.patiently(lambda: run.cancel("its first Request was too large to show"))
         return told
 
     async def submit_solution(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
@@ -148,7 +153,7 @@ class OwnHandlers:
         run = await self._run(arguments, asked)
         before = run.runner.request
         turn = arguments["turn"]
-        notes = run.submit(int(cast("int", turn)), arguments["solution"])
+        notes = await run.patiently(lambda: run.submit(int(cast("int", turn)), arguments["solution"]))
         # A room's turn is part of the run that the host asked for: that is what it is told of.
         answered, run = run, run.root
         await self._running.wait(run, _seconds(arguments), asked)
@@ -175,7 +180,11 @@ class OwnHandlers:
         else:
             run = await self._run(arguments, asked)
         await self._running.wait(run, _seconds(arguments, 0.0 if cancel or paths else WAIT_S), asked)
-        if not isinstance(paths, list) or not paths:
+        if isinstance(paths, list) and paths:
+            # What was just finished may still be on its way into the journal.
+            with anyio.move_on_after(_WRITTEN_S):
+                await run.runner.wait_written()
+        if not isinstance(paths, list) or not paths or run.unwritten is not None:
             return self._running.answer_of(run, asked)
         return self._values(run, [str(path) for path in paths])
 

@@ -96,7 +96,7 @@ class Running:
         """
         forms = self.deciding.shows_forms(asked, run)
         asks = seconds > 0 and (forms or self.sampler.can_ask(run, asked))
-        with self.deciding.holding(run, asked) if forms else nullcontext():
+        async with self.deciding.holding(run, asked) if forms else nullcontext():
             if not asks or not (has_back_channel(asked) or has_rounds(asked)):
                 await wait(run, asked, lambda: run.wait(seconds))
             elif has_back_channel(asked):
@@ -127,7 +127,7 @@ class Running:
         await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
         requests = open_forms(run, last) if self.deciding.shows_forms(asked, run) else []
         questions = forms_of(requests, last, self._bridge.secrets.mask, self.deciding.commands)
-        put, kept = self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
+        put, kept = await self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
         if questions or put:
             put_forms = tuple(one.approval for one in requests)
             following = Round(
@@ -197,7 +197,7 @@ class Running:
         if await self.stops.is_meant(asked.context):
             with suppress(InterruptedRunError):
                 # Another process has gone on with it meanwhile.
-                run.cancel("the client cancelled the request that started it")
+                await run.patiently(lambda: run.cancel("the client cancelled the request that started it"))
 
     # -- answers -----------------------------------------------------------------------------------------------
 

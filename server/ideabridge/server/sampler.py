@@ -210,7 +210,7 @@ class Sampler:
         if result is None:
             return
         try:
-            self._hand_in(run, turn, result)
+            await self._hand_in(run, turn, result)
         except IdeabridgeError:
             # It came too late, or could not be kept: how the run stands says so to whoever waits.
             return
@@ -227,16 +227,17 @@ class Sampler:
         except SampleError as error:
             self._halt(asked, f"the client's model cannot be asked: {error}; {_HAND_IN}")
         except MCPError as error:
-            self._failed(run, error, asked)
+            await self._failed(run, error, asked)
         except ValidationError:
             self._halt(asked, f"what the client answered is no result of sampling/createMessage: {_HAND_IN}")
         return None
 
-    def _failed(self, run: Run, error: MCPError, asked: Asked) -> None:
+    async def _failed(self, run: Run, error: MCPError, asked: Asked) -> None:
         said = self._bridge.secrets.mask(error.error.message)[:500]
         if is_refusal(error):
             asked.halted = True
-            run.root.cancel(f"the person at the client refused to let its model answer: {said}")
+            why = f"the person at the client refused to let its model answer: {said}"
+            await run.patiently(lambda: run.root.cancel(why))
             return
         self._halt(
             asked,
@@ -252,7 +253,7 @@ class Sampler:
 
     # -- in rounds ---------------------------------------------------------------------------------------------
 
-    def questions(self, due: list[Run], asked: Asked) -> tuple[JSONObject, tuple[Sample, ...]]:
+    async def questions(self, due: list[Run], asked: Asked) -> tuple[JSONObject, tuple[Sample, ...]]:
         """The Requests as a round holds them, and what its state keeps of them."""
         told: JSONObject = {}
         kept: list[Sample] = []
@@ -265,7 +266,8 @@ class Sampler:
             told[sample_key(len(kept))] = {"method": "sampling/createMessage", "params": params}
             kept.append(sample_of(run))
         if kept:
-            self._outstanding.note(due[0].root, kept, _waiting(due[0].root))
+            root = due[0].root
+            await root.patiently(lambda: self._outstanding.note(root, kept, _waiting(root)))
         return told, tuple(kept)
 
     async def answered(self, last: Round, asked: Asked, responses: Mapping[str, types.InputResponse]) -> None:
@@ -286,7 +288,7 @@ class Sampler:
             try:
                 run = await self._bridge.run(sample.run, caller=asked.caller)
                 self._expect_new(run, sample, response)
-                self._hand_in(run, sample.turn, response)
+                await self._hand_in(run, sample.turn, response)
                 taken += 1
             except IdeabridgeError as error:
                 faults.append(error)
@@ -309,14 +311,16 @@ class Sampler:
             )
 
     @staticmethod
-    def _hand_in(run: Run, turn: int, result: _Result) -> None:
+    async def _hand_in(run: Run, turn: int, result: _Result) -> None:
         try:
             solution = solution_in(result)
         except SampleError as error:
-            run.reject(turn, remembered(result), str(error))
+            reason = str(error)
+            await run.patiently(lambda: run.reject(turn, remembered(result), reason))
             return
         try:
-            run.submit(turn, solution, mind=SAMPLING, model=bounded_name(result.model))
+            model = bounded_name(result.model)
+            await run.patiently(lambda: run.submit(turn, solution, mind=SAMPLING, model=model))
         except RejectedSolutionError:
             # It stands in the journal with its errors, which the model is shown when it is asked again.
             return

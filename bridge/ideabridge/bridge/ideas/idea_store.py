@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from functools import partial
 
 from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, FilterError, UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.ideas.errors import (
+    PASSING,
+    AmbiguousIdeaError,
+    FilterError,
+    UnknownIdeaError,
+    UnknownPublicationError,
+)
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.places import Places
@@ -257,5 +263,9 @@ class IdeaStore(RunStore):
             waiting = max(self._search.behind(), self._shapes.behind())
         # What others save meanwhile is not waited for: they may be faster.
         for _ in range(waiting // BATCH + 1):
-            if not self.index_ideas():
+            try:
+                if not self.index_ideas():
+                    return
+            except PASSING:
+                # Where the store cannot be written, a search finds what was indexed before.
                 return

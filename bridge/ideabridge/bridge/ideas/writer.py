@@ -26,7 +26,7 @@ T = TypeVar("T")
 KEEPS_TRYING_SECONDS: Final = 60.0
 """How long a job is tried again where the store cannot be written."""
 
-LOOP_PATIENCE: Final = 0.1
+LOOP_PATIENCE: Final = 0.05
 """Seconds that a write outside of the writer may hold the event loop where another process writes too."""
 
 _SLOW: Final = 0.02
@@ -118,6 +118,27 @@ class Writer:
         self._put(_Queued(job, done, failed, key, is_large, KEEPS_TRYING_SECONDS))
         return False
 
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what writes outside of jobs, on the event loop: where the store cannot be written it raises an error at
+        once, and has changed nothing. Then again, when it can be written.
+
+        Args:
+            call: reads and writes the store.
+
+        Raises:
+            StoreError: the store could not be written for as long as it waits for locks.
+            Exception: what the call raised.
+        """
+        deadline = time.monotonic() + self._database.busy_timeout_s
+        while True:
+            try:
+                return call()
+            except PASSING:
+                await self._wait_free(deadline)
+
+    async def _wait_free(self, deadline: float) -> None:
+        await self.perform(lambda: None, within=max(deadline - time.monotonic(), 0.0))
+
     async def perform(self, job: Callable[[], T], *, within: float | None = None) -> T:
         """Run a job in the writer's thread, and wait for it.
 
@@ -167,7 +188,6 @@ class Writer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        self._database.patience = None
         self._group.cancel_scope.cancel()
         await self._group.__aexit__(None, None, None)
         # A result that is known is worth a few seconds.
@@ -178,6 +198,7 @@ class Writer:
         if self._queue:
             logger.error("%d writes into the store are lost: %s", len(self._queue), self.trouble)
             self._queue.clear()
+        self._database.patience = None
         return False
 
     async def _run(self) -> None:
@@ -228,6 +249,8 @@ class Writer:
             ended.append((one, outcome))
         self._queue.extendleft(reversed(kept))
         self.trouble = trouble
+        # What would fail on the event loop, fails at once.
+        self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
         for one, outcome in ended:
             if isinstance(outcome, Exception):
                 one.failed(outcome)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -414,7 +415,7 @@ async def _settle(bridge: Bridge, options: Options, decision: Decision | None, s
         say(f"run {record.id}: {record.title}", "bold")
         return await follow(run, leaves=True)
     for one in several:
-        decision.hand_in(run, one.approval)
+        await run.patiently(partial(decision.hand_in, run, one.approval))
         if not options.json:
             why = f": {decision.reason}" if decision.reason else ""
             say(f"{_DONE[decision.decision]}: {one.approval} of {record.id}{why}", "green")

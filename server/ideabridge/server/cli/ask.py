@@ -8,6 +8,7 @@ import shlex
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -36,7 +37,7 @@ async def ask_all(run: Run) -> None:
         await _settle(run, str(entry["approval"]), entry)
 
 
-def decline_all(run: Run) -> bool:
+async def decline_all(run: Run) -> bool:
     """Decline what modules ask, where nobody is at a terminal: their calls would be cut off when this process ends.
 
     Returns:
@@ -49,7 +50,8 @@ def decline_all(run: Run) -> bool:
         question = entry.get("question")
         module = question.get("module") if isinstance(question, dict) else None
         report(f"module {module!r} asks something, and is declined: nobody is at a terminal to answer")
-        run.decide(str(entry["approval"]), "deny", by=NOBODY_THERE, reason="nobody is at a terminal to answer")
+        reason = "nobody is at a terminal to answer"
+        await run.patiently(partial(run.decide, str(entry["approval"]), "deny", by=NOBODY_THERE, reason=reason))
     return bool(asked)
 
 
@@ -63,7 +65,7 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
             report("this call is settled already; nobody needs to decide on it any more")
             return
         try:
-            replace(decision, by=AT_TERMINAL).hand_in(run, approval)
+            await run.patiently(partial(replace(decision, by=AT_TERMINAL).hand_in, run, approval))
         except DecisionError as error:
             report(str(error))
 

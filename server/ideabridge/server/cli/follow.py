@@ -79,7 +79,7 @@ async def follow(
                             break
                     continue
                 if not (asks and standing_in_terminal()):
-                    if decline_all(run):
+                    if await decline_all(run):
                         continue
                     outcome.pending = True
                     break
@@ -88,7 +88,7 @@ async def follow(
         except anyio.get_cancelled_exc_class():
             if not outcome.stopped:
                 # Ctrl-C came before the signals were watched, and asyncio cancels us by itself.
-                _stop(run, leaves=leaves)
+                await _stop(run, leaves=leaves)
                 say(f"{run.id}: {run.status}", "dim")
             raise
         finally:
@@ -97,10 +97,10 @@ async def follow(
     return outcome
 
 
-def _stop(run: Run, *, leaves: bool) -> None:
+async def _stop(run: Run, *, leaves: bool) -> None:
     """End a run because the person stopped the command; with `leaves`, not one that waits for a decision."""
     if not (leaves and run.status == "needs_approval"):
-        run.cancel("stopped at the terminal")
+        await run.patiently(lambda: run.cancel("stopped at the terminal"))
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def _stopping_at_signals(run: Run, outcome: Outcome, *, leaves: bool) -> A
     async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
         async for _ in signals:
             outcome.stopped = True
-            _stop(run, leaves=leaves)
+            await _stop(run, leaves=leaves)
             scope.cancel()
             return
 

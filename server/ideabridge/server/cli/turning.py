@@ -45,7 +45,8 @@ class Turns:
             text = await _read()
             if text is None:
                 return False
-            for note in asking.submit(asking.turn, decode(text, what="the solution")):
+            solution = decode(text, what="the solution")
+            for note in await asking.patiently(lambda: asking.submit(asking.turn, solution)):
                 say(f"note: {note}", "dim")
         except IdeabridgeError as error:
             report(str(error))
