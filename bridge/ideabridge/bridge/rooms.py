@@ -90,6 +90,10 @@ class Rooms:
         if isinstance(found, CallFinished):
             self._answer(run, found)
             return
+        if is_orphan(found):
+            # Its call has ended while it was being opened.
+            self._cancel(run, found, _ORPHANED)
+            return
         run.rooms[key] = found
         if found.machine.phase == "ended" and not found.runner.is_behind:
             self._answer(run, outcome_of(found, key))
@@ -117,7 +121,7 @@ class Rooms:
                 return CallFinished(*effect.key, value=idea[1].output)
         choice = self._choice(run)
         start = await self._start(run, effect, choice, idea)
-        if run.runner.lost is not None or effect.key not in run.machine.rooms:
+        if not run.runner.wanted or effect.key not in run.machine.rooms:
             raise RoomError("the run it belongs to has ended")
         mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
         title = f"{effect.tool.name}, for {run.id}"
@@ -228,15 +232,18 @@ class Rooms:
         """End the room of a call that ended without it: it was cancelled."""
         room = run.rooms.pop((ended.call, ended.item), None)
         if room is not None:
-            self._cancel(room, "the call it answers was cancelled")
+            self._cancel(run, room, "the call it answers was cancelled")
 
     def close(self, run: Run) -> None:
         """End the rooms of a run that has ended."""
         for room in list(run.rooms.values()):
-            self._cancel(room, "the run it belongs to has ended")
+            self._cancel(run, room, "the run it belongs to has ended")
         run.rooms.clear()
 
-    def _cancel(self, room: Run, reason: str) -> None:
+    def _cancel(self, run: Run, room: Run, reason: str) -> None:
+        # The run is behind until they are written too.
+        run.ending = [one for one in run.ending if one.runner.is_behind]
+        run.ending.append(room)
         # One that another process drives finds out when it tells.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             try:
@@ -275,12 +282,19 @@ class Rooms:
     @staticmethod
     def end_orphan(room: Run) -> bool:
         """End a room whose call has ended without it, where the process that was to end it died; whether it is one."""
-        parent = room.parent
-        if parent is None or (parent.machine.phase != "ended" and room.key in parent.machine.rooms):
+        if not is_orphan(room):
             return False
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             room.cancel(_ORPHANED)
         return True
+
+
+def is_orphan(room: Run) -> bool:
+    """Whether the call that a room answers has ended without it, as far as the run it belongs to is driven here."""
+    parent = room.parent
+    if parent is None or parent.runner.lost is not None:
+        return False
+    return parent.machine.phase == "ended" or room.key not in parent.machine.rooms or is_orphan(parent)
 
 
 def _nesting(run: Run, effect: Execute) -> str:

@@ -58,6 +58,7 @@ class Run:
 
     Attributes:
         rooms: the runs that answer calls of it now, by call and item.
+        ending: those that end because their calls have ended without them.
         room_watchers: told of every event of its rooms, at any depth, with the room.
         people: sees to its approvals: an approver, and time-outs.
         idea: id of the last idea saved.
@@ -77,6 +78,7 @@ class Run:
         self.id = run_id
         self.parent = parent
         self.rooms: dict[ExecutionKey, Run] = {}
+        self.ending: list[Run] = []
         self.room_watchers: list[Callable[[Run, Event], None]] = []
         self.caller = caller
         self.runner = runner

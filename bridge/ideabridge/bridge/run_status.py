@@ -53,7 +53,9 @@ def status_of(run: Run) -> RunStatus:
 
 def is_behind(run: Run) -> bool:
     """Whether the journal of a run, or of a room of it, does not hold yet what has happened: nobody is shown that."""
-    return run.runner.is_behind or (bool(run.rooms) and any(is_behind(room) for room in run.rooms.values()))
+    if run.runner.is_behind:
+        return True
+    return bool(run.rooms or run.ending) and any(is_behind(room) for room in (*run.rooms.values(), *run.ending))
 
 
 def _is_decided_on(run: Run) -> bool:

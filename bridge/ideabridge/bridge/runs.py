@@ -49,7 +49,7 @@ from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.observed import Observed
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.room_view import requests_of, used_in_rooms
-from ideabridge.bridge.rooms import Rooms
+from ideabridge.bridge.rooms import Rooms, is_orphan
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.run_status import may_rest, stands
 from ideabridge.bridge.run_view import summary_of
@@ -219,6 +219,9 @@ class Runs:
             also(run_id)
 
         run = self._attach(run_id, caller, start.machine, mind, parent)
+        if parent is not None:
+            # At once: what it uses counts, and it ends with the run it belongs to, also while it is being created.
+            parent.rooms[run.key] = run
         try:
             self._drivers[run_id].create(creates)
             run.runner.begin(*start.events)
@@ -230,6 +233,8 @@ class Runs:
             self._kept.pop(run_id, None)
             driver = self._drivers.pop(run_id, None)
             run.runner.lost = "it could not be kept"
+            if parent is not None and parent.rooms.get(run.key) is run:
+                del parent.rooms[run.key]
             if driver is not None:
                 # Where it is kept, for its first step failed after that, any process may take it up.
                 driver.leave(None, None, lambda: None)
@@ -676,6 +681,7 @@ class Runs:
             open_room=lambda effect: self.rooms.open(run, effect),
             used=lambda key: used_in_rooms(run, key),
             kept=kept,
+            is_orphan=lambda: run.parent is not None and is_orphan(run),
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
         runner.awaited = lambda: self._wait_for(run, driver)

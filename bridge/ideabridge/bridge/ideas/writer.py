@@ -31,7 +31,10 @@ LOOP_PATIENCE: Final = 0.05
 
 _SLOW: Final = 0.02
 _SLOW_FOR: Final = 5.0
-"""A commit on the event loop that takes so many seconds sends the next ones to the thread, for so many."""
+"""Where commits on the event loop take so many seconds, the next ones go to the thread, for so many."""
+
+_IN_A_ROW: Final = 3
+"""So many of them: a single one may be another process that has the processor."""
 
 _PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
@@ -75,6 +78,7 @@ class Writer:
         self._wanted = anyio.Event()
         self._emptied = anyio.Event()
         self._busy = False
+        self._slow = 0
         self._slow_until = 0.0
         self._limiter = CapacityLimiter(1)
 
@@ -111,8 +115,9 @@ class Writer:
                     pass
                 else:
                     ended = time.perf_counter()
-                    if ended - began > _SLOW:
-                        self._slow_until = ended + _SLOW_FOR
+                    self._slow = self._slow + 1 if ended - began > _SLOW else 0
+                    if self._slow == _IN_A_ROW:
+                        self._slow, self._slow_until = 0, ended + _SLOW_FOR
                     done(result)
                     return True
         self._put(_Queued(job, done, failed, key, is_large, KEEPS_TRYING_SECONDS))

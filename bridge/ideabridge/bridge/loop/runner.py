@@ -77,6 +77,7 @@ class Runner:
         open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
         used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
         kept: bounds the bytes of its results; a room's is that of the run it belongs to.
+        is_orphan: whether the run is a room whose call has ended without it: it is about to be ended too.
 
     Attributes:
         follows: whether the watchers are told of events of another process right now.
@@ -99,7 +100,9 @@ class Runner:
         open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
         used: Callable[[ExecutionKey | None], JSONObject | None] = lambda _: None,
         kept: Kept | None = None,
+        is_orphan: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_orphan = is_orphan
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
@@ -133,6 +136,7 @@ class Runner:
         self._follows: Sequence[Effect] = ()
         self._ending: tuple[EndStatus, str | None] | None = None
         self._stops = False
+        self._closed = False
         self._changed = anyio.Event()
         self._calls = Calls(
             executor,
@@ -151,7 +155,7 @@ class Runner:
     @property
     def wanted(self) -> bool:
         """Whether anything more may come of the run here."""
-        return self.lost is None and self.machine.phase != "ended"
+        return self.lost is None and self.machine.phase != "ended" and not self._is_orphan()
 
     @property
     def failure(self) -> Exception | None:
@@ -221,6 +225,9 @@ class Runner:
 
     def _written(self, error: Exception | None) -> None:
         """What was kept is journaled now, or cannot be."""
+        if self._closed:
+            self._batch = None
+            return
         if error is not None:
             self._batch = None
             self.fail(error)
@@ -315,7 +322,8 @@ class Runner:
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
-            due = [] if self._ending is not None else self.machine.due()
+            # A room that is about to be ended makes no more use of anything: what it has used is counted already.
+            due = [] if self._ending is not None or self._is_orphan() else self.machine.due()
             # An idea is kept of what the journal holds already.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
@@ -426,6 +434,7 @@ class Runner:
         """Let nothing follow any more from what is still to be journaled: the process ends. Only what has happened is
         journaled then, and not that calls have started.
         """
+        self._closed = True
         if self._batch is not None:
             del self._batch[len(self._batch) - len(self._follows) :]
             self._saved.clear()
