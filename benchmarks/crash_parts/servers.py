@@ -70,6 +70,10 @@ class Servers:
             await self._ask_elsewhere(servers)
             for _ in range(kills):
                 await self._kill_one(servers)
+        except OSError as error:
+            ended = [f"{server.url}: {server.ended()}" for server in servers]
+            printed = (self._folder / "noise").read_text()[-2000:]
+            self._witness.violations.append(f"a server does not answer ({error}); exit codes {ended}; {printed}")
         finally:
             for server in servers:
                 server.kill()

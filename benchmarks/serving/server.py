@@ -61,6 +61,10 @@ class Server:
         self._process.kill()
         self._process.wait()
 
+    def ended(self) -> int | None:
+        """Its exit code; None where it runs."""
+        return self._process.poll()
+
     def end(self) -> int:
         """End it with SIGTERM, and return its exit code."""
         self._process.terminate()
