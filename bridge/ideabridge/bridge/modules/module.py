@@ -99,7 +99,8 @@ class Module:
         self._tries = 0
         self._out_since = 0.0
         self._next: float | None = None
-        self._pausing = anyio.CancelScope()
+        # Made by `_pause`: a Module is made outside of an event loop too, where there can be no scope.
+        self._pausing: anyio.CancelScope | None = None
         self._legacy = False
         self._closed = False
         self._wanted = anyio.Event()
@@ -227,7 +228,8 @@ class Module:
     def stop(self) -> None:
         """End the connection and `run`. Calls in flight fail."""
         self._closed = True
-        self._pausing.cancel()
+        if self._pausing is not None:
+            self._pausing.cancel()
         if self._connection is not None:
             self._connection.stop()
 
@@ -249,7 +251,8 @@ class Module:
         needed = now + (min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE) if self._failures > 1 else 0.0)
         due = now + seconds if self._state == "failed" else math.inf
         self._next = None if due == math.inf else due
-        with anyio.CancelScope(deadline=due) as self._pausing:
+        self._pausing = anyio.CancelScope(deadline=due)
+        with self._pausing:
             await self._wanted.wait()
             self._next = min(due, needed)
             await anyio.sleep_until(needed)
