@@ -16,6 +16,7 @@ from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import UnwrittenRunError
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.run import Run
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
@@ -257,3 +258,22 @@ async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability
                 assert record.status == "done"
                 assert record.driver is None
     assert len(shop.done) == 100
+
+
+async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_once(tmp_path: Path) -> None:
+    shop, store = Shop(), tmp_path / "ideas.sqlite"
+    seen: list[str] = []
+    async with Bridge(ALLOW, toolbox=shop.toolbox, store=store) as bridge:
+        with anyio.fail_after(LIMIT_S), Store.open(store) as other:
+            run = await bridge.run_plan(PAYMENT)
+
+            def look(event: Event) -> None:
+                record = other.run(run.id)
+                if isinstance(event, RunEnded) and record is not None:
+                    seen.append(record.status)
+
+            # The first that hears of an event, as another process may.
+            run.runner.watchers.insert(0, look)
+            shop.end.set()
+            assert await run.wait() == "done"
+    assert seen == ["done"]

@@ -20,7 +20,7 @@ from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.writer import Writer
 from ideabridge.bridge.loop.calls import is_large
-from ideabridge.bridge.loop.event import CallFinished, Event, event_from_json
+from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, event_from_json
 from ideabridge.tools.encoding import JSONObject
 
 T = TypeVar("T")
@@ -282,6 +282,8 @@ class Driver:
             StaleDriverError: the lease is not ours any more; nothing was written.
         """
         creates, held = self._creates, self.epoch
+        # Whoever reads the end of a run in its journal finds it in the table of runs too.
+        ended = next((event.status for event in events if isinstance(event, RunEnded)), None)
 
         def append() -> tuple[int, int]:
             epoch = held
@@ -293,6 +295,8 @@ class Driver:
             last = self._store.append(self._run, epoch, [event.to_json() for event in events])
             for save in ideas:
                 save()
+            if ended is not None:
+                self._store.set_status(self._run, epoch, ended, None)
             return epoch, last
 
         def together() -> tuple[int, int]:
@@ -304,7 +308,8 @@ class Driver:
             self.epoch, self._seen = written
 
         large = any(isinstance(event, CallFinished) and is_large(event.value) for event in events)
-        return self._write(together if ideas or creates is not None else append, done, later, is_large=large)
+        several = bool(ideas) or creates is not None or ended is not None
+        return self._write(together if several else append, done, later, is_large=large)
 
     def _write(
         self,
