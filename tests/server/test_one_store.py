@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from mcp import Client, types
 
@@ -24,6 +25,7 @@ SLOW = """
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import anyio.to_thread
 
 from ideabridge.tools import tool
@@ -88,9 +90,11 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_pa
                     started.append((await call(client, "run_plan", calls=plan, wait_s=0))["run"])
         [driver] = {driver_of(store.run(run)) for run in (*runs["hold"], *runs["pay"])}
         os.kill(driver, signal.SIGKILL)
-        for gate in gates:
-            gate.open()
         with anyio.fail_after(10):
+            # Until it has ended, the server that was killed may still take what is written to a pipe.
+            await anyio.to_thread.run_sync(os.waitid, os.P_PID, driver, os.WEXITED | os.WNOWAIT)
+            for gate in gates:
+                gate.open()
             assert await settled(store, runs["hold"]) == {"done"}
             # Of a payment that was cut off, a person is asked.
             assert await settled(store, runs["pay"]) == {"needs_approval"}
