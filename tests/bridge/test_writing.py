@@ -14,6 +14,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import UnwrittenRunError
+from ideabridge.bridge.ideas.errors import StoreFullError
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, RunEnded
@@ -277,3 +278,18 @@ async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_on
             shop.end.set()
             assert await run.wait() == "done"
     assert seen == ["done"]
+
+
+async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_not_spin(tmp_path: Path) -> None:
+    tries = 0
+
+    def full() -> None:
+        nonlocal tries
+        tries += 1
+        raise StoreFullError("there is no room left")
+
+    with Store.open(tmp_path / "store.sqlite", busy_timeout_s=0.3) as store:
+        async with store.writer() as writer:
+            with anyio.fail_after(LIMIT_S), pytest.raises(StoreFullError):
+                await writer.patiently(full)
+    assert 2 <= tries <= 10

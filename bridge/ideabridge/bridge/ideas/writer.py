@@ -19,7 +19,7 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.errors import PASSING, StoreError
+from ideabridge.bridge.ideas.errors import PASSING, StoreBusyError, StoreError
 
 T = TypeVar("T")
 
@@ -135,11 +135,19 @@ class Writer:
             Exception: what the call raised.
         """
         deadline = time.monotonic() + self._database.busy_timeout_s
+        pause = _PAUSE
         while True:
             try:
                 return call()
-            except PASSING:
+            except PASSING as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
                 await self._wait_free(deadline)
+                if not isinstance(error, StoreBusyError):
+                    # Waiting for the lock shows nothing of a disk that takes no writes.
+                    await anyio.sleep(min(pause, left))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _wait_free(self, deadline: float) -> None:
         await self.perform(lambda: None, within=max(deadline - time.monotonic(), 0.0))
