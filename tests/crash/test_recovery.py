@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -173,14 +173,15 @@ async def test_what_comes_between_reading_and_taking_a_run_is_seen(
     ):
         run = await one.run_plan(read_plan(PLAN))
         await desk.started.wait()
-        acquire = two.store.acquire
+        transaction = two.store.transaction
 
-        def late(*arguments: Any) -> int | None:
-            # The other ends the run after its journal was read here.
-            run.cancel("meanwhile")
-            return acquire(*arguments)
+        def late() -> AbstractContextManager[None]:
+            # The other ends the run after its journal was read here, and before its lease is taken.
+            if run.status == "running":
+                run.cancel("meanwhile")
+            return transaction()
 
-        monkeypatch.setattr(two.store, "acquire", late)
+        monkeypatch.setattr(two.store, "transaction", late)
         assert (await two.run(run.id)).status == "cancelled"
         assert not other.started.is_set()
 
@@ -324,6 +325,49 @@ async def test_a_run_that_a_passing_store_error_ended_here_is_taken_up_again(
         assert run.status == "interrupted"
         await until_done(other, run.id)
         assert desk.taken_up == [run.id]
+
+
+async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        note, failed = bridge.store.set_status, 0
+
+        def fails_once(*arguments: Any) -> None:
+            nonlocal failed
+            failed += 1
+            if failed == 1:
+                # The lease is taken already.
+                raise StoreFullError("there is no room left")
+            note(*arguments)
+
+        monkeypatch.setattr(bridge.store, "set_status", fails_once)
+        async with sweeping(bridge, desk, monkeypatch):
+            await until_done(bridge, run_id)
+        assert (failed > 1, desk.taken_up) == (True, [run_id])
+
+
+async def test_a_lease_is_not_kept_where_a_decision_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=tmp_path / "store.sqlite") as bridge:
+        run = await bridge.run_plan(read_plan(ASKING))
+        [request] = run.pending()
+
+        def fails(*_: Any) -> None:
+            raise StoreFullError("there is no room left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(bridge.store, "set_status", fails)
+            with pytest.raises(StoreFullError):
+                run.decide(request.approval, "approve", by="Ann")
+        record = bridge.store.run(run.id)
+        assert record is not None
+        assert (record.status, record.driver) == ("needs_approval", None)
 
 
 SERVED = """

@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -241,6 +241,19 @@ class Driver:
             return None
         # Refused where the driver had a heartbeat since, or another process was faster.
         return self._store.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
+
+    @contextlib.contextmanager
+    def whole(self) -> Generator[None]:
+        """`with driver.whole():` the lease is taken together with what else is written, or not at all: a lease that is
+        held by a process which does not go on with the run would keep all others from it.
+        """
+        held = self.epoch
+        try:
+            with self._store.transaction():
+                yield
+        except BaseException:
+            self.epoch = held
+            raise
 
     def release(self) -> None:
         """Give the lease back: the run waits for somebody, or has ended."""

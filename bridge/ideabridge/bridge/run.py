@@ -228,23 +228,26 @@ class Run:
 
     def drive(self, event: Event) -> None:
         """Post an event under the lease; given back again where the run then waits for somebody."""
-        self._take()
-        self._driver.set_status("running")
+        self._take("running")
         self.runner.post(event)
 
     def hold(self) -> None:
         """Take the lease where nobody has it: a room of the run is at work here."""
         with contextlib.suppress(InterruptedRunError):
             if self.machine.phase != "ended" and self.runner.lost is None and self._driver.epoch is None:
-                self._take()
-                self._driver.set_status("running")
+                self._take("running")
 
-    def _take(self) -> None:
+    def _take(self, status: str | None = None) -> None:
+        """Take the lease, where this process does not hold it, and note how the run stands; both or neither."""
         if self.parent is not None:
             self.parent.hold()
-        if not self._driver.take():
-            self._driver.release()
-            raise InterruptedRunError(f"run {self.id}: another process has gone on with it; check_run tells how")
+        if self._driver.epoch is not None and status is None:
+            return
+        with self._driver.whole():
+            if not self._driver.take():
+                raise InterruptedRunError(f"run {self.id}: another process has gone on with it; check_run tells how")
+            if status is not None:
+                self._driver.set_status(status)
 
     def rest(self) -> None:
         """Give the lease back while the run waits for somebody: any process may take it up then."""

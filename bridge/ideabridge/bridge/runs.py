@@ -788,24 +788,30 @@ class Runs:
             if run.people is not None:
                 run.people.expire()
             return run
+        goes_on = False
         try:
-            current = driver.take()
+            with driver.whole():
+                current = driver.take()
+                if not current:
+                    # It was at work until a moment ago, and has come further than what was read.
+                    driver.release()
+                elif why is not None:
+                    driver.set_status("interrupted", {"reason": why})
+                    driver.release()
+                elif not waits:
+                    goes_on = self._may_go_on(run, driver, record, anyway=anyway)
         except InterruptedRunError:
             # Another process is at work on it: what stands in the journal is what can be told here.
             return run
         if not current:
-            # It was at work until a moment ago, and has come further than what was read.
-            driver.release()
             return self._reach(self._store.run(record.id) or record, parent, anyway=anyway)
         if why is not None:
-            driver.set_status("interrupted", {"reason": why})
-            driver.release()
             run.runner.lost = why
             return run
         if waits:
             # The process died between the last event and the note of how the run stands.
             run.rest()
-        elif self._may_go_on(run, driver, record, anyway=anyway):
+        elif goes_on:
             if run.people is not None:
                 run.people.ask()
             run.runner.resume()
@@ -851,11 +857,13 @@ class Runs:
     def _load_to_end(self, run: Run, driver: Driver, reason: str) -> Run:
         """End a run that was read from its journal, without going on with it first; where nobody is at work on it."""
         try:
-            current = driver.take()
+            with driver.whole():
+                current = driver.take()
+                if not current:
+                    driver.release()
         except InterruptedRunError:
             return run
         if not current:
-            driver.release()
             return self._reach(self._store.run(run.id) or self._unknown(run.id), end=reason)
         self._end(run, reason)
         for room in self._store.rooms_of(run.id):
@@ -885,7 +893,7 @@ class Runs:
 
     def _settle(self, run: Run, driver: Driver) -> None:
         """A process died between the last event of a run and the note of how it ended: note it now."""
-        with contextlib.suppress(InterruptedRunError):
+        with contextlib.suppress(InterruptedRunError), driver.whole():
             driver.take()
             driver.set_status(run.machine.status or "failed", summary_of(run))
             driver.release()
