@@ -333,6 +333,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
+    monkeypatch.setattr("ideabridge.bridge.recovery._HELD_SECONDS", 0.0)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         note, failed = bridge.store.set_status, 0
 
@@ -368,6 +369,31 @@ async def test_a_lease_is_not_kept_where_a_decision_cannot_be_written(
         record = bridge.store.run(run.id)
         assert record is not None
         assert (record.status, record.driver) == ("needs_approval", None)
+
+
+async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    monkeypatch.setattr("ideabridge.bridge.recovery._HELD_SECONDS", 0.0)
+    monkeypatch.setattr("ideabridge.bridge.recovery._MOST_DELAY_BY_STORE", 0.02)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        acquire, failed = bridge.store.acquire, 0
+
+        def fails_long(*arguments: Any) -> int | None:
+            nonlocal failed
+            failed += 1
+            if failed <= 15:
+                raise StoreFullError("there is no room left")
+            return acquire(*arguments)
+
+        monkeypatch.setattr(bridge.store, "acquire", fails_long)
+        async with sweeping(bridge, desk, monkeypatch):
+            await until_done(bridge, run_id)
+        [(told, why)] = desk.troubles
+        assert (told, "no room" in why) == (run_id, True)
 
 
 SERVED = """

@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
-from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.errors import PASSING, StaleDriverError, StoreError
 from ideabridge.bridge.ideas.records import Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.defect import cause
@@ -33,6 +33,9 @@ _HELD_SECONDS: Final = 1.0
 
 _MOST_DELAY: Final = 60.0
 """Seconds until a run that could not be kept at work here is tried again; it begins with 1 s, and doubles."""
+
+_MOST_DELAY_BY_STORE: Final = 4.0
+"""The same where only the store kept it from that, or another process had it: that passes without a word."""
 
 Tell = Callable[[RunRecord, str], None]
 """Told of each run that could not be taken up, and why."""
@@ -161,6 +164,9 @@ class Recovery:
             except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
                 if record is not None:
                     self._give_up(record, error)
+                if isinstance(error, PASSING):
+                    # The others would fail as well: not all of them at once, again and again.
+                    await anyio.sleep(_HELD_SECONDS)
                 return None
             with anyio.move_on_after(_HELD_SECONDS):
                 await run.wait()
@@ -171,12 +177,12 @@ class Recovery:
         known = record.id in self._delays
         with contextlib.suppress(StoreError):
             now = self._store.run(record.id)
-            if now is None or self._runs.left(now.lease) > 0:
+            if now is None or now.status not in ("running", "interrupted") or self._runs.left(now.lease) > 0:
                 # Another process was faster.
                 return
             if not isinstance(error, StoreError):
                 self._hopeless[record.id] = now.epoch
-        self._delay(record.id)
+        self._delay(record.id, error)
         if not known:
             why = str(error) if isinstance(error, InterruptedRunError) else cause(error, self._mask)
             self._tell(record, why)
@@ -186,11 +192,13 @@ class Recovery:
         if run.runner.lost is None:
             self._delays.pop(run.id, None)
         else:
-            self._delay(run.id)
+            self._delay(run.id, run.runner.failure)
 
-    def _delay(self, run_id: str) -> None:
+    def _delay(self, run_id: str, error: Exception | None) -> None:
+        """Leave a run alone for a time, because of an error, or because another process has it."""
         before = self._delays.get(run_id, (SWEEP_SECONDS / 2, 0.0))[0]
-        delay = min(before * 2, _MOST_DELAY)
+        passes = error is None or isinstance(error, (*PASSING, StaleDriverError))
+        delay = min(before * 2, _MOST_DELAY_BY_STORE if passes else _MOST_DELAY)
         self._delays[run_id] = (delay, anyio.current_time() + delay)
 
     def _is_set_aside(self, record: RunRecord) -> bool:
