@@ -16,7 +16,7 @@ from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import JournalError, OutcomeAsked, OutcomeDecided
 from ideabridge.bridge.loop.question import unknown
 from ideabridge.bridge.run import Run
-from ideabridge.tools import Toolbox, tool
+from ideabridge.tools import Toolbox, UnknownEffectError, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 
 pytestmark = pytest.mark.anyio
@@ -275,3 +275,44 @@ async def test_a_run_with_a_given_value_can_be_published_as_its_plan(tmp_path: P
         run.decide(only(run)["approval"], "value", by="Ann", value={"receipt": 7})
         assert await run.wait(10) == "done"
         assert (await bridge.publish(run_id, "pay_ada", answer="plan", choices={"accept": True})).answer == "plan"
+
+
+async def test_a_fork_asks_what_its_parent_asks_and_with_the_same_reason(tmp_path: Path) -> None:
+    @tool(destructive=False)
+    def pay(to: str) -> dict[str, int]:
+        """Pay somebody."""
+        raise UnknownEffectError("the bank hung up")
+
+    async with Bridge(ALLOW, toolbox=Toolbox(pay), store=tmp_path / "store") as bridge:
+        run = await bridge.run_plan(read_plan({"calls": [{"_tool": "pay", "to": "Ada", "_outputPath": "paid"}]}))
+        await run.wait()
+        asked = only(run)
+        assert asked["why"].startswith("outcome unknown: the bank hung up, and")
+        places = [event["event"] for _, event in bridge.store.events(run.id)]
+        for event in ("call_started", "outcome_asked"):
+            # An outcome is what came of the call, also where the fork begins before anybody was asked.
+            fork = await bridge.fork(run.id, places.index(event) + 1)
+            await fork.wait()
+            assert only(fork) == asked
+            fork.decide(asked["approval"], "value", by="person", value={"receipt": 7})
+            await fork.wait()
+            assert fork.status == "done"
+        # What a person said of it in the parent is what came of it, too.
+        run.decide(asked["approval"], "value", by="person", value={"receipt": 8})
+        await run.wait()
+        fork = await bridge.fork(run.id, places.index("call_started") + 1)
+        await fork.wait()
+        assert (fork.status, fork.state) == ("done", {"paid": {"receipt": 8}})
+
+
+async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(tmp_path: Path) -> None:
+    payments = Payments(open=False)
+    async with Bridge(ALLOW, toolbox=payments.toolbox, store=tmp_path / "store") as bridge:
+        run = await bridge.run_plan(read_plan(PLAN))
+        with anyio.fail_after(10):
+            await payments.begun.wait()
+        names = [event["event"] for _, event in bridge.store.events(run.id)]
+        fork = await bridge.fork(run.id, len(names))
+        await fork.wait()
+        assert only(fork)["why"].startswith("outcome unknown: it had not ended when the run was forked, and")
+        assert payments.paid == ["Ada"]

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ideabridge.bridge.context.message import Message, read_context
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.loop.aftermath import forked
 from ideabridge.bridge.loop.decider import FORK
 from ideabridge.bridge.loop.effect import AskApproval, AskPlan
 from ideabridge.bridge.loop.event import (
@@ -38,6 +39,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import ApprovalSetting
+from ideabridge.bridge.loop.question import outcome_question
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.plan import Plan
@@ -48,6 +50,7 @@ from ideabridge.tools.errors import ValueMismatchError
 from ideabridge.tools.schema import Validator
 
 _OF_ANSWER = (CallProposed, OutputProposed, SolutionClosed, UsageNoted)
+_OF_EXECUTION = (CallStarted, OutcomeAsked, OutcomeDecided, CallFinished)
 
 
 def kept_events(events: Sequence[Event], at: int) -> list[Event]:
@@ -75,12 +78,24 @@ def kept_events(events: Sequence[Event], at: int) -> list[Event]:
         if streams and isinstance(one, _OF_ANSWER):
             kept.append(one)
             streams = not isinstance(one, SolutionClosed)
-        elif isinstance(one, CallFinished) and (one.call, one.item) in under_way:
+        elif isinstance(one, _OF_EXECUTION) and (one.call, one.item) in under_way:
             kept.append(one)
-            del under_way[one.call, one.item]
+            if isinstance(one, CallFinished) or (isinstance(one, OutcomeDecided) and one.decision != "retry"):
+                del under_way[one.call, one.item]
         elif isinstance(one, MessageAdded) and any(call == one.call for call, _ in under_way):
             kept.append(one)
     return kept
+
+
+def open_doubts(events: Sequence[Event]) -> list[OutcomeAsked]:
+    """The questions about outcomes that nobody has answered."""
+    doubts: dict[tuple[int, int | None], OutcomeAsked] = {}
+    for one in events:
+        if isinstance(one, OutcomeAsked):
+            doubts[one.call, one.item] = one
+        elif isinstance(one, OutcomeDecided):
+            doubts.pop((one.call, one.item), None)
+    return list(doubts.values())
 
 
 def before_answer(events: Sequence[Event]) -> list[Event]:
@@ -159,7 +174,7 @@ class Retelling:
             ForkError: with what is other, other calls would have run.
         """
         ran = {one.call for one in events if isinstance(one, CallStarted)}
-        doubts = {(one.call, one.item) for one in events if isinstance(one, OutcomeDecided)}
+        doubts = open_doubts(events)
         for number, event in enumerate(events[1:], 2):
             try:
                 match event:
@@ -175,8 +190,8 @@ class Retelling:
                         self._decide_plan(event)
                     case CallStarted():
                         self._start(event)
-                    case OutcomeAsked() if (event.call, event.item) not in doubts:
-                        continue
+                    case OutcomeAsked() if event in doubts:
+                        self._doubt(event)
                     case QuestionAsked() | QuestionAnswered():
                         # What a module asked was of the parent's call, which is not made again.
                         continue
@@ -200,6 +215,11 @@ class Retelling:
             raise RejectedSolutionError(rejection(errors))
         self._take(proposed)
 
+    def cut_off(self) -> None:
+        """Note the calls that had not ended."""
+        for event in forked(self.machine):
+            self._take(event)
+
     def _take(self, event: Event) -> None:
         self.machine.receive(event)
         self.events.append(event)
@@ -222,6 +242,12 @@ class Retelling:
             self._take(ApprovalAsked(event.call, asked.approval, asked.digest))
             self._take(CallDecided(event.call, asked.digest, "approve", FORK, "it had run before the fork"))
         self._take(event)
+
+    def _doubt(self, event: OutcomeAsked) -> None:
+        # Another input makes another question of it, and the time somebody had begins anew.
+        asked = outcome_question(self.machine.history[event.call], event.item)
+        if asked is not None:
+            self._take(OutcomeAsked(event.call, asked.approval, asked.digest, event.item, why=event.why))
 
     def _asked(self, call: int) -> AskApproval | None:
         due = (one for one in self.machine.due() if isinstance(one, AskApproval) and one.call.index == call)
@@ -270,4 +296,5 @@ def retold(
     elif started.mode == "plan" and not any(isinstance(one, SolutionProposed) for one in kept):
         # A plan is proposed in the same breath as it begins.
         telling.tell([started, *(one for one in events if isinstance(one, SolutionProposed))])
+    telling.cut_off()
     return telling.events

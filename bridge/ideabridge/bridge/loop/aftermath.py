@@ -11,7 +11,7 @@ from ideabridge.bridge.loop.event import CallFinished, Event, OutcomeAsked, Ques
 from ideabridge.bridge.loop.inquiry import gone
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Progress, in_flight
-from ideabridge.bridge.loop.question import outcome_question, unknown
+from ideabridge.bridge.loop.question import FORKED, outcome_question, unknown
 
 
 def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
@@ -30,20 +30,29 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
     again: list[Execute] = []
     # Whoever waited for an answer is gone: these come first, and what is asked anew is asked by a new call.
     events: list[Event] = [*gone(machine.history)]
-    called_off = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
-    for progress, number in in_flight(machine.history):
-        call = progress.call
-        tool = progress.tool
-        if tool is None or (call.index, number) in called_off:
-            continue
-        if call.has_latent or call.room is not None or tool.annotations.repeatable:
+    for progress, number in _cut_off(machine):
+        if _repeatable(progress):
             again.append(Execute.of(progress, number))
-            continue
-        events.append(_in_doubt(machine, progress, number, None, now))
+        else:
+            events.append(_in_doubt(machine, progress, number, None, now))
     if machine.streams:
         # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
         events.append(SolutionClosed(CUT_OFF))
     return again, events
+
+
+def forked(machine: Machine) -> list[Event]:
+    """What is journaled in a fork of calls that had not ended in its parent. Nobody has been asked yet: the time that a
+    person has begins when the fork does.
+
+    Args:
+        machine: the machine of the fork.
+    """
+    return [
+        _in_doubt(machine, progress, number, FORKED, None)
+        for progress, number in _cut_off(machine)
+        if not _repeatable(progress)
+    ]
 
 
 def ending(machine: Machine, finished: CallFinished, now: float) -> list[Event]:
@@ -66,7 +75,23 @@ def ending(machine: Machine, finished: CallFinished, now: float) -> list[Event]:
     return [*events, _in_doubt(machine, progress, finished.item, str(error.get("message")), now)]
 
 
-def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float) -> Event:
+def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
+    """The executions in flight, without those that were to be cancelled."""
+    called_off = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
+    return [
+        (progress, number)
+        for progress, number in in_flight(machine.history)
+        if progress.tool is not None and (progress.call.index, number) not in called_off
+    ]
+
+
+def _repeatable(progress: Progress) -> bool:
+    """Whether a call runs again by itself. A room goes on where it was."""
+    call, tool = progress.call, progress.tool
+    return call.has_latent or call.room is not None or (tool is not None and tool.annotations.repeatable)
+
+
+def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:
     """The question what came of an execution, where somebody can be asked; else that nobody knows."""
     index = progress.call.index
     asked = outcome_question(progress, number) if machine.mode == "plan" else None

@@ -38,6 +38,9 @@ REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan"
 DIED: Final = "the process died while it ran"
 """Why nobody knows what came of a call, where nothing else is known."""
 
+FORKED: Final = "it had not ended when the run was forked"
+"""Why a fork does not know what came of a call of its parent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
