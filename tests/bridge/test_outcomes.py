@@ -316,3 +316,49 @@ async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(
         await fork.wait()
         assert only(fork)["why"].startswith("outcome unknown: it had not ended when the run was forked, and")
         assert payments.paid == ["Ada"]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "limit"])
+async def test_a_run_that_is_ended_says_which_calls_may_have_happened(end: str, tmp_path: Path) -> None:
+    payments = Payments(open=False)
+    payments.expected = 3
+    begun = anyio.Event()
+
+    @tool(read_only=True)
+    async def slow() -> str:
+        """Read for ever."""
+        begun.set()
+        await anyio.sleep_forever()
+        return ""
+
+    plan: JSON = {
+        "calls": [
+            {"_tool": "pay", "to": "Ada", "_outputPath": "paid"},
+            {"_tool": "pay", "to": "†item", "_each": "†input.all", "_outputPath": "many"},
+            {"_tool": "slow", "_outputPath": "read"},
+            {"_tool": "pay", "to": "†state.read", "_outputPath": "later"},
+        ],
+        "input": {"all": ["Bob", "Eve"]},
+    }
+    toolbox = Toolbox(slow)
+    toolbox.update(payments.toolbox)
+    async with Bridge(ALLOW, toolbox=toolbox, store=tmp_path / "store") as bridge:
+        run = await bridge.run_plan(read_plan(plan))
+        with anyio.fail_after(10):
+            await payments.begun.wait()
+            await begun.wait()
+        if end == "cancelled":
+            run.cancel("enough")
+        else:
+            run.end_at_limit("its time is up")
+        await run.wait()
+        why = "outcome unknown: the run ended while it ran, and the tool does not say that it may run twice"
+        told = [(error["place"], error["error"]) for error in run.errors()]
+        assert told == [
+            (0, {"kind": "unknown", "message": why}),
+            (1, {"kind": "unknown", "message": why, "item": 0}),
+            (1, {"kind": "unknown", "message": why, "item": 1}),
+        ]
+    async with Bridge(ALLOW, toolbox=toolbox, store=tmp_path / "store") as bridge:
+        again = await bridge.run(run.id)
+        assert (again.status, len(again.errors())) == (end, 3)

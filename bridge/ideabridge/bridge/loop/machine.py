@@ -408,7 +408,7 @@ class Machine:
         if self.phase == "new":
             raise JournalError("the run has not begun")
         if self.phase == "solving" and self._tick is not None:
-            self.errors = [*self._tick.errors(), *self.errors]
+            self.errors = [*self._tick.errors(), *self._tick.cut_off(), *self.errors]
         self.phase, self.status, self.reason = "ended", event.status, event.reason
         self.spending.add_room(event.spent)
         self._tick = self.planning = self._finish = None

@@ -38,6 +38,9 @@ REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan"
 DIED: Final = "the process died while it ran"
 """Why nobody knows what came of a call, where nothing else is known."""
 
+ENDED: Final = "the run ended while it ran"
+"""Why a run that was ended before its time does not know what came of a call."""
+
 FORKED: Final = "it had not ended when the run was forked"
 """Why a fork does not know what came of a call of its parent."""
 

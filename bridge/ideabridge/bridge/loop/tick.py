@@ -25,6 +25,7 @@ from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.policy import policy_named
 from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.question import ENDED, unknown
 from ideabridge.bridge.loop.readiness import Readiness, Refusal
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.settling import Settling
@@ -222,6 +223,23 @@ class Tick:
         ]
         why = self.group.cancelled
         return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
+
+    def cut_off(self) -> list[JSONObject]:
+        """The errors of calls that may have happened although their results are not here, where the run ends now: they
+        were in flight, or nobody knew what came of them. Calls of tools that only read are left out.
+        """
+        found: list[JSONObject] = []
+        for one in self.progress.values():
+            reads = one.tool is not None and one.tool.annotations.read_only
+            if one.standing is not Standing.RUNNING or one.call.has_latent or reads:
+                continue
+            for number, item in enumerate(one.items):
+                if item.started and not item.finished:
+                    error: JSONObject = {"kind": "unknown", "message": unknown(item.cut_off or ENDED, one.tool)}
+                    if one.call.has_each:
+                        error["item"] = number
+                    found.append({**one.call.located, "error": error})
+        return found
 
     # -- moving on ---------------------------------------------------------------------------------------------
 
