@@ -120,6 +120,41 @@ def test_a_store_that_comes_back_goes_on(tmp_path: Path) -> None:
         assert store.settings("k") == b"3"
 
 
+@pytest.mark.parametrize("away", ["the file", "its folder"])
+def test_a_store_that_was_gone_before_is_saved_as_it_is_when_it_is_deleted(away: str, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    moved, path = (folder if away == "its folder" else folder / "ideas.db"), folder / "ideas.db"
+    with Store.open(path) as store:
+        store.set_setting("k", b"1")
+        moved.rename(tmp_path / "b")
+        with pytest.raises(StoreGoneError):
+            store.set_setting("k", b"2")
+        (tmp_path / "b").rename(moved)
+        store.set_setting("k", b"3")
+        before = set(rescued_of(path))
+        delete(path)
+        with pytest.raises(StoreGoneError, match="is saved in"):
+            store.set_setting("more", b"4")
+        [saved] = set(rescued_of(path)) - before
+    with Store.open(saved) as store:
+        assert store.settings("k") == b"3"
+
+
+def test_a_store_whose_folder_is_made_anew_is_saved_there(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "ideas.db"
+    with Store.open(path) as store:
+        store.set_setting("k", b"1")
+        (tmp_path / "a").rename(tmp_path / "b")
+        with pytest.raises(StoreGoneError, match="could not be saved"):
+            store.set_setting("k", b"2")
+        (tmp_path / "a").mkdir()
+        with pytest.raises(StoreGoneError, match="is saved in"):
+            store.set_setting("k", b"3")
+    assert len(rescued_of(path)) == 1
+
+
 def test_closing_a_store_that_was_replaced_leaves_the_new_one_alone(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     old = Store.open(path)

@@ -88,6 +88,9 @@ class Database:
         self._address = self.path if self.files is None else self.files.address
         self._checkpointer = Checkpointer(self._address)
         self._rescued = ""
+        """What became of what the connection held, while the files are gone."""
+        self._unsaved = ""
+        """What had become of the files when that could not be saved."""
         self._rescuing = threading.Lock()
         with _Connecting(self):
             self.connection = self._connect()
@@ -441,6 +444,7 @@ class Database:
         fault = self.files.fault()
         if fault is not None:
             raise self._gone(fault, self.connection)
+        self._rescued = ""
         self._commits += 1
         if self._commits % COMMITS == 0:
             self._checkpointer.want()
@@ -458,25 +462,33 @@ class Database:
             fault = self.files.look()
             if fault is not None:
                 raise self._gone(fault, connection)
+            # They may have been gone for a while. What is committed from now on is not in the copy made then.
+            self._rescued = ""
 
     def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
-        """The error; the first time, what the connection still holds is saved."""
+        """The error; the first time, what the connection still holds is saved. Where that cannot be done, it is tried
+        again when something else becomes of the files: their folder may be back without them.
+        """
         assert self.files is not None
         with self._rescuing:
-            if not self._rescued:
+            if not self._rescued or self._unsaved not in ("", fault):
                 target = self.files.beside()
                 try:
                     copy(connection, target)
                 except (StoreError, sqlite3.Error) as error:
-                    self._rescued = f"What it held could not be saved: {error}"
+                    self._unsaved = fault
+                    self._rescued = (
+                        f"What it held could not be saved: {error}. Where it was moved, move it back: then it goes on"
+                    )
                 else:
+                    self._unsaved = ""
                     name = self.files.path.name
                     self._rescued = (
                         f"What it held is saved in {target}. To go on with it, end every process that uses the store, "
                         f"delete what is left of {name}, {name}-wal and {name}-shm, and move that file to "
                         f"{self.files.path}"
                     )
-        return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
+            return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
 
     def raise_translated(self, error: BaseException) -> None:
         """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
