@@ -21,7 +21,13 @@ from pathlib import Path
 
 import anyio
 
-from ideabridge.tools import tool
+from ideabridge.tools import UnknownEffectError, tool
+
+
+@tool(read_only=False)
+def pay(to: str) -> str:
+    """Pay somebody; the bank may have taken it."""
+    raise UnknownEffectError("the bank hung up")
 
 
 @tool(read_only=False)
@@ -94,6 +100,16 @@ def test_what_waits_is_listed_and_decided(here: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == "nothing waits for a decision\n"
     assert main(["approvals", "list", first]) == 0
     assert f"run {first} waits for no decision (done)" in capsys.readouterr().err
+
+
+def test_a_run_says_how_what_it_asks_may_be_answered(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pay = {"_tool": "pay", "to": "Ada"}
+    (here / "pay.json").write_text(json.dumps({"calls": [pay]}), encoding="utf-8")
+    assert main(["run", "pay.json", "--allow-all"]) == 4
+    printed = capsys.readouterr().err
+    run = printed.rpartition("ideabridge resume ")[2].split()[0]
+    assert f"ideabridge approvals decide retry {run} --allow-all (or skip, value)" in printed
+    assert main(["approvals", "decide", "skip", run, "--allow-all"]) == 1
 
 
 def test_a_decision_without_the_tools_of_the_run_says_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

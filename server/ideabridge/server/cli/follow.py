@@ -169,13 +169,19 @@ def _advise(outcome: Outcome, options: Options) -> None:
         report(f"it waits for the solution of turn {run.turn}. A host connected to this store can hand it in, or you:")
         report(f"  ideabridge resume {run.id}{again} (reads it from standard input, and goes on)")
     if outcome.pending:
+        choices: list[JSON] = []
         for entry in run.approvals():
             if isinstance(entry, dict):
                 report(f"approval needed ({entry.get('approval')}): {entry.get('why')}")
+                choices.append(entry.get("choices", ["approve", "deny"]))
         # To take a run up, the configuration must be the same: the options that made it stand in the advice.
         report("it waits in the store. A host connected to this store can decide, or you:")
         report(f"  ideabridge resume {run.id}{again} (asks you at a terminal, and goes on)")
-        report(f"  ideabridge approvals decide approve {run.id}{again} (or deny)")
+        match choices:
+            case [[first, *others], *rest] if all(one == choices[0] for one in rest):
+                report(f"  ideabridge approvals decide {first} {run.id}{again} (or {', '.join(map(str, others))})")
+            case _:
+                report(f"  ideabridge approvals list {run.id}{again} (shows how each may be answered)")
 
 
 def error_line(entry: JSONObject) -> str:
