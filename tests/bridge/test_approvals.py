@@ -11,7 +11,7 @@ import pytest
 from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
 from ideabridge.bridge import approver as approver_module
 from ideabridge.bridge.configuration import ConfigurationError, fingerprint, parse_configuration
-from ideabridge.bridge.errors import FinishedRunError
+from ideabridge.bridge.errors import DecisionError, FinishedRunError
 from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.event import CallDecided, JournalError
 from ideabridge.bridge.loop.policy import approval_timeout, policy_named
@@ -190,6 +190,19 @@ async def test_a_decision_about_another_call_is_refused() -> None:
         again = await bridge.run(run.id)
         assert len(pending(again)) == 2
         assert SENT == []
+
+
+async def test_an_error_about_an_approval_names_a_few_that_are_pending() -> None:
+    async with Bridge(toolbox=Toolbox(send)) as bridge:
+        run = await started(bridge, *(message(f"p{number}") for number in range(100)))
+        assert await run.wait(5) == "needs_approval"
+        with pytest.raises(DecisionError) as refused:
+            run.decide("none", "approve", by="somebody")
+        names = ", ".join(one["approval"] for one in pending(run)[:5])
+        assert str(refused.value) == f"no approval 'none' is pending; pending are {names} and 95 more"
+        with pytest.raises(DecisionError, match="no approval 'xxx") as refused:
+            run.decide("x" * 100_000, "approve", by="somebody")
+        assert len(str(refused.value)) < 500
 
 
 # -- a callback --------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.context.document import MISSING, Missing
+from ideabridge.bridge.context.reference import quoted
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.decider import Decider
@@ -42,6 +43,9 @@ from ideabridge.tools.schema import Validator
 Asked: TypeAlias = ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked
 Decided: TypeAlias = CallDecided | OutcomeDecided | PlanDecided | QuestionAnswered
 
+
+_NAMED: Final = 5
+"""How many pending approvals an error names."""
 
 _ANSWER_BYTES: Final = 100_000
 """How much goes into one form."""
@@ -128,7 +132,9 @@ def answered(
     pending = {one.approval: one for one in questions(machine)}
     question = pending.get(approval)
     if question is None:
-        raise DecisionError(f"no approval {approval!r} is pending; pending are {', '.join(pending) or 'none'}")
+        more = f" and {len(pending) - _NAMED} more" if len(pending) > _NAMED else ""
+        names = ", ".join(list(pending)[:_NAMED]) or "none"
+        raise DecisionError(f"no approval {quoted(approval)} is pending; pending are {names}{more}")
     if decision not in question.choices:
         *most, last = (repr(one) for one in question.choices)
         raise DecisionError(f"decision: expected {', '.join(most)} or {last}, found {decision!r}")
