@@ -234,7 +234,7 @@ def told_of(done: tuple[str, int]) -> str:
     if what == "found":
         return (
             f"up to {count} will be deleted in {EVERY / DAY:g} days, unless published or tagged; "
-            "`retention` in ideabridge.json keeps them (docs/store.md)"
+            "`retention` in your own configuration keeps them (docs/store.md)"
         )
     return f"{count} deleted, as `retention` says" if runs else ""
 

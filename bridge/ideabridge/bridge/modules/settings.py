@@ -124,9 +124,9 @@ class ModuleConfiguration(BaseModel):
     parallel: int = Field(default=8, ge=1, le=1000, description="How many calls may run there at once (a browser: 1).")
     retry: dict[str, Annotated[int, Field(ge=1, le=MAX_TRIES)]] = Field(
         default_factory=dict[str, int],
-        description="How often a call that gets no answer is tried in all, by tool: names or patterns, of which the"
-        f" first that matches holds; 1: once. Default: {TRIES}. Only tools that say they are read-only or idempotent"
-        " are tried again.",
+        description="How often a call is sent in all where the connection is lost before its answer, by tool: names or"
+        f" patterns, of which the first that matches holds; 1: once. Default: {TRIES}. Only tools that say they are"
+        " read-only or idempotent are tried again.",
     )
     disabled: bool = Field(default=False, description="True: the module is left alone.")
 
