@@ -309,11 +309,11 @@ class People:
                 return
 
     def _hand_in(self, question: Question, decision: Decision) -> None:
-        approval, by = question.approval, decision.by
-        if approval not in self._pending():
+        approval, by, run = question.approval, decision.by, self._run
+        # Watchers are told of a decision when it is journaled; the machine knows it from the beginning.
+        if approval not in self._pending() or all(one.approval != approval for one in run.questions()):
             # Settled meanwhile, or the run has ended: a decision comes too late, and changes nothing.
             return
-        run = self._run
         try:
             try:
                 decision.hand_in(run, approval)
