@@ -116,9 +116,12 @@ class Calls:
         for handle in list(self._handles.values()):
             handle.cancel()
 
-    def call_off(self, key: ExecutionKey) -> None:
-        """Cancel one call; that it was cancelled is journaled. Whatever still comes of it is not heard."""
+    def ignore(self, key: ExecutionKey) -> None:
+        """The machine has taken that a call was cancelled: what still comes of it is ignored from now on."""
         self._called_off.add(key)
+
+    def call_off(self, key: ExecutionKey) -> None:
+        """Cancel one call; that it was cancelled is journaled."""
         handle = self._handles.get(key)
         if handle is not None:
             handle.cancel()

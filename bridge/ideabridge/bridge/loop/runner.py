@@ -228,13 +228,19 @@ class Runner:
         if self._closed:
             self._batch = None
             return
+        given_up = self.lost is not None
         if error is not None:
             self._batch = None
-            self.fail(error)
+            if given_up:
+                # The first reason stays. Whoever waits for the last write is told that it is not queued any more.
+                self._notify(())
+            else:
+                self.fail(error)
             return
         try:
             self._act()
-            self.perform()
+            if not given_up:
+                self.perform()
         except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             self.fail(failure)
 
@@ -335,6 +341,9 @@ class Runner:
                 self._rest()
                 return
             self._take([self._acknowledge(effect) for effect in due])
+            for effect in due:
+                if isinstance(effect, Cancel):
+                    self._calls.ignore(effect.key)
             if not self._write(due):
                 return
 
