@@ -20,7 +20,7 @@ from ideabridge.bridge.loop.event import (
     QuestionRefused,
 )
 from ideabridge.bridge.loop.inquiry import asked
-from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.loop.progress import Progress, Standing
 
 
 @dataclass(slots=True)
@@ -53,26 +53,26 @@ class Parking:
         self._post = post
         self._wanted = wanted
         self._fail = fail
-        self._places: dict[ExecutionKey, _Place] = {}
+        # By the digest of the question: a module may ask again before the journal holds what became of its last one.
+        self._places: dict[tuple[ExecutionKey, str], _Place] = {}
 
     def watch(self, event: Event) -> None:
         """A watcher of the run: what was answered goes back, and what has ended waits no more."""
         if isinstance(event, QuestionAnswered):
-            place = self._places.pop((event.call, event.item), None)
+            place = self._places.pop(((event.call, event.item), event.digest), None)
             if place is not None:
                 place.reply = Reply(event.action, event.content)
                 place.free.set()
-        elif isinstance(event, CallFinished) and self._places:
-            place = self._places.pop((event.call, event.item), None)
-            if place is not None:
-                place.free.set()
+        elif isinstance(event, CallFinished):
+            for key, digest in [one for one in self._places if one[0] == (event.call, event.item)]:
+                self._places.pop((key, digest)).free.set()
 
     async def ask(self, key: ExecutionKey, inquiry: Inquiry) -> Reply:
         """Put the question of the module that runs a call, and wait for the answer."""
-        question = asked(self._call(key[0]), key[1], inquiry, time.time()) if self._wanted() else None
+        question = asked(self._call(key[0]), key[1], inquiry, time.time()) if self._runs(key) else None
         if question is None or not self._tell(question):
             return Reply("cancel")
-        place = self._places[key] = _Place(question)
+        place = self._places[key, question.digest] = _Place(question)
         await place.free.wait()
         return place.reply
 
@@ -80,15 +80,22 @@ class Parking:
         """Note a question that is not put. The mind is told of it without the module's words."""
         content = f"module {module!r} asked something while it ran {self._call(key[0]).call.label}: {why}"
         told = MessageAdded(key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
+        if not self._runs(key):
+            return
         self._tell(QuestionRefused(key[0], module, message, why, key[1]), told)
 
     def withdraw(self, key: ExecutionKey) -> None:
         """The module takes back what it has asked."""
-        place = self._places.get(key)
-        if place is not None:
-            one = place.question
+        # The machine knows what is open. Watchers are told of an answer when it is journaled.
+        one = self._call(key[0]).items[key[1] or 0].question
+        if one is not None and (key, one.digest) in self._places:
             why = "it took its question back"
             self._tell(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
+
+    def _runs(self, key: ExecutionKey) -> bool:
+        """Whether the call runs, as far as the machine knows: it knows of a cancellation before the journal does."""
+        progress = self._call(key[0])
+        return self._wanted() and progress.standing is Standing.RUNNING and not progress.items[key[1] or 0].finished
 
     def _tell(self, *events: Event) -> bool:
         """Journal what happened; whether that could be done."""
