@@ -79,7 +79,7 @@ def spent_by(run: Run, *, under_way: bool = False) -> Spending:
         under_way: with what answers that are under way have taken until now: they are about to be hung up on.
     """
     machine, own = run.machine, run.machine.spending
-    made = machine.step + 1 if machine.mode == "solve" else 0
+    made = machine.requests if machine.mode == "solve" else 0
     total = Spending(
         own.input_tokens,
         own.output_tokens,

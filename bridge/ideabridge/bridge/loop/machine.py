@@ -59,6 +59,7 @@ class Machine:
             which are the same, unless handlers of messages say otherwise.
         output_schema: of the Request at hand; `asked_schema`: the one the run began with.
         has_mind: a mind answers by itself; else Solutions are handed in.
+        requests: how many Requests were made.
         decided: what was decided on, how, and by whom.
         status, reason: how the run ended.
     """
@@ -67,6 +68,7 @@ class Machine:
         self.phase: Phase = "new"
         self.mode: Literal["plan", "solve"] = "solve"
         self.step: int = -1
+        self.requests = 0
         self.settings = Settings()
         self._output = OutputSchema(None, mode="plan", by_instance=False)
         self._given = catalogue
@@ -263,6 +265,7 @@ class Machine:
         if event.step != self.step or not self._mind_due:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
         self._mind_due = False
+        self.requests += 1
         self.spending.last = None
         self._offer(event.offered)
 
