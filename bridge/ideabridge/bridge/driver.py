@@ -237,7 +237,11 @@ class Driver:
     def _take_over(self) -> int | None:
         """The lease of a driver that is gone, or has lapsed; None where it may be alive."""
         record = self._store.run(self._run)
-        if record is None or self._watch.left(record.lease) > 0:
+        if record is None:
+            return None
+        # This process has left the run, and the store does not hold that yet: it finds the epoch over then.
+        is_leaving = record.driver == self._name and self.unwritten > 0
+        if not is_leaving and self._watch.left(record.lease) > 0:
             return None
         # Refused where the driver had a heartbeat since, or another process was faster.
         return self._store.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
@@ -382,7 +386,8 @@ class Driver:
         def ended(error: Exception | None) -> None:
             # Nobody takes it from a process that is alive: it is given back when the store works again. Whoever takes
             # the run up notes how it stands.
-            self._owed = epoch if isinstance(error, StoreError) else None
+            lost = isinstance(error, StaleDriverError)
+            self._owed = epoch if isinstance(error, StoreError) and not lost else None
             later()
 
         self._write(leave, lambda _: None, ended)
