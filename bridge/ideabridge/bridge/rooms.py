@@ -242,7 +242,7 @@ class Rooms:
 
     def _cancel(self, run: Run, room: Run, reason: str) -> None:
         # The run is behind until they are written too.
-        run.ending = [one for one in run.ending if one.runner.is_behind]
+        run.ending = [one for one in run.ending if one.runner.is_behind or one.is_being_left]
         run.ending.append(room)
         # One that another process drives finds out when it tells.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):

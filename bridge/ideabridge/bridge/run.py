@@ -117,9 +117,21 @@ class Run:
     async def wait(self, seconds: float | None = None) -> RunStatus:
         """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
         with anyio.move_on_after(seconds):
-            while self.status == "running" or self._driver.unwritten:
+            while self.status == "running" or self.is_being_left:
                 await self.runner.wait_changed()
         return self.status
+
+    @property
+    def is_being_left(self) -> bool:
+        """Whether the store does not hold yet how the run, or a room of it, stands, and that nobody drives it."""
+        rooms = (*self.rooms.values(), *self.ending)
+        return bool(self._driver.unwritten) or any(room.is_being_left for room in rooms)
+
+    def poke(self) -> None:
+        """Wake whoever waits for the run, or for the run that it is a room of."""
+        self.runner.poke()
+        if self.parent is not None:
+            self.parent.poke()
 
     # -- what applications wait for ----------------------------------------------------------------------------
 
@@ -254,10 +266,10 @@ class Run:
         if self.runner.lost is not None:
             with contextlib.suppress(StoreError):
                 # It runs out by itself where the store cannot be written.
-                self._driver.leave(None, None, self.runner.poke)
+                self._driver.leave(None, None, self.poke)
         elif may_rest(self):
             try:
-                self._driver.leave(self.status, None, self.runner.poke)
+                self._driver.leave(self.status, None, self.poke)
             except StaleDriverError:
                 # Found out late: a room of it was given up because another process has gone on with both.
                 self.runner.abandon("its lease was lost to another process")
@@ -275,7 +287,7 @@ class Run:
     def _expect_open(self, turn: int) -> None:
         self._expect_alive()
         machine = self.machine
-        if machine.mode != "solve" or machine.phase != "asking" or turn != machine.step:
+        if not machine.awaits_mind or turn != machine.step:
             raise SettledTurnError(f"turn {turn} is not open; the turn now is {self._turn_now()}")
 
     def _expect_alive(self) -> None:

@@ -532,7 +532,8 @@ class Runs:
             if left:
                 status = "interrupted"
             else:
-                status = live.status if live is not None and record.status == "running" else record.status
+                here = live is not None and (record.status == "running" or live.unwritten is not None)
+                status = live.status if live is not None and here else record.status
             told: RunSummary = {
                 "run": record.id,
                 "status": status,
@@ -881,7 +882,7 @@ class Runs:
         if run.runner.follows:
             self.rooms.follow(run, event)
         elif isinstance(event, RunEnded):
-            driver.leave(run.machine.status or "failed", summary_of(run), run.runner.poke)
+            driver.leave(run.machine.status or "failed", summary_of(run), run.poke)
             self.rooms.close(run)
         elif isinstance(event, CallFinished):
             tool = run.machine.history[event.call].tool

@@ -255,12 +255,14 @@ async def opened(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]
         yield Session(run)
     except Exception as error:
         with suppress(IdeabridgeError):
-            # Written when the bridge closes, at the latest.
             run.end("failed", f"the application left the session with {type(error).__name__}")
+            await run.wait()
         raise
     except BaseException:
         with suppress(IdeabridgeError):
+            # Written when the bridge closes, at the latest: nothing waits in a scope that is cancelled.
             run.end("cancelled", "the application was cancelled")
         raise
     run.end("done")
-    await run.runner.wait_written()
+    # Also the note of how it ended: what is published next reads it.
+    await run.wait()
