@@ -396,6 +396,41 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
         assert (told, "no room" in why) == (run_id, True)
 
 
+async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    [run_id] = await left_behind(path)
+    desk = Desk(open=True)
+    monkeypatch.setattr("ideabridge.bridge.recovery._HELD_SECONDS", 0.0)
+    with Store.open(path) as store:
+        epoch = store.acquire(run_id, "somebody", 15, 0)
+        assert epoch is not None
+        record = store.run(run_id)
+        assert record is not None
+        store.set_status(run_id, epoch, "running", {"taken_up": 2, "events": record.last_event})
+        store.release(run_id, epoch)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        acquire, failed = bridge.store.acquire, 0
+
+        def fails_once(*arguments: Any) -> int | None:
+            nonlocal failed
+            failed += 1
+            if failed == 1:
+                raise StoreFullError("there is no room left")
+            return acquire(*arguments)
+
+        monkeypatch.setattr(bridge.store, "acquire", fails_once)
+        async with sweeping(bridge, desk, monkeypatch) as looks:
+            with anyio.fail_after(10):
+                while len(desk.troubles) < 2:
+                    await looks(1)
+            await looks(20)
+    assert [told for told, _ in desk.troubles] == [run_id, run_id]
+    assert "no room" in desk.troubles[0][1]
+    assert "is set aside" in desk.troubles[1][1]
+
+
 SERVED = """
 import pathlib
 import anyio

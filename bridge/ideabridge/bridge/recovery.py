@@ -78,6 +78,8 @@ class Recovery:
         self._hopeless: dict[str, int] = {}
         # Seconds until a run is tried again, and when that is.
         self._delays: dict[str, tuple[float, float]] = {}
+        # Runs of which it was last told that the store could not be written.
+        self._kept_by_store: set[str] = set()
 
     async def run(self) -> None:
         """Take all of them up; returns when each has ended, waits for somebody, or was given up. The leases of drivers
@@ -173,8 +175,9 @@ class Recovery:
             return run
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """A run could not be taken up: it is told once."""
-        known = record.id in self._delays
+        """A run could not be taken up: it is told once, and again where first it was only the store."""
+        passes = isinstance(error, PASSING)
+        known = record.id in self._delays and (passes or record.id not in self._kept_by_store)
         with contextlib.suppress(StoreError):
             now = self._store.run(record.id)
             if now is None or now.status not in ("running", "interrupted") or self._runs.left(now.lease) > 0:
@@ -183,6 +186,10 @@ class Recovery:
             if not isinstance(error, StoreError):
                 self._hopeless[record.id] = now.epoch
         self._delay(record.id, error)
+        if passes:
+            self._kept_by_store.add(record.id)
+        else:
+            self._kept_by_store.discard(record.id)
         if not known:
             why = str(error) if isinstance(error, InterruptedRunError) else cause(error, self._mask)
             self._tell(record, why)
@@ -191,6 +198,7 @@ class Recovery:
         """A run has come to rest here, or was given up: then it is tried again, here or elsewhere."""
         if run.runner.lost is None:
             self._delays.pop(run.id, None)
+            self._kept_by_store.discard(run.id)
         else:
             self._delay(run.id, run.runner.failure)
 
