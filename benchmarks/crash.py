@@ -47,6 +47,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,7 @@ from crash_parts.witness import Witness
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import RunRecord
+from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import is_set_aside
@@ -204,8 +206,15 @@ class Trial:
             if not life.hear(0.1):
                 return
         self.violations.extend(
-            f"run {run_id} has not settled {SETTLES:g} s after {kind}" for run_id in sorted(waiting & life.open)
+            f"run {run_id} has not settled {SETTLES:g} s after {kind}: {self._how(run_id)}"
+            for run_id in sorted(waiting & life.open)
         )
+
+    def _how(self, run_id: str) -> str:
+        """How a run stands, for whoever reads a violation."""
+        with closing(sqlite3.connect(f"file:{self._store}?mode=ro", uri=True)) as connection:
+            sql = "SELECT status, driver, epoch, summary FROM runs WHERE id = ?"
+            return str(connection.execute(sql, (run_id,)).fetchone())
 
     def _end(self, *lives: Life) -> None:
         """Kill a life, or two at the same moment, and look at what is left."""

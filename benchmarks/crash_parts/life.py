@@ -90,16 +90,18 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
         folder: holds the store and the log.
         first: number of the first plan to start.
         seed: of the plans.
-        say: reports to the parent: `run ID`, `resumed ID`, `late ID` where the store hinders that, `ended ID STATUS
-            WHY`, `idea ID`, `asked REQUEST`, `refused KIND NUMBER` where the store did not take a run, `skipped COUNT`
-            for answered questions, or `trouble WORDS`.
+        say: reports to the parent: `run ID`, `resumed ID`, `late ID` where the store hinders that, `aside ID` where it
+            is set aside, `ended ID STATUS WHY`, `idea ID`, `asked REQUEST`, `refused KIND NUMBER` where the store did
+            not take a run, `skipped COUNT` for answered questions, or `trouble WORDS`.
     """
 
     def tell(record: RunRecord, why: str) -> None:
         if "could not be written" in why:
             # The store is failing. It is tried again.
             say(f"late {record.id}")
-        elif "is set aside" not in why:
+        elif "is set aside" in why:
+            say(f"aside {record.id}")
+        else:
             say(f"trouble run {record.id} is not taken up: {why}")
 
     log = folder / "log"
@@ -229,6 +231,9 @@ class Life:
         if word in ("run", "resumed", "late"):
             # A room goes on with the run that it belongs to.
             self.open.update({rest} if "." not in rest else ())
+        elif word == "aside":
+            # It waits for a person.
+            self.open.discard(rest)
         elif word == "ended":
             run_id, status, why = rest.split(" ", 2)
             self.open.discard(run_id)
