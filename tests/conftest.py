@@ -1,9 +1,18 @@
 """Shared fixtures, and what every process of the tests is to find."""
 
+from __future__ import annotations
+
 import os
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
+
+from ideabridge.bridge.ideas.database import Database
+from ideabridge.bridge.ideas.errors import StoreBusyError
+
+T = TypeVar("T")
 
 # The tests start hundreds of processes. Where Python is told to keep no bytecode, as containers often do, each of them
 # compiles all our sources again, and each worker all tests. It is kept in `__pycache__`, which git ignores.
@@ -14,3 +23,31 @@ sys.dont_write_bytecode = False
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--writes",
+        choices=("now", "later"),
+        default="now",
+        help="later: the event loop writes nothing into the store at once, as where another program keeps it locked;"
+        " every write goes through the writer's thread",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if next(metafunc.definition.iter_markers("later"), None) is not None:
+        metafunc.parametrize("writes", ["now", "later"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def writes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """When the event loop's small writes are done: `now`, or `later`, by the writer's thread (`mark.later`)."""
+    when = str(getattr(request, "param", request.config.getoption("--writes")))
+    if when == "later":
+        monkeypatch.setattr(Database, "at_once", _refuse)
+    return when
+
+
+def _refuse(database: Database, job: Callable[[], T]) -> T:
+    raise StoreBusyError(f"{database.path}: the test lets every write come later")

@@ -21,7 +21,7 @@ from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.later]
 
 
 def configured(approval: JSON) -> Configuration:
@@ -328,7 +328,7 @@ async def test_a_call_nobody_decided_on_in_time_is_denied() -> None:
         with anyio.fail_after(5):
             while run.machine.phase != "ended":
                 await run.runner.wait_changed()
-        assert run.status == "done"
+        assert await run.wait(5) == "done"
         state: Any = run.answer()["state"]
         assert state["refused"]["message"] == "denied by the time-out: nobody decided within 0.05 s"
         assert SENT == []

@@ -94,7 +94,7 @@ async def test_a_denied_plan_without_a_mind_ends_the_run() -> None:
     async with Bridge(toolbox=TOOLS) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
         run.decide(only(run)["approval"], "deny", by="Ann", reason="too early")
-        assert run.status == "cancelled"
+        assert await run.wait(10) == "cancelled"
         assert run.answer()["reason"] == "the plan was denied by Ann: too early"
         assert RAN == []
         with pytest.raises(RunFailedError, match="too early"):
@@ -141,19 +141,20 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         assert "accepted it as a whole" in context(run)
         # A malformed plan asks nobody, and nothing of it runs: the next Request says what is wrong.
         run.submit(0, {"calls": [{"_tool": "look", "at": "Bob"}, {"_tool": "sned"}]})
-        assert (run.status, run.turn, RAN) == ("needs_solution", 1, [])
+        assert (await run.wait(10), run.turn, RAN) == ("needs_solution", 1, [])
         assert "unknown tool 'sned'" in context(run)
         run.submit(1, PLAN)
-        assert run.status == "needs_approval"
+        assert await run.wait(10) == "needs_approval"
         with pytest.raises(SettledTurnError):
             run.submit(1, {"calls": [CALLS[0]]})
         assert run.submit(1, PLAN) == []
         run.decide(only(run)["approval"], "deny", by="Ann", reason="look first")
-        assert (run.status, run.turn, RAN) == ("needs_solution", 2, [])
+        assert (await run.wait(10), run.turn, RAN) == ("needs_solution", 2, [])
         told = context(run)
         assert "look first" in told
         assert '"ran": null' in told
         run.submit(2, {"calls": [CALLS[0]]})
+        await run.wait(10)
         first = only(run)["approval"]
         run.decide(first, "edit", by="Ann", plan={"calls": [{"_tool": "look", "at": "Eve", "_outputPath": "name"}]})
         assert await run.wait(10) == "needs_solution"
@@ -201,7 +202,9 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         run.submit(0, PLAN)
         first = only(run)
         run.decide(first["approval"], "deny", by="Ann")
+        assert await run.wait(10) == "needs_solution"
         run.submit(1, PLAN)
+        assert await run.wait(10) == "needs_approval"
         # The same plan, proposed again, is another question.
         assert only(run)["approval"] != first["approval"]
         run_id, second = run.id, only(run)
@@ -222,6 +225,7 @@ async def test_a_plan_that_waits_survives_restarts_and_a_decision_holds_for_it_a
         assert [names.count(kind) for kind in (PlanAsked, PlanDecided, RequestMade)] == [2, 2, 2]
 
 
+@pytest.mark.later
 async def test_the_approver_and_the_time_out_decide_on_plans_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +252,7 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
     monkeypatch.setattr(approver_module.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run.id)
-        assert run.status == "cancelled"
+        assert await run.wait(10) == "cancelled"
         assert "denied by the time-out" in str(run.answer()["reason"])
 
 

@@ -33,7 +33,7 @@ from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import ActivityError
 from tests.modules.conftest import configure, raw
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.later]
 
 
 class Desk:

@@ -174,6 +174,7 @@ async def totals(roots: list[Node], most: int | None, folder: Path) -> None:
         assert told(await bridge.run(run.id)) == given_before
 
 
+@pytest.mark.later
 @given(st.lists(nodes(2), min_size=1, max_size=3), st.one_of(st.none(), st.integers(1, 200)))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_has_used_what_it_and_its_rooms_have_however_they_ended(roots: list[Node], most: int | None) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.errors import UnwrittenRunError
-from ideabridge.bridge.ideas.errors import StoreFullError
+from ideabridge.bridge.errors import SettledTurnError, UnwrittenRunError
+from ideabridge.bridge.ideas.errors import StoreBusyError, StoreFullError
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, RunEnded
@@ -293,3 +293,48 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
             with anyio.fail_after(LIMIT_S), pytest.raises(StoreFullError):
                 await writer.patiently(full)
     assert 2 <= tries <= 10
+
+
+async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, is_locked = Store.release, True
+
+    def sometimes(store: Store, run_id: str, epoch: int) -> None:
+        if is_locked:
+            raise StoreBusyError("locked")
+        release(store, run_id, epoch)
+
+    monkeypatch.setattr(Store, "release", sometimes)
+    with anyio.fail_after(LIMIT_S):
+        async with Bridge(ALLOW) as bridge:
+            run = await bridge.solve("Say done.", output_schema={"type": "string"})
+            assert run.status == "needs_solution"
+            # Another process could not take it now. This one can.
+            run.submit(0, {"calls": [], "output": "done"})
+            is_locked = False
+            assert await run.result() == "done"
+            record = bridge.store.run(run.id)
+            assert record is not None
+            assert (record.status, record.driver) == ("done", None)
+
+
+@pytest.mark.later
+async def test_a_turn_that_is_not_written_yet_takes_no_solution() -> None:
+    async with Bridge(ALLOW) as bridge:
+        run = await bridge.solve("Look.")
+        run.submit(0, {"calls": [{"_tool": "nothing"}], "output": None})
+        if run.status == "running":
+            with pytest.raises(SettledTurnError, match="the turn now is none"):
+                run.submit(1, {"calls": [], "output": "done"})
+        assert await run.wait(LIMIT_S) == "needs_solution"
+        run.submit(1, {"calls": [], "output": "done"})
+        assert await run.result() == "done"
+
+
+@pytest.mark.later
+async def test_lists_show_no_older_status_of_a_run_that_is_being_written() -> None:
+    async with Bridge(ALLOW) as bridge:
+        run = await bridge.solve("Look.")
+        run.end("failed", "nobody looks")
+        assert [one["status"] for one in bridge.runs()] == [run.status]
+        assert await run.wait(LIMIT_S) == "failed"
+        assert [one["status"] for one in bridge.runs()] == ["failed"]
