@@ -89,6 +89,37 @@ async def test_what_was_at_work_goes_on_and_what_waits_is_left_alone(tmp_path: P
         assert [bridge.store.run(run.id) for run in (solving, asking)] == waiting
 
 
+async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path: Path) -> None:
+    started = anyio.Event()
+    ended: list[str] = []
+
+    @tool(read_only=True)
+    async def work(text: str) -> str:
+        """Work."""
+        started.set()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            # As a call does whose module is closed at the same time.
+            ended.append(text)
+            raise RuntimeError("the connection was closed") from None
+        return text
+
+    store = tmp_path / "ideas.sqlite"
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as outer, Bridge(store=store, toolbox=Toolbox(work)) as bridge:
+            await bridge.run_plan(read_plan(PLAN))
+            await started.wait()
+            outer.cancel_scope.cancel()
+            await anyio.sleep_forever()
+        assert ended == ["x"]
+        desk = Desk(open=True)
+        async with Bridge(store=store, toolbox=desk.toolbox) as bridge:
+            await desk.recover(bridge)
+            again = await bridge.run(bridge.runs()[0]["run"])
+            assert (await again.wait(), again.given()) == ("done", "x")
+
+
 async def test_another_configuration_interrupts_and_the_right_one_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)

@@ -202,5 +202,8 @@ class Calls:
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
+            # What fails while everything is being cancelled fails because of that: the module was closed, say. It is no
+            # outcome. The journal keeps the call as in flight, and whoever takes the run up decides.
+            await anyio.lowlevel.checkpoint_if_cancelled()
             return CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool))
         return CallFinished(index, effect.item, value=value, chosen=context.chosen)
