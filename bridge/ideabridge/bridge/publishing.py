@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
@@ -49,6 +49,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import known_as, safe_name
 from ideabridge.tools.tool import IDEA
+
+T = TypeVar("T")
 
 _AWAY: Final = 1000
 """Characters in which an error names the modules that are not up."""
@@ -196,6 +198,10 @@ class Publishing(Keeping):
         """Where names of exposed tools count: stores are shared by projects."""
         return str(self.configuration.folder.absolute())
 
+    @abstractmethod
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what writes into the store; again, where it cannot be written."""
+
     @property
     @abstractmethod
     def ways(self) -> Ways:
@@ -267,6 +273,7 @@ class Publishing(Keeping):
             audience=None if to is None else self._audience(to, caller),
             replaces=self.store.users.manages(caller),
             max_age_s=self.configuration.recorded_max_age_s,
+            patiently=self.patiently,
         )
 
     async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:

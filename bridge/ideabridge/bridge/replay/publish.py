@@ -53,6 +53,7 @@ async def publish(
     audience: tuple[str, ...] | None = None,
     replaces: bool = False,
     max_age_s: float = 0.0,
+    patiently: Callable[[Callable[[], Publication]], Awaitable[Publication]],
 ) -> Publication:
     """Publish an idea, or the last idea of a run, as a tool. A published name gets a new version.
 
@@ -60,6 +61,7 @@ async def publish(
 
     Args:
         store: holds the idea.
+        patiently: calls what writes into the store, again where another program keeps it locked.
         tools: see `Tools`; a plan's must be among them.
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
@@ -112,25 +114,32 @@ async def publish(
             sentences += f" The same input within {_span(max_age_s)} gets the stored answer."
     pins = read_pins(made.plan or made.guide) or []
     essences = essences_of(function.run.machine.catalogue)
-    store.tool_memory.keep_definitions({pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences})
-    publication = store.publish(
-        name,
-        function.stored.id,
-        description=f"{text} {sentences}",
-        answer=made.answer,
-        input_schema=function.input_schema,
-        output_schema=function.output_schema,
-        annotations=made.annotations,
-        plan=made.plan,
-        recorded=recorded,
-        owner=owner,
-        audience=audience,
-        replaces=replaces,
-    )
-    began = store.event_times(function.run.id).get(1)
-    if made.answer == "auto" and began is not None:
-        store.note_answer(subject_of(publication, function.input or {}), EVERYONE, began, function.run.id)
-    return publication
+
+    def keep() -> Publication:
+        with store.transaction():
+            store.tool_memory.keep_definitions(
+                {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
+            )
+            publication = store.publish(
+                name,
+                function.stored.id,
+                description=f"{text} {sentences}",
+                answer=made.answer,
+                input_schema=function.input_schema,
+                output_schema=function.output_schema,
+                annotations=made.annotations,
+                plan=made.plan,
+                recorded=recorded,
+                owner=owner,
+                audience=audience,
+                replaces=replaces,
+            )
+            began = store.event_times(function.run.id).get(1)
+            if made.answer == "auto" and began is not None:
+                store.note_answer(subject_of(publication, function.input or {}), EVERYONE, began, function.run.id)
+            return publication
+
+    return await patiently(keep)
 
 
 @dataclass(frozen=True, slots=True)
