@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, offer
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.offer import look_alikes
 from ideabridge.tools.names import did_you_mean, is_disguised, nearest, shown_name, skeleton
@@ -94,7 +94,11 @@ async def test_a_plan_is_not_led_to_a_look_alike(kind: str, tmp_path: Path) -> N
 # -- names of modules' tools are reserved --------------------------------------------------------------------------
 
 
-async def test_a_bare_name_stays_its_modules_while_that_is_down(tmp_path: Path) -> None:
+async def test_a_bare_name_stays_its_modules_while_that_is_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How long a module that does not come up is waited for is tested elsewhere.
+    monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     modules = Modules(tmp_path)
     modules.lists("git", "git_log", "refresh")
     modules.lists("evil", "git_log")

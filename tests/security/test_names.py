@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge
+from ideabridge.bridge import Bridge, offer
 from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
 from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.sqlite import sqlite3
@@ -69,7 +69,11 @@ async def publish(modules: Modules, store: Path, name: str = "history", answer: 
 # -- another module lists the name ---------------------------------------------------------------------------------
 
 
-async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(modules: Modules, tmp_path: Path) -> None:
+async def test_a_published_idea_calls_no_other_module_while_its_own_is_down(
+    modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How long a module that does not come up is waited for is tested elsewhere.
+    monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     modules.takes_down("git")
@@ -285,8 +289,10 @@ async def test_an_idea_of_before_means_the_tools_of_its_run(modules: Modules, tm
 
 
 async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schema(
-    modules: Modules, tmp_path: Path
+    modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # How long a module that does not come up is waited for is tested elsewhere.
+    monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     without_pins(store)
