@@ -381,7 +381,7 @@ async def test_auto_chooses(
             published = await bridge.publish(run.id, "see")
         assert (published.plan is not None) == planned
     async with Bridge(toolbox=changing(reads=reads, changed=changed), store=store) as bridge:
-        ways = Ways(bridge.store, bridge.offer, bridge.fingerprint, 300)
+        ways = Ways(bridge.store, bridge.offer, bridge.fingerprint, 300, bridge.patiently)
         arguments: JSONObject = {"at": "anvil" if seen else "cog"}
         way = ways.way(published, arguments, "local", now=time.time() + (100 if recent else 400))
         expected = "plan" if planned else "solve"

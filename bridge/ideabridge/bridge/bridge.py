@@ -464,9 +464,8 @@ class Bridge(Publishing):
             StoreError: the store could not be written for 5 seconds.
             Exception: what the call raised.
         """
-        if self._writer is None:
-            raise RuntimeError("the bridge is not open; use `async with Bridge(...)`")
-        return await self._writer.patiently(call)
+        # The store of a bridge that is not open waits by itself.
+        return call() if self._writer is None else await self._writer.patiently(call)
 
     async def resume(self, run_id: str, *, caller: str | None = None) -> Run:
         """Take a run up again whose process died, or that was set aside, and go on with it here; see `Runs.resume` and

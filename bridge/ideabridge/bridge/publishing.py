@@ -122,7 +122,7 @@ class Publishing(Keeping):
         if isinstance(document, dict):
             Screen(self.secrets).check(document)
         if not publish:
-            return Adopted(self.store.import_idea(document, checks=checks))
+            return Adopted(await self.patiently(lambda: self.store.import_idea(document, checks=checks)))
         told = read.publication_members()
         name = str(told["name"])
         self.check_free(name, caller=caller)
@@ -143,21 +143,26 @@ class Publishing(Keeping):
                 except IdeabridgeError as error:
                     raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
         annotations = honest_annotations(plan, here, offered)
-        with self.store.transaction():
-            try:
-                before = self.store.publication(name, caller=caller)
-            except IdeabridgeError:
-                before = None
-            owner = None if caller == LOCAL else caller
-            idea_id = self.store.import_idea(
-                document, with_publication=True, owner=owner, annotations=annotations, checks=checks
-            )
-            after = self.store.versions(name)[0]
-            if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
-                lines = differences(before, after)
-                if lines:
-                    # Nothing of the document is kept.
-                    raise NameInUseError(f"{name}@{before.version}", lines)
+        owner = None if caller == LOCAL else caller
+
+        def keep() -> tuple[Publication | None, str, Publication]:
+            with self.store.transaction():
+                try:
+                    before = self.store.publication(name, caller=caller)
+                except UnknownPublicationError:
+                    before = None
+                idea_id = self.store.import_idea(
+                    document, with_publication=True, owner=owner, annotations=annotations, checks=checks
+                )
+                after = self.store.versions(name)[0]
+                if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
+                    lines = differences(before, after)
+                    if lines:
+                        # Nothing of the document is kept.
+                        raise NameInUseError(f"{name}@{before.version}", lines)
+                return before, idea_id, after
+
+        before, idea_id, after = await self.patiently(keep)
         # A document that says which tools it means goes on meaning them; of another, those that are here are meant.
         return Adopted(idea_id, await self.ways.pinned(after, caller), before)
 

@@ -172,7 +172,7 @@ class Runs:
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
-        self.ways = Ways(store, offer, fingerprint, max_age_s)
+        self.ways = Ways(store, offer, fingerprint, max_age_s, writer.patiently)
         self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         # Runs that somebody waits for here, and another process drives or is to drive.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -50,6 +51,9 @@ class Way:
     seen: Seen | None = None
 
 
+Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
+
+
 class Ways:
     """Decides how calls are answered, and starts the runs that do.
 
@@ -58,13 +62,15 @@ class Ways:
         offer: the tools there are now.
         fingerprint: of the configuration.
         max_age_s: how old a stored answer may be for `auto`, in seconds; what the publication says may be less.
+        patiently: writes into the store, see `Writer.patiently`.
     """
 
-    def __init__(self, store: Store, offer: Offer, fingerprint: str, max_age_s: float) -> None:
+    def __init__(self, store: Store, offer: Offer, fingerprint: str, max_age_s: float, patiently: Patiently) -> None:
         self._store = store
         self._offer = offer
         self._fingerprint = fingerprint
         self._max_age = max_age_s
+        self._patiently = patiently
 
     def way(self, publication: Publication, arguments: JSONObject, caller: str, *, now: float | None = None) -> Way:
         """How a call is answered. `auto`: with the stored answer, where the same input was seen and it still holds,
@@ -187,7 +193,8 @@ class Ways:
             inner = held.get("plan")
             shown: JSONObject = {**inner, "calls": said} if isinstance(inner, dict) else {}
             guide = cast("JSONObject", {**held, "pins": pins, **({"plan": shown} if shown else {})})
-        return self._store.pin(publication, plan, guide, {tool.digest: tool.essence for tool in tools})
+        definitions = {tool.digest: tool.essence for tool in tools}
+        return await self._patiently(lambda: self._store.pin(publication, plan, guide, definitions))
 
     def _then(self, publication: Publication) -> Catalogue | None:
         """The tools of the run that a version was published from; None: its journal is not here."""
