@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import TypeVar
@@ -33,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="later: the event loop writes nothing into the store at once, as where another program keeps it locked;"
         " every write goes through the writer's thread",
     )
+
+
+def pytest_configure() -> None:
+    # A shell starts a command in the background with Ctrl-C ignored, and the programs under test would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
