@@ -206,7 +206,8 @@ class Trial:
             if not life.hear(0.1):
                 return
         self.violations.extend(
-            f"run {run_id} has not settled {SETTLES:g} s after {kind}: {self._how(run_id)}"
+            f"run {run_id} has not settled {SETTLES:g} s after {kind}: {self._how(run_id)}, "
+            f"said: {' '.join(life.said[run_id])}"
             for run_id in sorted(waiting & life.open)
         )
 

@@ -169,6 +169,7 @@ class Life:
         disk: on which it writes the store.
         open: runs that it drives as far as it has said.
         given_up: runs that ended here as `interrupted`, with the reason.
+        said: the words that it said about each run, in their order.
         slept: it was frozen for longer than its leases hold: others may have its runs.
     """
 
@@ -179,6 +180,7 @@ class Life:
         self._hear, self._rest, self.heard = hear, b"", False
         self.open: set[str] = set()
         self.given_up: dict[str, str] = {}
+        self.said: dict[str, list[str]] = {}
         self.alive, self._frozen = True, False
         self.slept = False
         self.disk = Disk(folder / "disk")
@@ -228,6 +230,7 @@ class Life:
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
+        self.said.setdefault(rest.partition(" ")[0], []).append(word)
         if word in ("run", "resumed", "late"):
             # A room goes on with the run that it belongs to.
             self.open.update({rest} if "." not in rest else ())
