@@ -8,8 +8,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
-from ideabridge.bridge import approver as approver_module
+from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, people, read_plan
 from ideabridge.bridge.configuration import ConfigurationError, fingerprint, parse_configuration
 from ideabridge.bridge.errors import DecisionError, FinishedRunError
 from ideabridge.bridge.loop.decider import decider_of
@@ -268,7 +267,7 @@ async def test_a_run_whose_decision_cannot_be_taken_is_given_up_and_says_why(mon
     def refuse(*_: object, **__: object) -> None:
         raise JournalError("the machine does not take it")
 
-    monkeypatch.setattr(Run, "decide", refuse)
+    monkeypatch.setattr(Run, "settle", refuse)
     async with Bridge(toolbox=Toolbox(send), approver=approve) as bridge:
         run = await started(bridge, message("anybody"))
         with anyio.fail_after(10):
@@ -360,8 +359,8 @@ async def test_a_time_out_runs_on_over_a_restart(tmp_path: Path, monkeypatch: py
         assert run.status == "needs_approval"
         run.decide(pending(run)[0]["approval"], "approve", by="Ann")
         assert await run.wait(5) == "done"
-    now = approver_module.time.time()
-    monkeypatch.setattr(approver_module.time, "time", lambda: now + 3601)
+    now = people.time.time()
+    monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=Toolbox(send), store=store) as bridge:
         run = await bridge.run(late.id)
         assert await run.wait(5) == "done"

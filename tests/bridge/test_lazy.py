@@ -9,8 +9,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunFailedError, read_plan
-from ideabridge.bridge import approver as approver_module
+from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunFailedError, people, read_plan
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SettledTurnError
 from ideabridge.bridge.loop.decider import decider_of
@@ -248,8 +247,8 @@ async def test_the_approver_and_the_time_out_decide_on_plans_too(
     path = tmp_path / "store.sqlite"
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run_plan(read_plan(PLAN), planning="lazy")
-    now = approver_module.time.time()
-    monkeypatch.setattr(approver_module.time, "time", lambda: now + 3601)
+    now = people.time.time()
+    monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=TOOLS, store=path) as bridge:
         run = await bridge.run(run.id)
         assert await run.wait(10) == "cancelled"

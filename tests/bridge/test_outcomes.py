@@ -8,8 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
-from ideabridge.bridge import approver as approver_module
+from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, people, read_plan
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError
 from ideabridge.bridge.loop.decider import decider_of
@@ -220,8 +219,8 @@ async def test_nobody_in_time_skips_and_never_retries(tmp_path: Path, monkeypatc
     payments = Payments()
     async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
         assert (await bridge.run(run_id)).status == "needs_approval"
-    now = approver_module.time.time()
-    monkeypatch.setattr(approver_module.time, "time", lambda: now + 3601)
+    now = people.time.time()
+    monkeypatch.setattr(people.time, "time", lambda: now + 3601)
     async with Bridge(configuration, toolbox=payments.toolbox, store=path) as bridge:
         run = await bridge.run(run_id)
         assert await run.wait(10) == "failed"

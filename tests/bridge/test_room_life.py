@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
-from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
+from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
 from ideabridge.tools import Tool, Toolbox, tool

@@ -21,7 +21,6 @@ from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.mind import MindError
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.room_view import spent_by
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -111,7 +110,7 @@ def opening(rooms: Sequence[Node]) -> list[JSON]:
 
 def told(run: Run) -> JSONObject:
     """What the run says that it has used."""
-    spent = spent_by(run)
+    spent = run.spent()
     usage = run.answer()["usage"]
     return {
         "requests": usage["requests"],

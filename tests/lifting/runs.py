@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.approver import DecisionName
 from ideabridge.bridge.context.document import parsed_text
 from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.people import DecisionName
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -12,7 +12,6 @@ import random
 
 import pytest
 
-from ideabridge.bridge.answering import answered
 from ideabridge.bridge.loop.aftermath import ending
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -43,6 +42,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import allow_all
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.people import Decision, read_decision
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
@@ -256,7 +256,7 @@ class Fuzzed:
         if decision == "retry":
             self.ran.discard((asked.call, asked.item))
         by = decider_of("somebody")
-        self.post(answered(self.machine, asked.approval, decision, by, offered=CATALOGUE, value=decision))
+        self.post(read_decision(self.machine, asked.approval, Decision(decision, by=by, value=decision), CATALOGUE))
 
     def end(self, effect: Execute) -> None:
         index, item = effect.call.index, effect.item

@@ -15,8 +15,8 @@ import anyio
 import pytest
 from mcp import types
 
-from ideabridge.bridge.approver import ApprovalRequest
 from ideabridge.bridge.modules.form import FormError, read_inquiry
+from ideabridge.bridge.people import ApprovalRequest
 from ideabridge.server.forms import form_of, message
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.visible import visible

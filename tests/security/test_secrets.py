@@ -25,8 +25,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge import Bridge, parse_configuration
-from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.modules.secrets import LogFilter, Secrets, clean_logs
+from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.tools.encoding import JSON
 from tests.server.serving import ERAS, all_tools, call, command, configured, http_process, over_stdio, structured
 

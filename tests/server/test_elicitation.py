@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
-from ideabridge.bridge.approver import ApprovalRequest
+from ideabridge.bridge.people import ApprovalRequest
 from ideabridge.server.forms import message
 from ideabridge.tools.tool import Tool
 

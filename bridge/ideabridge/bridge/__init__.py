@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
-    from ideabridge.bridge.approver import ApprovalRequest, Approver, Decision, DecisionName
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import (
         Configuration,
@@ -92,12 +91,12 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.usage import Usage
     from ideabridge.bridge.modules.settings import ModuleConfiguration
     from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.bridge.people import ApprovalRequest, Approver, Decision, DecisionName
     from ideabridge.bridge.plan import Plan, PlanLike, read_plan
     from ideabridge.bridge.replay.decide import Decided
     from ideabridge.bridge.replay.replay import Replay
     from ideabridge.bridge.replay.report import report_lines, report_of
-    from ideabridge.bridge.run import Run
-    from ideabridge.bridge.run_status import RunStatus
+    from ideabridge.bridge.run import Run, RunStatus
     from ideabridge.bridge.runs import RunSummary
     from ideabridge.bridge.session import Session
     from ideabridge.bridge.trust import TrustError, trust_file
@@ -212,13 +211,6 @@ _HOMES: Final = {
         "ApprovalRule",
         "ApprovalRules",
     ),
-    "approver": (
-        "ApprovalRequest",
-        "Approver",
-        "Decision",
-        "DecisionName",
-        "Decider",
-    ),
     "bridge": ("Bridge",),
     "configuration": (
         "Configuration",
@@ -320,6 +312,13 @@ _HOMES: Final = {
     "minds.usage": ("Usage",),
     "modules.settings": ("ModuleConfiguration",),
     "modules.status": ("ModuleStatus",),
+    "people": (
+        "ApprovalRequest",
+        "Approver",
+        "Decider",
+        "Decision",
+        "DecisionName",
+    ),
     "plan": (
         "Plan",
         "PlanLike",
@@ -331,8 +330,10 @@ _HOMES: Final = {
         "report_lines",
         "report_of",
     ),
-    "run": ("Run",),
-    "run_status": ("RunStatus",),
+    "run": (
+        "Run",
+        "RunStatus",
+    ),
     "runs": ("RunSummary",),
     "session": ("Session",),
     "trust": (

@@ -15,7 +15,6 @@ from typing import Any, Literal, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.approver import Approver, Decision
 from ideabridge.bridge.arguments import (
     check_object,
     check_parts,
@@ -49,6 +48,7 @@ from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
 from ideabridge.bridge.outputs import schema_of
+from ideabridge.bridge.people import Approver, Decision
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.publishing import Publishing
 from ideabridge.bridge.recovery import Recovery, Tell

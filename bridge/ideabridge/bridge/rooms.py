@@ -29,7 +29,6 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.replay.replay import check_arguments
 from ideabridge.bridge.room_context import here, import_messages, latent_context
-from ideabridge.bridge.room_view import outcome_of, over_budget
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.starts import Start, start_solve
 from ideabridge.bridge.ways import Way, Ways
@@ -90,13 +89,13 @@ class Rooms:
         if isinstance(found, CallFinished):
             self._answer(run, found)
             return
-        if is_orphan(found):
+        if found.is_orphan:
             # Its call has ended while it was being opened.
             self._cancel(run, found, _ORPHANED)
             return
         run.rooms[key] = found
         if found.machine.phase == "ended" and not found.runner.is_behind:
-            self._answer(run, outcome_of(found, key))
+            self._answer(run, found.as_call())
         run.moved()
 
     @staticmethod
@@ -207,7 +206,7 @@ class Rooms:
 
     def _count(self, room: Run) -> None:
         root = room.root
-        if over_budget(root) is not None:
+        if root.over_budget() is not None:
             # Not here: the room is taking an event, and ending the root ends it too.
             self._runs.group.start_soon(_end, root)
 
@@ -218,7 +217,7 @@ class Rooms:
             try:
                 parent = self._runs.get(parent.id, parent.caller)
                 if key in parent.machine.rooms:
-                    self._answer(parent, outcome_of(room, key))
+                    self._answer(parent, room.as_call())
                 return
             except (InterruptedRunError, StoreError):
                 await anyio.sleep(_AGAIN)
@@ -274,27 +273,19 @@ class Rooms:
                 return
             if run.machine.rooms:
                 self.reopen(run)
-                for key, room in list(run.rooms.items()):
+                for room in list(run.rooms.values()):
                     if room.machine.phase == "ended" and not room.runner.is_behind:
-                        self._answer(run, outcome_of(room, key))
+                        self._answer(run, room.as_call())
                 run.moved()
 
     @staticmethod
     def end_orphan(room: Run) -> bool:
         """End a room whose call has ended without it, where the process that was to end it died; whether it is one."""
-        if not is_orphan(room):
+        if not room.is_orphan:
             return False
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             room.cancel(_ORPHANED)
         return True
-
-
-def is_orphan(room: Run) -> bool:
-    """Whether the call that a room answers has ended without it, as far as the run it belongs to is driven here."""
-    parent = room.parent
-    if parent is None or parent.runner.lost is not None:
-        return False
-    return parent.machine.phase == "ended" or room.key not in parent.machine.rooms or is_orphan(parent)
 
 
 def _nesting(run: Run, effect: Execute) -> str:
@@ -309,7 +300,7 @@ def _nesting(run: Run, effect: Execute) -> str:
 
 async def _end(run: Run) -> None:
     # Counted again: a room that is being closed stands in the journal of its run already, and is here still.
-    reason = over_budget(run)
+    reason = run.over_budget()
     if reason is not None and run.machine.phase not in ("ended", "ending"):
         try:
             run.end_at_limit(reason)

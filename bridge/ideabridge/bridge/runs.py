@@ -15,7 +15,6 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.approver import Approver, Decision, People
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.errors import (
@@ -24,7 +23,6 @@ from ideabridge.bridge.errors import (
     InterruptedRunError,
     UnknownRunError,
 )
-from ideabridge.bridge.heartbeat import keep
 from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
@@ -48,14 +46,11 @@ from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.observed import Observed
 from ideabridge.bridge.offer import Offer
-from ideabridge.bridge.room_view import requests_of, used_in_rooms
-from ideabridge.bridge.rooms import Rooms, is_orphan
+from ideabridge.bridge.people import Approver, Decision, People
+from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_status import may_rest, stands
-from ideabridge.bridge.run_view import summary_of
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import Start
-from ideabridge.bridge.step_idea import idea_of_step
 from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
@@ -99,7 +94,6 @@ class RunSummary(TypedDict):
 @dataclass(slots=True)
 class _Followed:
     run: Run
-    driver: Driver
     alone: float | None = None
     """Since when nobody has been at work on it."""
 
@@ -223,21 +217,20 @@ class Runs:
             # At once: what it uses counts, and it ends with the run it belongs to, also while it is being created.
             parent.rooms[run.key] = run
         try:
-            self._drivers[run_id].create(creates)
+            run.driver.create(creates)
             run.runner.begin(*start.events)
             await run.runner.wait_written()
-            if run.runner.failure is not None and not self._drivers[run_id].is_created:
+            if run.runner.failure is not None and not run.driver.is_created:
                 raise run.runner.failure
         except Exception:
             self._runs.pop(run_id, None)
             self._kept.pop(run_id, None)
-            driver = self._drivers.pop(run_id, None)
-            run.runner.lost = "it could not be kept"
+            self._drivers.pop(run_id, None)
+            run.runner.interrupt("it could not be kept")
             if parent is not None and parent.rooms.get(run.key) is run:
                 del parent.rooms[run.key]
-            if driver is not None:
-                # Where it is kept, for its first step failed after that, any process may take it up.
-                driver.leave(None, None, lambda: None)
+            # Where it is kept, for its first step failed after that, any process may take it up.
+            run.driver.leave(None, None, lambda: None)
             raise
         return run
 
@@ -297,7 +290,7 @@ class Runs:
             raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
         if run.runner.lost is not None:
             raise InterruptedRunError(f"run {run_id} cannot go on: {run.runner.lost}")
-        if run.status == "running" and self._drivers[run_id].epoch is None:
+        if run.status == "running" and run.driver.epoch is None:
             raise InterruptedRunError(f"run {run_id} is driven by another process right now")
         return run
 
@@ -354,7 +347,7 @@ class Runs:
         """Settle a pending approval of a run, wherever it is at work; see `Bridge.decide` and what it raises."""
         deadline = anyio.current_time() + ANSWERS_SECONDS
         while True:
-            one, event = decision.checked(run, approval)
+            one, event = run.event_of(approval, decision)
             try:
                 await self._writer.patiently(partial(one.drive, event))
             except InterruptedRunError:
@@ -366,10 +359,9 @@ class Runs:
             else:
                 return
             # Nobody drives it now, or it was taken by the other process; in the last case nothing of it is pending.
-            driver = self._drivers.get(run.id)
-            if driver is not None and self._is_elsewhere(run, driver):
-                self._read_on(run, driver)
-            if approval not in {item.approval for item in requests_of(run)}:
+            if run.is_elsewhere:
+                self._read_on(run)
+            if approval not in {item.approval for item in run.pending()}:
                 return
 
     async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
@@ -405,7 +397,7 @@ class Runs:
         """Take the decisions that other processes hand in for runs that are at work here."""
         for key, run_id, event in self._store.asked_of_drivers():
             run = self._runs.get(run_id)
-            if run is not None and self._drivers[run_id].epoch is not None and key not in self._taking:
+            if run is not None and run.driver.epoch is not None and key not in self._taking:
                 self._taking.add(key)
                 self.group.start_soon(self._take_for, key, run, event)
 
@@ -433,8 +425,7 @@ class Runs:
     async def left_by_driver(self, run: Run) -> None:
         """Where a run has just come to rest in another process, wait until that one has given it back: for a moment."""
         deadline = anyio.current_time() + FOLLOWS_SECONDS
-        driver = self._drivers.get(run.id)
-        while driver is not None and self._is_elsewhere(run, driver) and may_rest(run):
+        while run.is_elsewhere and run.may_rest:
             record = self._store.run(run.id)
             if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:
                 return
@@ -447,7 +438,7 @@ class Runs:
             known = [one.id for one in self._store.runs(caller=caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
         run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
-        if run.runner.lost is None and (record.parent or self._drivers[run_id].epoch is not None or may_rest(run)):
+        if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
             run.cancel(reason)
         if record.parent or run.machine.phase == "ended":
             self._store.forget_cancel(run_id)
@@ -466,7 +457,7 @@ class Runs:
             with contextlib.suppress(StoreError):
                 for run_id, reason in self._store.cancels_asked().items():
                     run = self._runs.get(run_id)
-                    if run is not None and self._drivers[run_id].epoch is not None:
+                    if run is not None and run.driver.epoch is not None:
                         self._end(run, reason)
                 self._take_asked()
 
@@ -479,8 +470,9 @@ class Runs:
             run.runner.fail(error)
         self._store.forget_cancel(run.id)
 
-    def _is_at_hand(self, run: Run, driver: Driver, last_event: int) -> bool:
+    def _is_at_hand(self, run: Run, last_event: int) -> bool:
         """Whether what this process holds of a run is the whole of it, and at work where it should be."""
+        driver = run.driver
         if run.runner.is_behind or driver.unwritten:
             # The store may hold what this process does not know to be written yet.
             return True
@@ -491,7 +483,7 @@ class Runs:
         if driver.epoch is not None or run.machine.phase == "ended":
             return True
         # At work elsewhere, or nowhere any more: only another look at its lease tells.
-        return may_rest(run)
+        return run.may_rest
 
     def _reach(
         self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
@@ -499,16 +491,15 @@ class Runs:
         """A run as it stands in the store: the one at hand, or one that is read from its journal; see `_go_on`."""
         run = self._runs.get(record.id)
         if run is not None and run.runner.lost is None:
-            driver = self._drivers[record.id]
-            if self._is_at_hand(run, driver, record.last_event):
+            if self._is_at_hand(run, record.last_event):
                 return run
-            if driver.epoch is not None:
+            if run.driver.epoch is not None:
                 # Calls that are still at work under the old handle would only find out when they end.
                 run.runner.abandon("another process has gone on with it")
-            elif self._read_on(run, driver):
+            elif self._read_on(run):
                 record = self._store.run(run.id) or record
                 if self.left(record.lease) == 0:
-                    self._go_on(run, driver, record, (), parent, anyway=anyway, end=end)
+                    self._go_on(run, record, (), parent, anyway=anyway, end=end)
                     run.runner.poke()
                 return run
         return self._load(record, parent, anyway=anyway, end=end)
@@ -559,29 +550,24 @@ class Runs:
                 await self._awaited.wait()
             await anyio.sleep(FOLLOWS_SECONDS)
             for run_id, one in list(self._followed.items()):
-                if not one.run.runner.waiting or not self._is_elsewhere(one.run, one.driver):
+                if not one.run.runner.waiting or not one.run.is_elsewhere:
                     del self._followed[run_id]
                     continue
                 # What the store refuses now is read a moment later.
                 with contextlib.suppress(StoreError):
                     self._look_on(one)
 
-    def _wait_for(self, run: Run, driver: Driver) -> None:
+    def _wait_for(self, run: Run) -> None:
         """Somebody begins to wait for a run."""
-        if run.parent is None and run.id not in self._followed and self._is_elsewhere(run, driver):
-            self._followed[run.id] = _Followed(run, driver)
+        if run.parent is None and run.id not in self._followed and run.is_elsewhere:
+            self._followed[run.id] = _Followed(run)
             self._awaited.set()
 
-    @staticmethod
-    def _is_elsewhere(run: Run, driver: Driver) -> bool:
-        here = driver.epoch is not None or driver.unwritten or run.runner.is_behind
-        return not here and run.runner.lost is None and run.machine.phase != "ended"
-
     def _look_on(self, one: _Followed) -> None:
-        if not self._read_on(one.run, one.driver):
+        if not self._read_on(one.run):
             return
         record = self._store.run(one.run.id)
-        if record is None or may_rest(one.run) or self.left(record.lease) > 0:
+        if record is None or one.run.may_rest or self.left(record.lease) > 0:
             one.alone = None
         elif one.alone is None:
             one.alone = anyio.current_time()
@@ -590,12 +576,14 @@ class Runs:
             one.alone = None
             self._reach(record)
 
-    def _read_on(self, run: Run, driver: Driver) -> bool:
+    def _read_on(self, run: Run) -> bool:
         """Take what another process has journaled of a run and its rooms since; whether that can be understood."""
         try:
-            numbered = [(number, event_from_json(event)) for number, event in self._store.events(run.id, driver.seen)]
+            numbered = [
+                (number, event_from_json(event)) for number, event in self._store.events(run.id, run.driver.seen)
+            ]
             if numbered:
-                driver.note(numbered[-1][0])
+                run.driver.note(numbered[-1][0])
                 if any(isinstance(event, RequestMade | RunEnded) for _, event in numbered):
                     steps = self._store.step_ideas(run.id)
                     run.idea = steps[-1].id if steps else None
@@ -603,8 +591,8 @@ class Runs:
             if run.machine.phase != "ended":
                 self.rooms.reopen(run)
                 for room in list(run.rooms.values()):
-                    if self._is_elsewhere(room, self._drivers[room.id]):
-                        self._read_on(room, self._drivers[room.id])
+                    if room.is_elsewhere:
+                        self._read_on(room)
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - one run that cannot be read ends nothing else
@@ -634,7 +622,11 @@ class Runs:
             for run_id, driver in list(self._drivers.items()):
                 run = self._runs.get(run_id)
                 if run is not None and driver.epoch is not None:
-                    keep(run, driver, beat, self.rooms.look)
+                    try:
+                        run.beat(beat)
+                        self.rooms.look(run)
+                    except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone
+                        run.runner.fail(error)
                 else:
                     driver.give_back()
             # The views and search tables follow within a beat. What the store refuses now waits for another beat.
@@ -658,8 +650,8 @@ class Runs:
     ) -> Run:
         driver = Driver(self._store, run_id, self._name, self._lease, self._writer, self.watch)
 
-        def close_step(machine: Machine, request: Request, outcome: str) -> Callable[[], None]:
-            idea, meta = idea_of_step(run, machine, request, outcome, self._fingerprint)
+        def close_step(_machine: Machine, request: Request, outcome: str) -> Callable[[], None]:
+            idea, meta = run.idea_of_step(request, outcome, self._fingerprint)
 
             def save() -> None:
                 # Of a transaction that is undone the id is the same the next time: it is the content's.
@@ -680,13 +672,13 @@ class Runs:
             rest=lambda: run.rest(),
             mind=mind,
             open_room=lambda effect: self.rooms.open(run, effect),
-            used=lambda key: used_in_rooms(run, key),
+            used=lambda key: run.used_in_rooms(key),
             kept=kept,
-            is_orphan=lambda: run.parent is not None and is_orphan(run),
+            is_orphan=lambda: run.is_orphan,
         )
         run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
-        runner.awaited = lambda: self._wait_for(run, driver)
-        runner.watchers.append(lambda event: self._watch(run, driver, event))
+        runner.awaited = lambda: self._wait_for(run)
+        runner.watchers.append(lambda event: self._watch(run, event))
         run.people = People(run, self.group, self._approver, self._screen.mask)
         runner.watchers.append(run.people.watch)
         self._forget_idle()
@@ -701,7 +693,7 @@ class Runs:
         total = self._memory(caller, own)
         if total > CALLER_MEMORY // 2:
             for run_id, run in list(self._kept.items()):
-                if run.caller == caller and run.runner.kept is not own and self._drivers[run_id].epoch is None:
+                if run.caller == caller and run.runner.kept is not own and run.driver.epoch is None:
                     del self._kept[run_id]
             total = self._memory(caller, own)
         return total
@@ -714,7 +706,7 @@ class Runs:
         """Runs that ended or wait are read again from their journals; only the latest stay at hand."""
         if len(self._kept) < _AT_HAND:
             return
-        idle = [run_id for run_id in self._kept if self._drivers[run_id].epoch is None]
+        idle = [run_id for run_id, run in self._kept.items() if run.driver.epoch is None]
         for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
             del self._kept[run_id]
 
@@ -729,20 +721,18 @@ class Runs:
         run = self._attach(record.id, record.caller, Machine(), mind, parent)
         if parent is not None and run.key in parent.machine.rooms:
             parent.rooms[run.key] = run
-        driver = self._drivers[record.id]
         run.runner.fold(events)
         run.turns.fold(events)
-        driver.note(numbered[-1][0] if numbered else 0)
+        run.driver.note(numbered[-1][0] if numbered else 0)
         steps = self._store.step_ideas(record.id)
         run.idea = steps[-1].id if steps else None
         if events and run.machine.phase != "ended":
             run.runner.kept.note(self._store.journal_bytes(record.id))
-        return self._go_on(run, driver, record, events, parent, anyway=anyway, end=end)
+        return self._go_on(run, record, events, parent, anyway=anyway, end=end)
 
     def _go_on(
         self,
         run: Run,
-        driver: Driver,
         record: RunRecord,
         events: Sequence[Event],
         parent: Run | None,
@@ -754,34 +744,37 @@ class Runs:
 
         Args:
             run: the run.
-            driver: its driver here.
             record: its record.
             events: those of its journal that its people have not heard of.
             parent: the run it belongs to.
             anyway: also where it was set aside.
             end: why it is ended, where it is; then nothing of it goes on.
         """
+        driver = run.driver
         if run.machine.phase == "ended" or not driver.seen:
             if driver.seen and record.status != run.machine.status:
-                self._settle(run, driver)
+                self._settle(run)
             return run
         if self.rooms.end_orphan(run):
             return run
         if parent is None:
             end = end or self._store.cancels_asked().get(record.id)
         if end is not None:
-            return self._load_to_end(run, driver, end)
+            return self._load_to_end(run, end)
         # A room stands still with the run it belongs to.
         root = record if parent is None else self._store.run(run.root.id)
         if root is not None and is_set_aside(root) and not anyway:
-            run.runner.lost = f"{(root.summary or {}).get('reason')}"
+            run.runner.interrupt(f"{(root.summary or {}).get('reason')}")
             return run
         self.rooms.reopen(run)
         # A room may ask while a call of the run itself was cut off: that one goes on.
-        waits = stands(run) and run.status in ("needs_solution", *(() if self._approver else ("needs_approval",)))
+        waits = run.waits_in_journal and run.status in (
+            "needs_solution",
+            *(() if self._approver else ("needs_approval",)),
+        )
         why = hindrance(run.machine, self._executor, record.fingerprint, self._fingerprint)
         if why is not None and waits:
-            run.runner.lost = why
+            run.runner.interrupt(why)
             return run
         if run.people is not None:
             run.people.take_up(events)
@@ -800,14 +793,14 @@ class Runs:
                     driver.set_status("interrupted", {"reason": why})
                     driver.release()
                 elif not waits:
-                    goes_on = self._may_go_on(run, driver, record, anyway=anyway)
+                    goes_on = self._may_go_on(run, record, anyway=anyway)
         except InterruptedRunError:
             # Another process is at work on it: what stands in the journal is what can be told here.
             return run
         if not current:
             return self._reach(self._store.run(record.id) or record, parent, anyway=anyway)
         if why is not None:
-            run.runner.lost = why
+            run.runner.interrupt(why)
             return run
         if waits:
             # The process died between the last event and the note of how the run stands.
@@ -823,10 +816,11 @@ class Runs:
             run.people.expire()
         return run
 
-    def _may_go_on(self, run: Run, driver: Driver, record: RunRecord, *, anyway: bool) -> bool:
+    def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
         """Note that a run is taken up. One that came no further the last times is set aside: what it does may be what
         ended its processes.
         """
+        driver = run.driver
         if run.parent is not None:
             if record.status != "running":
                 driver.set_status("running")
@@ -847,7 +841,7 @@ class Runs:
         )
         driver.set_status("interrupted", {**noted, "reason": why, "set_aside": True})
         driver.release()
-        run.runner.lost = why
+        run.runner.interrupt(why)
         return False
 
     def _events_of(self, record: RunRecord) -> int:
@@ -855,13 +849,13 @@ class Runs:
         rooms = self._store.rooms_of(record.id)
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
-    def _load_to_end(self, run: Run, driver: Driver, reason: str) -> Run:
+    def _load_to_end(self, run: Run, reason: str) -> Run:
         """End a run that was read from its journal, without going on with it first; where nobody is at work on it."""
         try:
-            with driver.whole():
-                current = driver.take()
+            with run.driver.whole():
+                current = run.driver.take()
                 if not current:
-                    driver.release()
+                    run.driver.release()
         except InterruptedRunError:
             return run
         if not current:
@@ -878,11 +872,11 @@ class Runs:
 
     # -- ends --------------------------------------------------------------------------------------------------
 
-    def _watch(self, run: Run, driver: Driver, event: Event) -> None:
+    def _watch(self, run: Run, event: Event) -> None:
         if run.runner.follows:
             self.rooms.follow(run, event)
         elif isinstance(event, RunEnded):
-            driver.leave(run.machine.status or "failed", summary_of(run), run.poke)
+            run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
             self.rooms.close(run)
         elif isinstance(event, CallFinished):
             tool = run.machine.history[event.call].tool
@@ -892,9 +886,9 @@ class Runs:
         if not run.runner.follows:
             self.rooms.watch(run, event)
 
-    def _settle(self, run: Run, driver: Driver) -> None:
+    def _settle(self, run: Run) -> None:
         """A process died between the last event of a run and the note of how it ended: note it now."""
-        with contextlib.suppress(InterruptedRunError), driver.whole():
-            driver.take()
-            driver.set_status(run.machine.status or "failed", summary_of(run))
-            driver.release()
+        with contextlib.suppress(InterruptedRunError), run.driver.whole():
+            run.driver.take()
+            run.driver.set_status(run.machine.status or "failed", run.summary())
+            run.driver.release()

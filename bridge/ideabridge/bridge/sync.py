@@ -18,7 +18,6 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar, cast, overload
 import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from ideabridge.bridge.approver import ApprovalRequest, Approver, Decision
 from ideabridge.bridge.arguments import check_approver, check_type, read_given_plan
 from ideabridge.bridge.bridge import Bridge as AsyncBridge
 from ideabridge.bridge.configuration import Configuration
@@ -26,6 +25,7 @@ from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.minds.mind import Mind
+from ideabridge.bridge.people import ApprovalRequest, Approver, Decision
 from ideabridge.bridge.plan import PlanLike
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import RunSummary

@@ -22,7 +22,6 @@ from ideabridge.bridge.ideas.users import person_of
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.event import ApprovalAsked, Event, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.policy import only_persons
-from ideabridge.bridge.room_view import requests_of
 from ideabridge.bridge.run import Run
 from ideabridge.server.callers import Asked
 from ideabridge.server.forms import Commands
@@ -152,15 +151,12 @@ class Deciding:
                 with suppress(StoreError):
                     self._hold(run, asked)
 
-        if requests_of(run):
+        if run.pending():
             await run.patiently(lambda: self._hold(run, asked))
-        run.runner.watchers.append(watch)
-        run.room_watchers.append(watch_room)
         try:
-            yield
+            with run.watching(watch, watch_room):
+                yield
         finally:
-            run.runner.watchers.remove(watch)
-            run.room_watchers.remove(watch_room)
             if run.status not in ENDED:
                 await run.patiently(lambda: self._hold(run, asked))
 

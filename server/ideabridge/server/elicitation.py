@@ -18,15 +18,13 @@ from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from ideabridge.bridge.approver import ApprovalRequest, Decision
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.question import Choice
-from ideabridge.bridge.room_view import requests_of
-from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_status import RunStatus
+from ideabridge.bridge.people import ApprovalRequest, Decision
+from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import Deciding, in_form
 from ideabridge.server.forms import Commands, choices_of, clipped, form_of, message
@@ -43,7 +41,7 @@ _TRIES: Final = 3
 
 def waiting(run: Run) -> list[ApprovalRequest]:
     """The calls of a run and its rooms that wait for a person, without those a callback is deciding on."""
-    return requests_of(run)
+    return run.pending()
 
 
 # -- what a person said -------------------------------------------------------------------------------------------
@@ -215,16 +213,13 @@ async def stay_with_forms(
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
             forms = Forms(run, asked, mask, group, deciding)
-            run.runner.watchers.append(forms.watch)
-            try:
+            with run.watching(forms.watch):
                 group.start_soon(forms.follow)
                 forms.look()
                 while run.status == "running" or (run.status == "needs_approval" and forms.open):
                     await forms.changed()
                     # A room may have asked since: its form goes out before it is judged that none is.
                     forms.look()
-            finally:
-                run.runner.watchers.remove(forms.watch)
             group.cancel_scope.cancel()
     return run.status
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import mcp_types as types
 
-from ideabridge.bridge.approver import ApprovalRequest
 from ideabridge.bridge.loop.question import REFUSALS
+from ideabridge.bridge.people import ApprovalRequest
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.visible import folded, visible
 

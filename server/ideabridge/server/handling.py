@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from ideabridge.bridge.approver import Decision
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
@@ -17,6 +16,7 @@ from ideabridge.bridge.ideas.versions import change_of
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
+from ideabridge.bridge.people import Decision
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.replay.asking import asks_of
 from ideabridge.bridge.run import Run

@@ -19,8 +19,7 @@ from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.loop.request import Request
-from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_status import RunStatus
+from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import ENDED, Deciding

@@ -21,7 +21,6 @@ from ideabridge.bridge.errors import RejectedSolutionError, SettledTurnError
 from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.minds.choice import SAMPLING
 from ideabridge.bridge.minds.usage import bounded_name
-from ideabridge.bridge.room_view import open_requests
 from ideabridge.bridge.run import Run
 from ideabridge.server.callers import Asked
 from ideabridge.server.outstanding import Outstanding, Put, sample_of
@@ -199,12 +198,10 @@ class Sampler:
                 # Settled elsewhere, or over: nobody needs the answer any more.
                 scope.cancel()
 
-        run.runner.watchers.append(watch)
         try:
-            with scope:
+            with run.watching(watch), scope:
                 result = await self._answer(run, asked)
         finally:
-            run.runner.watchers.remove(watch)
             asked.sampled = max(asked.sampled, number)
             self._give_up(run, key, mine)
         if result is None:
@@ -328,7 +325,7 @@ class Sampler:
 
 def _waiting(run: Run) -> list[Run]:
     """The runs (it, or rooms of it) that wait for a solution of the client's model."""
-    return [one for one in open_requests(run) if one.turns.mind == SAMPLING and one.runner.request is not None]
+    return [one for one in run.open_requests() if one.turns.mind == SAMPLING and one.runner.request is not None]
 
 
 def _unanswered(out: Sequence[Put]) -> str:

@@ -10,8 +10,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event
 from ideabridge.bridge.loop.executor import label
 from ideabridge.bridge.loop.progress import Progress
-from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_status import RunStatus
+from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.callers import Asked
 
 _BUFFERED = 1000
@@ -48,16 +47,11 @@ async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]])
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, asked)
-            run.runner.watchers.append(watch)
-            run.room_watchers.append(watch_room)
-            for note in counter.so_far()[:_BUFFERED]:
-                send.send_nowait(note)
-            try:
+            # Left before the stream is closed: nothing a watcher raises may reach the run.
+            with run.watching(watch, watch_room):
+                for note in counter.so_far()[:_BUFFERED]:
+                    send.send_nowait(note)
                 await stay()
-            finally:
-                # Before the stream is closed: nothing a watcher raises may reach the run.
-                run.runner.watchers.remove(watch)
-                run.room_watchers.remove(watch_room)
             send.close()
     finally:
         send.close()

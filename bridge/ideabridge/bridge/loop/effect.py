@@ -124,3 +124,9 @@ def room_name(run_id: str, key: ExecutionKey) -> str:
     """The id of the room that answers a call of a run."""
     index, item = key
     return f"{run_id}.{index}" if item is None else f"{run_id}.{index}-{item}"
+
+
+def call_of_room(room_id: str) -> ExecutionKey:
+    """The call, and item, that a room answers; the reverse of `room_name`."""
+    index, _, item = room_id.rpartition(".")[2].partition("-")
+    return int(index), int(item) if item else None

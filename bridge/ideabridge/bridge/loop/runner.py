@@ -111,7 +111,7 @@ class Runner:
         )
         self.watchers: list[Watcher] = [parking.watch]
         self.progress_watchers: list[ReportedProgress] = []
-        self.lost: str | None = None
+        self._lost: str | None = None
         self.follows = False
         self.waiting = 0
         self.awaited: Callable[[], None] = lambda: None
@@ -156,6 +156,15 @@ class Runner:
     def wanted(self) -> bool:
         """Whether anything more may come of the run here."""
         return self.lost is None and self.machine.phase != "ended" and not self._is_orphan()
+
+    @property
+    def lost(self) -> str | None:
+        """Why the run cannot go on in this process; None: it can, or it has ended."""
+        return self._lost
+
+    def interrupt(self, why: str) -> None:
+        """Do not go on with a run of which nothing is at work here; see `abandon` for others."""
+        self._lost = why
 
     @property
     def failure(self) -> Exception | None:
@@ -434,7 +443,7 @@ class Runner:
 
     def abandon(self, why: str) -> None:
         """Stop driving without a word in the journal: another process has the run, or it cannot be written."""
-        self.lost = why
+        self._lost = why
         self._stop()
         self._rest()
         self._notify(())
@@ -447,7 +456,7 @@ class Runner:
         if self._batch is not None:
             del self._batch[len(self._batch) - len(self._follows) :]
             self._saved.clear()
-            self.lost = "the bridge was closed"
+            self._lost = "the bridge was closed"
 
     def _stop(self) -> None:
         self._calls.stop()

@@ -18,11 +18,11 @@ from ideabridge.server.cli.stores import existing, opened, run_named
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.approver import Decision
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.ideas.records import RunRecord
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.loop.question import Question
+    from ideabridge.bridge.people import Decision
     from ideabridge.server.cli.follow import Outcome
     from ideabridge.server.cli.run_text import Story
 
@@ -178,10 +178,10 @@ def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
 
 
 def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
-    from ideabridge.bridge.answering import questions
     from ideabridge.bridge.driver import is_left
+    from ideabridge.bridge.loop.effect import call_of_room
     from ideabridge.bridge.loop.policy import approval_timeout
-    from ideabridge.bridge.room_view import key_of
+    from ideabridge.bridge.people import questions
     from ideabridge.server.cli.run_text import read_story
 
     story = read_story(list(store.events(record.id)), {})
@@ -196,7 +196,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
         deadline = None if seconds is None or since is None else since + seconds
         yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work)
     for room in store.rooms_of(record.id):
-        if key_of(room.id) in machine.rooms:
+        if call_of_room(room.id) in machine.rooms:
             yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
 
 
@@ -251,9 +251,9 @@ def decide(
     """
     import anyio
 
-    from ideabridge.bridge.approver import Decision
     from ideabridge.bridge.context.document import MISSING
     from ideabridge.bridge.loop.decider import AT_TERMINAL, BY_COMMAND
+    from ideabridge.bridge.people import Decision
     from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 
     if decision is None:
@@ -415,7 +415,7 @@ async def _settle(bridge: Bridge, options: Options, decision: Decision | None, s
         say(f"run {record.id}: {record.title}", "bold")
         return await follow(run, leaves=True)
     for one in several:
-        await run.patiently(partial(decision.hand_in, run, one.approval))
+        await run.patiently(partial(run.settle, one.approval, decision))
         if not options.json:
             why = f": {decision.reason}" if decision.reason else ""
             say(f"{_DONE[decision.decision]}: {one.approval} of {record.id}{why}", "green")

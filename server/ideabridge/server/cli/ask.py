@@ -22,8 +22,8 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.visible import folded, visible
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.approver import Decision
     from ideabridge.bridge.loop.event import Event
+    from ideabridge.bridge.people import Decision
     from ideabridge.bridge.run import Run
 
 
@@ -65,7 +65,7 @@ async def _settle(run: Run, approval: str, entry: JSONObject) -> None:
             report("this call is settled already; nobody needs to decide on it any more")
             return
         try:
-            await run.patiently(partial(replace(decision, by=AT_TERMINAL).hand_in, run, approval))
+            await run.patiently(partial(run.settle, approval, replace(decision, by=AT_TERMINAL)))
         except DecisionError as error:
             report(str(error))
 
@@ -82,11 +82,8 @@ async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision
             if not _is_pending(run, approval):
                 scope.cancel()
 
-        run.runner.watchers.append(watch)
-        try:
+        with run.watching(watch):
             return await _ask(entry)
-        finally:
-            run.runner.watchers.remove(watch)
     return None
 
 
@@ -129,7 +126,7 @@ def whole(value: JSON, width: int | None) -> str:
 
 
 async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:
-    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.people import Decision
 
     what = "plan" if is_plan else "call"
     while True:
@@ -150,7 +147,7 @@ async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:
 
 
 async def _ask_outcome() -> Decision:
-    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.people import Decision
 
     while True:
         answer = await line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")

@@ -12,7 +12,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.visible import visible
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.people import Decision
 
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
@@ -34,7 +34,7 @@ async def ask_form(question: JSONObject, call: JSON) -> Decision:
         question: `{"module", "message", "schema"}`.
         call: the call that asks.
     """
-    from ideabridge.bridge.approver import Decision
+    from ideabridge.bridge.people import Decision
 
     say(f"? module {question.get('module')} asks, in its own words:", "bold yellow")
     for text in str(question.get("message")).split("\n"):

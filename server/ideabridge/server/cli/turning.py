@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from ideabridge.bridge.room_view import open_requests
 from ideabridge.server.cli.console import err, report, say
 from ideabridge.server.cli.modules import signature
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
@@ -36,7 +35,7 @@ class Turns:
 
     async def take(self) -> bool:
         """Show an open Request, read its solution from standard input and hand it in; False where none comes."""
-        asking = next(open_requests(self._run), None)
+        asking = next(self._run.open_requests(), None)
         if asking is None or asking.runner.request is None:
             return False
         if not self._quiet:
