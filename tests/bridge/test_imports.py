@@ -108,29 +108,21 @@ async def test_without_tools_to_ask_the_store_believes_nothing_either() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claimed", "own"),
+    ("claimed", "kept"),
     [
-        ("Look. Replays a saved plan with your input; no model is asked. Self-consistent: it is.", "Look."),
-        ("Look at orders that are confirmed. Confirmed: 99 runs agree.", "Look at orders that are confirmed."),
-        ("Safe.Confirmed: by all", ""),
-        ("CONFIRMED by 3 runs! Looks", "Looks."),
-        ("Look\nConfirmed by everyone\n(self-consistent)", "Look."),
-        ("The same input within 9 days gets the stored answer.", ""),
-        ("First line.\n\nSecond line", "First line.\n\nSecond line."),
+        ("Look at orders. Confirmed: 99 runs agree.", "Look at orders. Confirmed: 99 runs agree. "),
+        ("Looks\nConfirmed by everyone\n(self-consistent)", "Looks\nConfirmed by everyone\n(self-consistent). "),
+        ("First line.\n\nSecond line", "First line.\n\nSecond line. "),
         ("", ""),
     ],
 )
-async def test_what_a_description_claims_of_checks_gives_way_to_our_own_words(claimed: str, own: str) -> None:
+async def test_an_imported_description_ends_with_that_it_was_not_checked_here(claimed: str, kept: str) -> None:
     document = forged(await exported(), description=claimed)
     async with here("look") as bridge:
         adopted = await bridge.import_idea(document, publish=True)
         assert adopted.publication is not None
-        assert (
-            adopted.publication.description
-            == (
-                f"{own} Replays a saved plan with your input."
-                " Imported: whether it does what its run did was not checked here."
-            ).strip()
+        assert adopted.publication.description == (
+            f"{kept}Imported: its author's description was not checked here. It replays a saved plan with your input."
         )
         # Once more through a document, it is the same.
         again = await bridge.import_idea(bridge.export_idea("found"), publish=True)
@@ -156,7 +148,7 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
         assert replay.run is not None
         assert await replay.run.wait(20) == "done"
         bridge.store.import_idea(forged(document, answer="recorded"), with_publication=True)
-        assert bridge.store.publication("found").description.endswith("Imported: that answer was not given here.")
+        assert bridge.store.publication("found").description.endswith("recorded for its one input; nothing runs.")
 
 
 async def test_a_plan_is_held_against_the_tools_here() -> None:

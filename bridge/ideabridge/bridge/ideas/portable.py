@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from ideabridge.bridge.ideas.claims import told_here, unchecked
+from ideabridge.bridge.ideas.claims import imported_description, unchecked
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, TamperedIdeaError
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.needs import Need, needs_of
@@ -96,8 +96,8 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """The arguments of `Store.publish`, and `name`. What the document claims of how far it was checked is told as
-        its claim; the description says in our words how it answers.
+        """The arguments of `Store.publish`, and `name`. How far the document says its plan was checked stays as its
+        claim, and the description ends with a sentence that says that it was imported.
 
         Raises:
             IdeaDocumentError: the document holds no publication.
@@ -107,7 +107,7 @@ class Document:
         told: dict[str, Any] = dict.fromkeys(("input_schema", "output_schema", "plan", "recorded"))
         told |= {"description": "", "annotations": {}, **self.publication}
         told.pop("version", None)
-        told["description"] = told_here(told["description"], told["answer"], told["plan"])
+        told["description"] = imported_description(told["description"], told["answer"], told["plan"])
         told["plan"] = unchecked(told["plan"])
         return told
 
