@@ -179,7 +179,7 @@ def _infer(value: JSON) -> JSONObject:
     }
 
 
-def seen_type(value: JSON) -> JSON:
+def seen_type(value: JSON) -> JSONObject:
     """A schema that says no more of a value than its JSON type; of null, nothing."""
     if value is None:
         return {}

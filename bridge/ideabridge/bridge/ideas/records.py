@@ -122,7 +122,8 @@ class Change:
 
     Attributes:
         lines: `+ what is new`, `- what is gone`, `~ what is other`, each with its place.
-        breaking: what of it breaks a caller: input that is not taken any more, output of another shape.
+        breaking: which of the changes break a caller: a new required parameter, a removed or retyped parameter or
+            field, an answer for one input alone, effects where there were none.
     """
 
     lines: list[str]

@@ -1,4 +1,4 @@
-"""Versions: what changed between two ideas, and what of it breaks a caller (DESIGN 4.11)."""
+"""Versions: what changed between two ideas, and which of the changes break a caller."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Final
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.reference import is_reference
 from ideabridge.bridge.ideas.idea import function_schemas, seen_type
-from ideabridge.bridge.ideas.narrowing import narrower, wider
 from ideabridge.bridge.ideas.records import Change, Publication, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.schema import inline_refs
 
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.store import Store
 
 _WIDEST: Final = 120
-
-_ANY_INPUT: Final[JSONObject] = {"type": "object"}
-"""What an idea without an input schema takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +107,20 @@ def changes(old: Side, new: Side) -> list[str]:
 
 
 def breaking(old: Side, new: Side) -> list[str]:
-    """What of it breaks callers of `old`: input that was taken and is not, output that is of another shape, an answer
-    for one input alone, effects where there were none.
+    """The plain changes that break callers of `old`: a new required parameter, a removed or retyped parameter or field
+    of the output, an answer for one input alone, effects where there were none. Other changes of the schemas (bounds,
+    patterns, enumerations, alternatives) are in `changes` alone.
     """
-    found = [f"input: {line}" for line in narrower(old.input_schema or _ANY_INPUT, new.input_schema or _ANY_INPUT)]
+    before, after = inline_refs(old.input_schema or {}), inline_refs(new.input_schema or {})
+    found = [
+        f"input: {line}" for line in [*_required(before, after), *_removed_or_retyped(before, after, is_input=True)]
+    ]
     if old.output_schema is not None and new.output_schema is None:
-        found.append("output: its shape is not told any more")
+        found.append("output: it has no schema any more")
     else:
-        promised = old.output_schema or _shape(old.output, old.given, unknown={})
-        comes = new.output_schema or _shape(new.output, new.given, unknown=False)
-        found += [f"output: {line}" for line in wider(promised, comes)]
+        before = inline_refs(old.output_schema or _shape(old.output, old.given))
+        after = inline_refs(new.output_schema or _shape(new.output, new.given))
+        found += [f"output: {line}" for line in _removed_or_retyped(before, after, is_input=False)]
     if new.answer == "recorded" and old.answer not in ("", "recorded"):
         found.append("answer: it answers for one input only, the recorded one")
     if old.annotations.get("readOnlyHint") is True and new.annotations.get("readOnlyHint") is not True:
@@ -127,19 +128,66 @@ def breaking(old: Side, new: Side) -> list[str]:
     return found
 
 
-def _shape(output: JSON, given: JSON, *, unknown: JSON) -> JSON:
-    """What an output without a schema is seen to be: as it is written, and where that refers to a value, of the type
-    that was given once. What was null then is `unknown`.
+def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
+    """The parameters that are required now and were not."""
+    before = old.get("required")
+    after = new.get("required")
+    for name in after if isinstance(after, list) else []:
+        if not isinstance(before, list) or name not in before:
+            yield f"{name}: is required now"
+
+
+def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
+    """The members of an object, at any depth, that `new` does not have any more or whose type it changed. A type may
+    become wider for an input, and narrower for an output.
+    """
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return
+    before, after = _types(old), _types(new)
+    taken, given = (after, before) if is_input else (before, after)
+    if before and after and given - (taken | {"integer"} if "number" in taken else taken):
+        where = f"{path}: " if path else ""
+        yield f"{where}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
+        return
+    members, kept = old.get("properties"), new.get("properties")
+    for name, schema in members.items() if isinstance(members, dict) else ():
+        where = f"{path}.{name}" if path else name
+        if not isinstance(kept, dict) or name not in kept:
+            yield f"{where}: is removed"
+        else:
+            yield from _removed_or_retyped(schema, kept[name], where, is_input=is_input)
+    items = f"{path}.items" if path else "items"
+    yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)
+
+
+def _types(schema: JSON) -> frozenset[str]:
+    """The types that a schema names, also in its alternatives; none: it does not say."""
+    if not isinstance(schema, dict):
+        return frozenset()
+    said, ways = schema.get("type"), schema.get("anyOf")
+    if isinstance(said, str):
+        return frozenset({said})
+    if isinstance(said, list):
+        return frozenset(str(one) for one in said)
+    each = [_types(one) for one in ways] if isinstance(ways, list) else []
+    return frozenset[str]().union(*each) if all(each) else frozenset()
+
+
+def _shape(output: JSON, given: JSON) -> JSONObject:
+    """What an output without a schema looked like: as it is written, and where that is a reference, of the type of the
+    recorded value. A value that was null has no type.
     """
     if isinstance(output, dict):
-        seen = given if isinstance(given, dict) else {}
-        properties: JSONObject = {name: _shape(part, seen.get(name), unknown=unknown) for name, part in output.items()}
-        return {"type": "object", "properties": properties, "required": list[JSON](output)}
+        recorded = given if isinstance(given, dict) else {}
+        return {
+            "type": "object",
+            "properties": {name: _shape(part, recorded.get(name)) for name, part in output.items()},
+        }
     if output is None and isinstance(given, dict):
         # The state: its members are where the calls write.
-        return {"type": "object", "properties": {name: seen_type(part) or unknown for name, part in given.items()}}
+        return {"type": "object", "properties": {name: seen_type(part) for name, part in given.items()}}
     refers = output is None or (isinstance(output, str) and is_reference(output))
-    return seen_type(given if refers else output) or unknown
+    return seen_type(given if refers else output)
 
 
 def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
