@@ -18,9 +18,7 @@ from ideabridge.bridge.ideas.errors import (
     StoreClosedError,
     StoreFormatError,
     StoreFullError,
-    StoreVersionError,
 )
-from ideabridge.bridge.ideas.migrations import MIGRATIONS
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from tests.ideas.values import idea_of
 
@@ -51,18 +49,6 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path.touch()
     with Store.open(path) as store:
         assert store.ideas().items == []
-
-
-def test_a_newer_store_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "ideas.db"
-    Store.open(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
-    connection.close()
-    before = path.read_bytes()
-    with pytest.raises(StoreVersionError, match="newer ideabridge"):
-        Store.open(path)
-    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"x", b"not a database, but long enough to be one" * 100])

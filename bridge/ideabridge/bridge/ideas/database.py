@@ -12,6 +12,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, Literal, TypeVar
 
+from ideabridge.bridge.ideas import schema
 from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
 from ideabridge.bridge.ideas.errors import (
     PASSING,
@@ -25,7 +26,6 @@ from ideabridge.bridge.ideas.errors import (
     StoreVersionError,
 )
 from ideabridge.bridge.ideas.files import StoreFiles, copy
-from ideabridge.bridge.ideas.migrations import MIGRATIONS
 from ideabridge.bridge.ideas.sqlite import IS_FIXED, sqlite3
 from ideabridge.tools.errors import InvalidJSONError
 
@@ -166,24 +166,40 @@ class Database:
                 time.sleep(0.01)
 
     def _migrate(self) -> None:
-        latest = len(MIGRATIONS)
-        if self._version(latest) == latest:
+        """Create the schema in a new file, or bring that of an earlier version to this one."""
+        if self._version() == schema.VERSION:
             return
         with _Transaction(self):
-            version = self._version(latest)
-            for migration in MIGRATIONS[version:]:
-                migration(self.connection)
-            self.connection.execute(f"PRAGMA user_version={latest}")
+            # Another process may have done it meanwhile.
+            version = self._version()
+            if version == schema.VERSION:
+                return
+            if version == 0:
+                schema.create(self.connection)
+            else:
+                schema.migrate(self.connection, version)
+            self.connection.execute(f"PRAGMA user_version={schema.VERSION}")
             self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
 
-    def _version(self, latest: int) -> int:
-        version = self.number("PRAGMA user_version")
-        if version > latest:
+    def _version(self) -> int:
+        """The version of the file's schema; 0: it is empty.
+
+        Raises:
+            StoreVersionError: this ideabridge can neither read it nor migrate it.
+        """
+        found, wanted = self.number("PRAGMA user_version"), schema.VERSION
+        if found > wanted:
             raise StoreVersionError(
-                f"{self.path}: written by a newer ideabridge (store version {version}; this one knows {latest}): "
+                f"{self.path}: written by a newer ideabridge (store version {found}; this one reads {wanted}): "
                 "upgrade ideabridge, or name another store"
             )
-        return version
+        if found > 0 and not schema.can_migrate(found):
+            raise StoreVersionError(
+                f"{self.path}: written by an earlier ideabridge (store version {found}; this one reads {wanted}), from "
+                "before the first release: export its ideas with the ideabridge that wrote it (`ideas export`) and "
+                "import them into a new store, or name another store"
+            )
+        return found
 
     def number(self, sql: str, parameters: tuple[Any, ...] = ()) -> int:
         """The whole number a query answers with; 0 for no row or NULL. Inside `guard` or `transaction`."""

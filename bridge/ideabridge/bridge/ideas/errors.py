@@ -12,7 +12,7 @@ class StoreError(IdeabridgeError):
 
 
 class StoreVersionError(StoreError):
-    """The store was written by a newer ideabridge."""
+    """The store was written by a newer ideabridge, or by an earlier one whose stores this one cannot migrate."""
 
 
 class StoreFormatError(StoreError):

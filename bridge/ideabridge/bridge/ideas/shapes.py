@@ -10,9 +10,9 @@ from typing import Final, cast
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.needs import modules_of, need_of
+from ideabridge.bridge.ideas.schema import SOLUTION_OF
 from ideabridge.bridge.ideas.shape import shape_of
 from ideabridge.bridge.ideas.uses import Step, Uses
-from ideabridge.bridge.ideas.views import SOLUTION_OF
 from ideabridge.tools.encoding import decode_trusted
 
 LAG: Final = 2048

@@ -70,7 +70,7 @@ class Store(IdeaStore):
         Raises:
             StoreAccessError: the file or folder cannot be read or written.
             StoreFormatError: not SQLite, or another program's database.
-            StoreVersionError: written by a newer ideabridge.
+            StoreVersionError: written by a newer ideabridge, or by one from before the first release.
             StoreBusyError: another process kept it locked.
         """
         return cls(Database(path, durability=durability, busy_timeout_s=busy_timeout_s))

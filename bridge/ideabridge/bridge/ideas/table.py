@@ -13,8 +13,8 @@ from ideabridge.bridge.ideas.filters import Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
 from ideabridge.bridge.ideas.places import OF_RUN, Places, among, of_run
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
+from ideabridge.bridge.ideas.schema import SOLUTION_OF
 from ideabridge.bridge.ideas.uses import Uses
-from ideabridge.bridge.ideas.views import SOLUTION_OF
 from ideabridge.bridge.ideas.walk import Walk
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
