@@ -11,7 +11,6 @@ from typing import Final
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import PruningStoppedError
-from ideabridge.bridge.ideas.estimate import Estimate
 from ideabridge.bridge.ideas.families import ENDED, Families, Family, holders
 from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.reach import Sweep
@@ -28,12 +27,11 @@ _EVENTS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """What a pruning takes away.
+    """What a pruning removes.
 
     Attributes:
         runs: how many runs.
         ideas: how many ideas.
-        bytes: about how many bytes that frees in the file.
         used: how many bytes of the file are in use now.
         oldest, newest: when the first and the last of it ended, ISO 8601 in UTC; "": there is nothing.
         kept: how many runs stay that are as old, by why: `published`, `tagged`, `unfinished`, `newest`.
@@ -41,7 +39,6 @@ class Prunable:
 
     runs: int
     ideas: int
-    bytes: int
     used: int
     oldest: str
     newest: str
@@ -91,25 +88,21 @@ class Pruning:
         self._search = search
         self._begun = time.monotonic()
 
-    def prunable(self, before: str | None, under: int | None) -> Prunable:
-        """What is older than a time, as much of it as brings the store under so many bytes, the oldest first."""
+    def prunable(self, before: str) -> Prunable:
+        """What is older than a time, the oldest first."""
         database = self._database
         with database.snapshot():
             families = Families(database)
-            old = [one for one in families if before is None or one.time < before]
+            old = [one for one in families if one.time < before]
             going = sorted((one for one in old if not one.why), key=lambda one: one.time)
             used = in_use(database)
-            estimate = Estimate(database, families, going)
-            if under is not None:
-                going = going[: estimate.needed(used, under)]
-            runs, ideas, freed = estimate.of_first(len(going), used)
+            runs, ideas = _counted(database, families, going)
             kept = Counter[str]()
             for one in old:
                 kept[one.why] += len(one.members) if one.why else 0
             return Prunable(
                 runs,
                 ideas,
-                freed,
                 used,
                 going[0].time if going else "",
                 going[-1].time if going else "",
@@ -273,6 +266,19 @@ class Pruning:
     def _has_events(self, between: tuple[int, int]) -> bool:
         with self._database.guard:
             return self._database.number("SELECT 1 FROM events WHERE id BETWEEN ? AND ? LIMIT 1", between) == 1
+
+
+def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
+    """How many runs and ideas some families take with them. An idea goes with the last family that it occurs in."""
+    of_those = {id(family) for family in going}
+    runs = sum(id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs"))
+    gone, kept = set[int](), set[int]()
+    rows = database.execute(
+        "SELECT number, coalesce(run, number) FROM ideas UNION ALL SELECT idea, run FROM occurrences"
+    )
+    for idea, key in rows:
+        (gone if id(families.of(key)) in of_those else kept).add(idea)
+    return runs, len(gone - kept)
 
 
 def in_use(database: Database) -> int:

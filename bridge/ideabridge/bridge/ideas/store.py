@@ -127,22 +127,21 @@ class Store(IdeaStore):
         """
         return vacuum(self._database)
 
-    def prunable(self, *, before: str | None = None, under: int | None = None) -> Prunable:
-        """What a pruning takes away: whole runs with their rooms, forks and ideas, the oldest first; nothing that is
+    def prunable(self, *, before: str) -> Prunable:
+        """Find what a pruning removes: whole runs with their rooms, forks and ideas, the oldest first; nothing that is
         published or tagged, and no run that has not ended. Looks at every idea: not for the event loop's thread.
 
         Args:
-            before: only what ended before: a date, a time, or how long ago (`90d`); None: of any age.
-            under: only until the store is under so many bytes; None: all of it.
+            before: only what ended before this: a date, a time, or how long ago (`90d`).
 
         Raises:
-            FilterError: a time that is none.
+            FilterError: `before` is not a time.
         """
-        return self._pruning.prunable(None if before is None else read_time(before, "before"), under)
+        return self._pruning.prunable(read_time(before, "before"))
 
     def prune(self, what: Prunable) -> Pruned:
-        """Take away what `prunable` found, as far as nothing needs it by now. Others use the store meanwhile. Cut off
-        at any moment, it leaves the store whole, and the next one goes on. The file is smaller after `vacuum`.
+        """Remove what `prunable` found, unless something needs it by now. Others can use the store meanwhile. Killed at
+        any moment, it leaves the store whole, and the next pruning goes on. The file is smaller after `vacuum`.
         """
         return self._pruning.prune(what)
 

@@ -70,7 +70,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "ideas rollback": ("ideabridge ideas rollback weekly_report@1",),
     "ideas tag": ("ideabridge ideas tag weekly_report kept", "ideabridge ideas tag 3fa94c --remove kept"),
     "ideas suggest": ("ideabridge ideas suggest", "ideabridge ideas suggest --least 5 -n 3"),
-    "ideas prune": ("ideabridge ideas prune --older-than 90d --dry-run", "ideabridge ideas prune --under 2G --yes"),
+    "ideas prune": (
+        "ideabridge ideas prune --older-than 90d --dry-run",
+        "ideabridge ideas prune --older-than 90d --yes",
+    ),
     "ideas export": (
         "ideabridge ideas export weekly_report --output weekly_report.json",
         "ideabridge ideas export --published --folder shared",

@@ -1,9 +1,8 @@
-"""`ideabridge ideas prune`: old runs and ideas leave the store."""
+"""`ideabridge ideas prune`: deletes old runs and ideas from the store."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,21 +13,13 @@ from ideabridge.tools.encoding import JSON, JSONObject
 if TYPE_CHECKING:
     from ideabridge.bridge.ideas.pruning import Prunable
 
-_SIZE: Final = re.compile(r"(\d{1,15})\s*([kmgt]?)i?b?", re.IGNORECASE)
-_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-
 
 @command("config", "project", "store", "json")
 def prune_ideas(
     options: Options,
     older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", metavar="WHEN", help="Only what ended before: 90d, 12h, 2w, or 2026-11-21."),
-    ] = None,
-    under: Annotated[
-        str | None,
-        typer.Option("--under", metavar="SIZE", help="The oldest first, only until the store is under: 500M, 2G."),
-    ] = None,
+        str, typer.Option("--older-than", metavar="WHEN", help="What ended before: 90d, 12h, 2w, or 2026-11-21.")
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> int:
@@ -40,15 +31,11 @@ def prune_ideas(
     from ideabridge.server.cli.console import print_json, say
     from ideabridge.server.cli.exits import UsageError, standing_in_terminal
 
-    if older_than is None and under is None:
-        raise UsageError("expected --older-than, --under, or both (then only what is older goes)")
-    size = None if under is None else read_size(under)
     if not (dry_run or yes or standing_in_terminal()):
         raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
-    if older_than is not None:
-        read_time(older_than, "--older-than")
+    read_time(older_than, "--older-than")
     with opened(options) as store:
-        found = store.prunable(before=older_than, under=size)
+        found = store.prunable(before=older_than)
         if options.json and (dry_run or not found.families):
             print_json({"pruned": None, **_told(found)})
         elif not options.json:
@@ -76,20 +63,6 @@ def prune_ideas(
     return 0
 
 
-def read_size(text: str) -> int:
-    """Bytes from `500M`, `2G`, `1000000`.
-
-    Raises:
-        UsageError: it is none.
-    """
-    from ideabridge.server.cli.exits import UsageError
-
-    read = _SIZE.fullmatch(text.strip())
-    if read is None:
-        raise UsageError(f"--under: expected a size (500M, 2G, or bytes), found {text[:40]!r}")
-    return int(read[1]) << _UNITS[read[2].lower()]
-
-
 def lines_of(found: Prunable) -> list[str]:
     """What goes and what stays, for a person."""
     if not found.families:
@@ -97,7 +70,7 @@ def lines_of(found: Prunable) -> list[str]:
     else:
         between = f"from {found.oldest[:10]} to {found.newest[:10]}"
         what = f"{_count(found.runs, 'run')} and {_count(found.ideas, 'idea')}"
-        lines = [f"{what} would go, {between}: about {_size(found.bytes)} of {_size(found.used)}"]
+        lines = [f"{what} would go, {between}; {_size(found.used)} are in use"]
     if found.kept:
         kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
         lines.append(f"as old, but kept: {kept}")
@@ -108,7 +81,6 @@ def _told(found: Prunable) -> JSONObject:
     return {
         "runs": found.runs,
         "ideas": found.ideas,
-        "bytes": found.bytes,
         "used": found.used,
         "oldest": found.oldest,
         "newest": found.newest,
