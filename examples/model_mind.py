@@ -13,8 +13,7 @@ import sys
 
 import anyio
 
-from ideabridge.bridge import Bridge, Configuration, RunFailedError
-from ideabridge.bridge.loop.event import CallFinished, CallProposed, SolutionClosed
+from ideabridge.bridge import Bridge, CallFinished, CallProposed, Configuration, RunFailedError, SolutionClosed
 from ideabridge.tools import Toolbox, tool
 
 TEXTS = {"first": "The quick brown fox jumps over the lazy dog.", "second": "Pack my box with five dozen jugs."}

@@ -11,7 +11,7 @@ from __future__ import annotations
 import anyio
 
 from ideabridge.bridge import Bridge, Recorded, Store
-from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools import JSONObject
 
 TASK = "How many names are there?"
 SCHEMA: JSONObject = {"type": "integer"}

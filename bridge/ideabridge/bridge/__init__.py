@@ -47,10 +47,22 @@ if TYPE_CHECKING:
         UnknownOutcomeError,
         UnknownPathError,
         UnknownRunError,
+        UnwrittenRunError,
     )
-    from ideabridge.bridge.ideas.errors import StoreError, UnknownIdeaError, UnknownPublicationError
+    from ideabridge.bridge.ideas.errors import (
+        SecretInIdeaError,
+        StaleDriverError,
+        StoreBusyError,
+        StoreError,
+        StoreGoneError,
+        TamperedIdeaError,
+        UnknownIdeaError,
+        UnknownPublicationError,
+    )
+    from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
     from ideabridge.bridge.ideas.records import Answer, Publication
+    from ideabridge.bridge.ideas.sqlite import sqlite3
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.loop.decider import Decider
     from ideabridge.bridge.loop.event import (
@@ -134,6 +146,7 @@ __all__ = [
     "Handler",
     "Handlers",
     "Idea",
+    "IdeaFilter",
     "IdeaMeta",
     "InterruptedRunError",
     "Limits",
@@ -180,20 +193,26 @@ __all__ = [
     "RunSummary",
     "SamplingSettings",
     "SecretGivenError",
+    "SecretInIdeaError",
     "Session",
     "SettledTurnError",
     "SolutionCancelled",
     "SolutionClosed",
     "SolutionProposed",
     "SolutionRejected",
+    "StaleDriverError",
     "Store",
+    "StoreBusyError",
     "StoreError",
+    "StoreGoneError",
+    "TamperedIdeaError",
     "TrustError",
     "UnknownIdeaError",
     "UnknownOutcomeError",
     "UnknownPathError",
     "UnknownPublicationError",
     "UnknownRunError",
+    "UnwrittenRunError",
     "Usage",
     "UsageNoted",
     "WaitingPlan",
@@ -203,6 +222,7 @@ __all__ = [
     "recording",
     "report_lines",
     "report_of",
+    "sqlite3",
     "trust_file",
 ]
 
@@ -249,12 +269,19 @@ _HOMES: Final = {
         "UnknownOutcomeError",
         "UnknownPathError",
         "UnknownRunError",
+        "UnwrittenRunError",
     ),
     "ideas.errors": (
+        "SecretInIdeaError",
+        "StaleDriverError",
+        "StoreBusyError",
         "StoreError",
+        "StoreGoneError",
+        "TamperedIdeaError",
         "UnknownIdeaError",
         "UnknownPublicationError",
     ),
+    "ideas.filters": ("IdeaFilter",),
     "ideas.idea": (
         "Idea",
         "IdeaMeta",
@@ -263,6 +290,7 @@ _HOMES: Final = {
         "Answer",
         "Publication",
     ),
+    "ideas.sqlite": ("sqlite3",),
     "ideas.store": ("Store",),
     "loop.decider": ("Decider",),
     "loop.event": (

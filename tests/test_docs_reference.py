@@ -1,0 +1,82 @@
+"""docs/reference.md lists every public name, and the documents and examples import only public names."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PROGRAM = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MENTION = re.compile(r"\b(?:from|import) (ideabridge[\w.]*)")
+
+
+def listed() -> dict[str, list[str]]:
+    """The names in the tables of the page, by package."""
+    found: dict[str, list[str]] = {}
+    package = ""
+    for line in (ROOT / "docs" / "reference.md").read_text(encoding="utf-8").splitlines():
+        if heading := re.fullmatch(r"## `([\w.]+)`", line):
+            package = heading.group(1)
+        elif line.startswith("| `"):
+            found.setdefault(package, []).extend(re.findall(r"`(\w+)`", line.split("|")[1]))
+    return found
+
+
+def imported(text: str) -> list[tuple[str, str]]:
+    """(package, name) of every import from ideabridge in a program."""
+    found: list[tuple[str, str]] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ideabridge"):
+            found.extend((node.module or "", name.name) for name in node.names)
+        elif isinstance(node, ast.Import):
+            found.extend((name.name, "") for name in node.names if name.name.startswith("ideabridge"))
+    return found
+
+
+@pytest.mark.parametrize("package", ["ideabridge.bridge", "ideabridge.tools"])
+def test_the_page_lists_every_public_name_once(package: str) -> None:
+    module: Any = importlib.import_module(package)
+    assert sorted(listed()[package]) == sorted(module.__all__)
+
+
+def test_every_listed_name_is_there() -> None:
+    missing = [
+        f"{package}.{name}"
+        for package, names in listed().items()
+        for name in names
+        if not hasattr(importlib.import_module(package), name)
+    ]
+    assert missing == []
+
+
+def test_documents_and_examples_import_only_public_names() -> None:
+    programs = {
+        **{path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*.py"))},
+        **{
+            f"{path.name}:{match.start()}": match.group(1)
+            for path in DOCUMENTS
+            for match in PROGRAM.finditer(path.read_text(encoding="utf-8"))
+        },
+    }
+    public = listed()
+    wrong = [
+        f"{place}: from {package} import {name}"
+        for place, text in programs.items()
+        for package, name in imported(text)
+        if name not in public.get(package, [])
+    ]
+    assert wrong == []
+
+
+def test_documents_mention_no_deeper_import() -> None:
+    found = {
+        f"{path.name}: {package}"
+        for path in DOCUMENTS
+        for package in MENTION.findall(path.read_text(encoding="utf-8"))
+        if package not in listed()
+    }
+    assert found == set()
