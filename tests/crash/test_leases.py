@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.driver import Driver, Watch, is_gone, own_name
+from ideabridge.bridge.driver import Driver, Watch, is_left, own_name
 from ideabridge.bridge.ideas.errors import StaleDriverError
-from ideabridge.bridge.ideas.records import Lease
+from ideabridge.bridge.ideas.records import Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
 
@@ -279,6 +279,13 @@ def test_an_old_epoch_neither_journals_nor_saves() -> None:
         assert not old.renew()
         old.release()
         new.journal([RunEnded("done")])
+
+
+def is_gone(driver: str) -> bool:
+    """Whether a run whose lease holds for an hour is left, because the process that drives it has ended."""
+    lease_until = time.time() + 3600
+    record = RunRecord("run", "plan", "", "", "", None, "running", None, driver, 1, lease_until, "", "", 1)
+    return is_left(record)
 
 
 def test_only_a_process_of_this_system_that_is_no_more_is_surely_gone() -> None:

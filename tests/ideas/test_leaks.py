@@ -8,7 +8,6 @@ import jsonschema_rs
 import pytest
 
 from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
-from ideabridge.bridge.ideas.document_schema import document_schema
 from ideabridge.bridge.ideas.errors import SecretInIdeaError, TamperedIdeaError
 from ideabridge.bridge.ideas.leaks import shapes_in
 from ideabridge.bridge.ideas.needs import Need, needs_of
@@ -16,6 +15,7 @@ from ideabridge.bridge.ideas.portable import read_document
 from ideabridge.tools import Tool
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject
+from tests.ideas.document_schema import document_schema
 from tests.ideas.values import idea_of, publish
 
 DOCS = Path(__file__).parent.parent.parent / "docs"

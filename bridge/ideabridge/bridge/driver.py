@@ -97,11 +97,6 @@ def is_stopped(driver: str) -> bool:
     return _process_of(driver) == "stopped"
 
 
-def is_gone(driver: str) -> bool:
-    """Whether a driver surely is a process of this system that has ended: its lease need not be waited out."""
-    return _process_of(driver) == "gone"
-
-
 LEFT: Final = "the process that was at work on it has ended"
 """Why a run of which `is_left` is true stands still."""
 

@@ -10,9 +10,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-REFERENCE_KINDS: Final = ("state", "input", "data", "results", "item")
-"""What a reference may begin with, after † and an instance (DESIGN 4.3)."""
-
 READING: Final = 2
 """By which rules calls and outputs are read. A journal names those its run began with, so that reading it again gives
 the same run. 1: unknown parameters, references inside longer texts and some notations of other languages were not

@@ -102,14 +102,6 @@ class Store(IdeaStore):
         """What an event loop writes by, so that it does not wait; see `Writer`."""
         return Writer(self._database)
 
-    def set_patience(self, seconds: float | None) -> None:
-        """Let this thread wait so long where another process or thread writes, before it raises `StoreBusyError`.
-
-        Args:
-            seconds: how long; None: as long as the store was opened with.
-        """
-        self._database.patience = seconds
-
     def back_up(self, target: Path) -> int:
         """Copy the store into a new file while it is in use; returns its bytes.
 

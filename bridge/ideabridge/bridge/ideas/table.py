@@ -21,9 +21,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
 
-SHORTEST_PREFIX: Final = 6
-"""How many hex digits of an id name an idea at least."""
-
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 _NAMES: Final = (
     "(SELECT group_concat(names.name) FROM publications JOIN names ON names.name = publications.name "

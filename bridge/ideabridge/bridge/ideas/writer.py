@@ -76,7 +76,6 @@ class Writer:
         self._may_at_once = database.durability == "normal"
         self._queue: deque[_Queued] = deque()
         self._wanted = anyio.Event()
-        self._emptied = anyio.Event()
         self._busy = False
         self._slow = 0
         self._slow_until = 0.0
@@ -187,11 +186,6 @@ class Writer:
         self._queue.append(queued)
         self._wanted.set()
 
-    async def flushed(self) -> None:
-        """Wait until nothing is queued."""
-        while self._queue or self._busy:
-            await self._emptied.wait()
-
     async def __aenter__(self) -> Self:
         self._group = await anyio.create_task_group().__aenter__()
         self._group.start_soon(self._run)
@@ -226,8 +220,6 @@ class Writer:
                 else:
                     await anyio.sleep(pause)
                     pause = min(2 * pause, _LONGEST_PAUSE)
-            emptied, self._emptied = self._emptied, anyio.Event()
-            emptied.set()
 
     def _next(self) -> list[_Queued]:
         """The jobs to be committed together: a large one alone."""

@@ -95,7 +95,6 @@ def read_decider(value: JSON) -> Decider:
 
 
 APPROVER: Final = Decider("approver", "code")
-ASSISTANT: Final = Decider("assistant", "tool")
 AT_TERMINAL: Final = Decider("person", "terminal", LOCAL_USER)
 BY_COMMAND: Final = Decider("person", "command", LOCAL_USER)
 TIME_OUT: Final = Decider("nobody", "time-out")

@@ -158,11 +158,6 @@ def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
     ]
 
 
-def pending_approvals(history: Iterable[Progress]) -> list[Progress]:
-    """The calls a person has been asked about and has not decided."""
-    return [one for one in history if one.standing is Standing.ASKING]
-
-
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Not yet: for the call `on` to settle, or (None) for the answer to end."""

@@ -182,9 +182,6 @@ def _unread_input(decided: Decided, graph: Graph) -> Iterator[Ask]:
 
 # -- telling -------------------------------------------------------------------------------------------------------
 
-_MAKE: Final = (
-    'Make them references (†input...), accept them (choices {"accept": ["calls.0.x", ...]} or {"accept": true})'
-)
 _LET: Final = (
     'Let one read what the other gives, or accept the order (choices {"accept": ["order", ...]} or {"accept": true})'
 )

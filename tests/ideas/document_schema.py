@@ -1,7 +1,4 @@
-"""Document schema: JSON Schema of an exported idea, for those who read or write one without this code (DESIGN 4.11).
-
-`docs/idea.schema.json` holds it.
-"""
+"""The JSON Schema of an exported idea, made from what the code reads. `docs/idea.schema.json` is the published copy."""
 
 from __future__ import annotations
 
