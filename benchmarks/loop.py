@@ -26,7 +26,7 @@ import anyio
 import peers
 
 from ideabridge.bridge import Bridge, Configuration, Limits
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSONObject
 

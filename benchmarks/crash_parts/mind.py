@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.usage import Usage
 
 TASK = "crash task "

@@ -25,8 +25,8 @@ from ideabridge.bridge import (
     read_plan,
     sync,
 )
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.event import ApprovalAsked
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.plan import Plan
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject

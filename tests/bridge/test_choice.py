@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ideabridge.bridge import Bridge
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import MindUnavailableError
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.choice import choose
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind

@@ -10,7 +10,7 @@ import pytest
 from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, Limits
 from ideabridge.bridge.context.handlers import Draft, Handlers
 from ideabridge.bridge.context.message import Message
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run
 from ideabridge.tools import Toolbox, tool

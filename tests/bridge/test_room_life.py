@@ -12,7 +12,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.configuration import parse_configuration
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.bridge.plan import read_plan

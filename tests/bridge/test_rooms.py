@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, PublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.run import Run

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, CallFailedError, GroupFailedError
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject

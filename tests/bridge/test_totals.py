@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallProposed, RequestMade, SolutionProposed, UsageNoted, event_from_json
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.mind import MindError
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.errors import PublicationContentError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.replay.replay import Replay

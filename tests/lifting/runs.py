@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.context.document import parsed_text
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.people import DecisionName
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject

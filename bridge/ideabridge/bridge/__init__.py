@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.context.errors import MessageError
     from ideabridge.bridge.context.handlers import Draft, Handler, Handlers
     from ideabridge.bridge.context.message import Message
+    from ideabridge.bridge.context.request import Request
     from ideabridge.bridge.errors import (
         CallDeniedError,
         CallError,
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
         UsageNoted,
     )
     from ideabridge.bridge.loop.question import Question
-    from ideabridge.bridge.loop.request import Request
     from ideabridge.bridge.loop.settings import Planning
     from ideabridge.bridge.minds.choice import MindName
     from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
@@ -246,6 +246,7 @@ _HOMES: Final = {
         "Handlers",
     ),
     "context.message": ("Message",),
+    "context.request": ("Request",),
     "errors": (
         "CallDeniedError",
         "CallError",
@@ -320,7 +321,6 @@ _HOMES: Final = {
         "UsageNoted",
     ),
     "loop.question": ("Question",),
-    "loop.request": ("Request",),
     "loop.settings": ("Planning",),
     "minds.choice": ("MindName",),
     "minds.endpoint_settings": ("ModelConfiguration",),

@@ -12,9 +12,9 @@ from typing import Final
 
 from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.context.reference import Path, format_reference
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.request import Request
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.tool import ANONYMOUS, Tool
 

@@ -22,6 +22,7 @@ from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -52,7 +53,6 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress, Standing, parked
 from ideabridge.bridge.loop.question import Question
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.loop.spending import Spending
 from ideabridge.bridge.minds.turns import INSTRUCTIONS

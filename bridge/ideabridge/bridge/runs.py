@@ -16,6 +16,7 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.handlers import Handlers
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
 from ideabridge.bridge.errors import (
     DecisionError,
@@ -41,7 +42,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import in_flight
-from ideabridge.bridge.loop.request import Composer, Request, SchemaCache
+from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.observed import Observed

@@ -15,10 +15,10 @@ from anyio.abc import TaskGroup
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 
 from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.event import Event, RunEnded
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.callers import Asked

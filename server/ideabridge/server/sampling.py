@@ -10,8 +10,8 @@ from typing import Any, Final
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.event import SolutionRejected
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.minds.turns import RULES
 from ideabridge.bridge.run_values import rejection

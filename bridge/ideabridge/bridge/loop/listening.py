@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.ideas.errors import StaleDriverError
 from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.bridge.loop.event import (
@@ -17,7 +18,6 @@ from ideabridge.bridge.loop.event import (
     UsageNoted,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.mind import Counting, Mind, MindError
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools.encoding import JSONObject

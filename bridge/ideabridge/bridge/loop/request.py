@@ -1,16 +1,16 @@
-"""Request: Context + Schema, composed anew for every step of a run (DESIGN 2, 4.1, 4.2, 4.4.1)."""
+"""Composing the Request of each step of a run: its context as it stands then, and the JSON Schema of the answer."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.reference import Path, format_reference
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.guidance import Guidance
@@ -31,30 +31,6 @@ THOUGHTS: Final[JSONObject] = {
     " It is kept, and changes nothing",
 }
 """What a mind is asked for by the setting `thought_process`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One self-contained exchange, as it goes to a mind.
-
-    Attributes:
-        context: the typed messages: what the idea holds.
-        schema: JSON Schema of the Solution.
-        texts: the messages as the mind reads them: `{"role", "content"}`.
-        model: settings for the model that handlers asked for.
-        offered: what handlers made of the tools and the output schema, as `RequestMade` journals it.
-    """
-
-    context: list[JSON]
-    schema: JSONObject
-    texts: list[JSONObject]
-    model: JSONObject
-    offered: JSONObject | None = None
-
-    @property
-    def id(self) -> str:
-        """SHA-256 of (context, schema): equal Requests have equal ids (DESIGN 4.11)."""
-        return content_hash({"context": self.context, "schema": self.schema})
 
 
 class SchemaCache:

@@ -10,6 +10,7 @@ import anyio
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.aftermath import aftermath, ending
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.defect import cause, log
@@ -40,7 +41,7 @@ from ideabridge.bridge.loop.executor import Executor, Kept
 from ideabridge.bridge.loop.listening import listen, told_so_far
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.parking import Parking
-from ideabridge.bridge.loop.request import Composer, Request
+from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.minds.mind import Counting, Mind
 from ideabridge.bridge.screen import Screen
 from ideabridge.tools.encoding import JSONObject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol, runtime_checkable
 
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools.errors import IdeabridgeError
 

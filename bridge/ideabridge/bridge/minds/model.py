@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from ideabridge.bridge.loop.request import Request
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.adapt import adapt
 from ideabridge.bridge.minds.endpoint_settings import (
     ModelConfiguration,

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.ideas.errors import IdeaDocumentError, StoreAccessError
 from ideabridge.bridge.ideas.records import StoredIdea
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.request import Request
 from ideabridge.bridge.minds.mind import MindError
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, decode, encode
 

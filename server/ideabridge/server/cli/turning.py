@@ -15,7 +15,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.loop.request import Request
+    from ideabridge.bridge.context.request import Request
     from ideabridge.bridge.run import Run
 
 
