@@ -19,7 +19,7 @@ SOLVED = 6
 """Of 20. It picks the right tool more often than that, but adds calls nobody asked for; without references and tools
 at work it would solve none, for no model can know what the tools give."""
 VALID = 10
-"""Of 20, at the first try: schema and grammar leave little room for a fault."""
+"""Of 20, at the first try: the schema leaves little room for a fault."""
 
 
 BEGAN_RIGHT = 15

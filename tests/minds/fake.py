@@ -129,11 +129,9 @@ class FakeEndpoint:
 
     @staticmethod
     def format_of(body: dict[str, Any]) -> str:
-        """`json_schema`, `json_object+schema`, `json_object` or `none`."""
+        """`json_schema`, `json_object` or `none`."""
         asked = body.get("response_format")
-        if asked is None:
-            return "none"
-        return f"{asked['type']}+schema" if "schema" in asked else str(asked["type"])
+        return "none" if asked is None else str(asked["type"])
 
     @property
     def formats(self) -> list[str]:

@@ -197,25 +197,25 @@ REFUSALS = [
 
 @pytest.mark.parametrize("message", REFUSALS)
 async def test_a_refused_schema_goes_into_the_prompt_and_that_is_remembered(message: str) -> None:
-    refusal = Refuse(("json_schema", "json_object+schema"), Fail(400, message), say(solution(output="b")))
+    refusal = Refuse(("json_schema",), Fail(400, message), say(solution(output="b")))
     async with asked(refusal) as (bridge, fake, sleeps):
         await solved(bridge, "b")
-        assert fake.formats == ["json_schema", "json_object+schema", "json_object"]
-        assert "- shout(text: string): Make text loud." in fake.texts(2)
+        assert fake.formats == ["json_schema", "json_object"]
+        assert "- shout(text: string): Make text loud." in fake.texts(1)
         await solved(bridge, "b")
-        assert fake.formats[3:] == ["json_object"], "it is asked at once as it takes it"
+        assert fake.formats[2:] == ["json_object"], "it is asked at once as it takes it"
         assert sleeps.seconds == []
 
 
 async def test_an_endpoint_without_any_json_mode_is_asked_in_plain_words() -> None:
     refusal = Refuse(
-        ("json_schema", "json_object+schema", "json_object"),
+        ("json_schema", "json_object"),
         Fail(400, "'response_format.type' must be 'text'"),
         say(solution(output="b")),
     )
     async with asked(refusal) as (bridge, fake, _):
         await solved(bridge, "b")
-        assert fake.formats == ["json_schema", "json_object+schema", "json_object", "none"]
+        assert fake.formats == ["json_schema", "json_object", "none"]
 
 
 @pytest.mark.parametrize(
@@ -226,14 +226,11 @@ async def test_an_endpoint_without_any_json_mode_is_asked_in_plain_words() -> No
         ("Internal Server Error", 2),
     ],
 )
-async def test_a_server_that_falls_over_json_schema_gets_the_schema_beside_json_object(
-    message: str, requests: int
-) -> None:
+async def test_a_server_that_falls_over_json_schema_gets_the_schema_in_the_prompt(message: str, requests: int) -> None:
     async with asked(Refuse(("json_schema",), Fail(500, message), say(solution(output="b")))) as (bridge, fake, _):
         await solved(bridge, "b")
-        assert fake.formats == ["json_schema"] * requests + ["json_object+schema"]
-        schema = fake.bodies[-1]["response_format"]["schema"]
-        assert list(schema["properties"]) == ["calls", "output"]
+        assert fake.formats == ["json_schema"] * requests + ["json_object"]
+        assert "- shout(text: string): Make text loud." in fake.texts(requests)
 
 
 async def test_a_passing_fault_is_no_refusal_of_the_schema() -> None:
@@ -249,7 +246,7 @@ async def test_output_may_be_fixed_by_configuration() -> None:
         assert fake.formats == ["json_object"]
     async with asked(Fail(400, "json_schema is not supported"), output="native") as (bridge, fake, _):
         assert "json_schema is not supported" in await failed(bridge)
-        assert set(fake.formats) == {"json_schema", "json_object+schema"}
+        assert set(fake.formats) == {"json_schema"}
 
 
 async def test_a_model_that_ignores_the_schema_is_read_leniently() -> None:
@@ -342,15 +339,15 @@ async def test_an_endpoint_that_is_not_there_is_told() -> None:
 async def test_an_answer_without_a_word_is_asked_for_in_the_next_form_and_told_in_the_end() -> None:
     async with asked(Nothing(), DONE) as (bridge, fake, sleeps):
         await solved(bridge)
-        assert (fake.formats, sleeps.seconds) == (["json_schema", "json_object+schema"], [])
+        assert (fake.formats, sleeps.seconds) == (["json_schema", "json_object"], [])
         # Where a form has worked, it was not the form.
         fake.behaviours[:] = [Nothing()]
         told = await failed(bridge)
         assert "ended its answer without a word of it: the Request may be too long for the model's context" in told
-        assert fake.formats[2:] == ["json_object+schema"] * 2
+        assert fake.formats[2:] == ["json_object"] * 2
     async with asked(Nothing()) as (bridge, fake, sleeps):
         assert "without a word of it" in await failed(bridge)
-        assert fake.formats == ["json_schema", "json_object+schema", "json_object", "none"] * 2
+        assert fake.formats == ["json_schema", "json_object", "none"] * 2
 
 
 async def test_an_error_may_come_in_the_stream() -> None:
@@ -358,7 +355,7 @@ async def test_an_error_may_come_in_the_stream() -> None:
     broken = say('{"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}, ', error="out of memory")
     async with asked(refused, broken, say(solution(output="†state.a"))) as (bridge, fake, sleeps):
         await solved(bridge)
-        assert fake.formats == ["json_schema", "json_object+schema", "json_object+schema"]
+        assert fake.formats == ["json_schema", "json_object", "json_object"]
         assert "out of memory" in fake.texts(2)
         assert sleeps.seconds == []
 

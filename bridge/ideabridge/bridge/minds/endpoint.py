@@ -33,7 +33,6 @@ from ideabridge.bridge.minds.adapt import is_closed
 from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration, place_of
 from ideabridge.bridge.minds.faults import translate
 from ideabridge.bridge.minds.forms import Form
-from ideabridge.bridge.minds.grammar import grammar_schema
 from ideabridge.bridge.minds.provider import build_model
 from ideabridge.bridge.minds.usage import Usage, bounded_name
 from ideabridge.bridge.modules.secrets import Secrets
@@ -84,8 +83,6 @@ class Endpoint:
         # Anthropic closes every object: what is open would come out narrower than it is.
         if self._output == "native" or (native and (self._model.system != "anthropic" or is_closed(schema))):
             forms.append(Form.NATIVE)
-        if native and self._is_elsewhere and self._model.system == "openai-compatible":
-            forms.append(Form.OBJECT_SCHEMA)
         told = [Form.PROMPTED, Form.PLAIN]
         return {"auto": [*forms, *told], "native": forms, "prompted": told}[self._output]
 
@@ -102,11 +99,11 @@ class Endpoint:
         Raises:
             ModelRefusalError, SchemaRefusalError, ModelUnavailableError, ModelSetupError: what came instead.
         """
-        parameters, more = _asked(form, schema, strict=None if self._model.system == "anthropic" else False)
+        parameters = _asked(form, schema, strict=None if self._model.system == "anthropic" else False)
         opening = model_request_stream(
             self._model,
             _messages(turns),
-            model_settings=cast("ModelSettings", {**settings, **more}),
+            model_settings=cast("ModelSettings", settings),
             model_request_parameters=parameters,
         )
         async with AsyncExitStack() as stack:
@@ -180,17 +177,13 @@ def _text(event: ModelResponseStreamEvent) -> str:
     return ""
 
 
-def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> tuple[ModelRequestParameters, JSONObject]:
-    """(parameters of a request, more settings)."""
+def _asked(form: Form, schema: JSONObject, *, strict: bool | None) -> ModelRequestParameters:
+    """The parameters of a request in this form."""
+    if form is Form.PLAIN:
+        return ModelRequestParameters()
     wanted = OutputObjectDefinition(json_schema=cast("dict[str, Any]", schema), name=_NAME, strict=strict)
-    if form is Form.NATIVE:
-        return ModelRequestParameters(output_mode="native", output_object=wanted, prompted_output_template=False), {}
-    if form is Form.PROMPTED:
-        return ModelRequestParameters(output_mode="prompted", output_object=wanted, prompted_output_template=False), {}
-    if form is Form.OBJECT_SCHEMA:
-        asked: JSONObject = {"response_format": {"type": "json_object", "schema": grammar_schema(schema)}}
-        return ModelRequestParameters(), {"extra_body": asked}
-    return ModelRequestParameters(), {}
+    mode = "native" if form is Form.NATIVE else "prompted"
+    return ModelRequestParameters(output_mode=mode, output_object=wanted, prompted_output_template=False)
 
 
 def _messages(turns: Sequence[Turn]) -> list[ModelMessage]:

@@ -188,7 +188,13 @@ class Exchange:
         if self._failures >= self._configuration.retries:
             raise error
         self._failures += 1
-        if error.status == _FAILED and self._failures > 1 and untried and self._form.is_enforced and lower is not None:
+        if (
+            error.status == _FAILED
+            and self._failures > 1
+            and untried
+            and self._form is Form.NATIVE
+            and lower is not None
+        ):
             self._form = lower
             self._failures = 0
             return

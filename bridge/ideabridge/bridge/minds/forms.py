@@ -15,17 +15,10 @@ class Form(Enum):
 
     NATIVE = "native"
     """By the provider's own schema output (`response_format: json_schema` and its like)."""
-    OBJECT_SCHEMA = "object_schema"
-    """By `{"type": "json_object", "schema": ...}`: what llama-cpp-python takes in place of `json_schema`."""
     PROMPTED = "prompted"
     """By the prompt, in the provider's JSON mode where it has one."""
     PLAIN = "plain"
     """By the prompt alone."""
-
-    @property
-    def is_enforced(self) -> bool:
-        """Whether the endpoint holds the model to the schema."""
-        return self in (Form.NATIVE, Form.OBJECT_SCHEMA)
 
 
 class FormMemory:
