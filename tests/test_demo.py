@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from ideabridge.server.demo.checks import Checks, check_answer
-from ideabridge.server.demo.plan import CALLS
-from ideabridge.server.demo.repository import Repository, find_repository
-from ideabridge.server.demo.setup import tool_file
-from ideabridge.server.demo.timeline import Bar, draw, most_at_once, together
+from ideabridge.server.demo.assistant import Bar, draw, most_at_once, together
+from ideabridge.server.demo.checks import Checks, Repository, check_answer, find_repository
+from ideabridge.server.demo.demo import CALLS, tool_file
 from ideabridge.server.main import main
 
 EXECUTABLE = Path(sys.executable).parent / "ideabridge"

@@ -22,8 +22,27 @@ def demo(
 
     Nothing leaves this machine, no model is asked, and the repository is only read.
     """
+    import time
+
     import anyio
 
-    from ideabridge.server.demo.demo import run_demo
+    from ideabridge.server.cli.console import fitted, print_json, report, show
+    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.install import executable
+    from ideabridge.server.demo.checks import find_repository
+    from ideabridge.server.demo.demo import Demo
 
-    return anyio.run(run_demo, repo, options.json)
+    def say(text: str, style: str | None) -> None:
+        if not options.json:
+            show(fitted(text), style)
+
+    began = time.monotonic()
+    demo = Demo(find_repository(repo), executable(), say)
+    found = anyio.run(demo.run)
+    seconds, checks = time.monotonic() - began, demo.checks
+    if options.json:
+        print_json({**found, "seconds": round(seconds, 3), "checks": checks.to_json(), "ok": not checks.wrong})
+    demo.end(seconds)
+    for line in checks.wrong:
+        report(line)
+    return ExitCode.FAILED if checks.wrong else ExitCode.DONE

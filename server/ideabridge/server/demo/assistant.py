@@ -1,4 +1,4 @@
-"""Assistant: what stands in for a host's model here: an MCP client that knows nothing of us but the protocol.
+"""Assistant: what stands in for a host's model, an MCP client that knows nothing of ideabridge but the protocol.
 
 `python -m ideabridge.server.demo.assistant ADDRESS TOOL INPUT` is assistant B: a process of its own, over HTTP.
 """
@@ -6,25 +6,45 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import anyio
 from mcp import Client
-from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from ideabridge.server.demo.errors import CheckFailedError
-from ideabridge.server.demo.timeline import Bar
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSONObject, encode
+from ideabridge.tools.errors import IdeabridgeError
+
+WIDTH: Final = 40
+"""Characters of the longest bar."""
 
 _NOTE: Final = re.compile(r"(?P<call>\S+) (?P<what>started|done|failed)\b")
+
+
+class CheckFailedError(IdeabridgeError):
+    """Something the demo did went wrong, or an answer is not what git says."""
+
+
+@dataclass(slots=True)
+class Bar:
+    """One call. Times are seconds since its plan was handed over."""
+
+    call: str
+    started: float
+    finished: float | None = None
+    failed: bool = False
+
+    @property
+    def end(self) -> float:
+        """When it ended; where that was not reported, when it began."""
+        return self.finished if self.finished is not None else self.started
+
+    def to_json(self) -> JSONObject:
+        """The bar, for machines."""
+        return {"call": self.call, "started": self.started, "finished": self.end, "failed": self.failed}
 
 
 @dataclass(slots=True)
@@ -34,33 +54,28 @@ class Answer:
     Attributes:
         content: the structured content.
         bytes: of the whole result on the wire: what a model would have had to read.
-        seconds: from asking to answer.
-        bars: the calls the server told of meanwhile, by its progress notifications.
+        seconds: from the request to the answer.
+        bars: the calls the server reported meanwhile, by its progress notifications.
     """
 
     content: JSONObject
     bytes: int
     seconds: float
-    bars: list[Bar] = field(default_factory=list[Bar])
+    bars: list[Bar]
 
 
 class Assistant:
     """One connected client."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
-
-    @property
-    def protocol(self) -> str:
-        """The protocol version agreed on."""
-        return self._client.protocol_version
+        self.client = client
 
     async def tools(self) -> dict[str, str]:
         """Every tool the server offers now, with its description."""
         found: dict[str, str] = {}
         cursor: str | None = None
         while True:
-            page = await self._client.list_tools(cursor=cursor, cache_mode="bypass")
+            page = await self.client.list_tools(cursor=cursor, cache_mode="bypass")
             found.update({tool.name: tool.description or "" for tool in page.tools})
             cursor = page.next_cursor
             if cursor is None:
@@ -77,16 +92,13 @@ class Assistant:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             note = _NOTE.match(message or "")
-            if note is None:
-                return
-            now = time.monotonic() - began
-            if note["what"] == "started":
-                bars.setdefault(note["call"], Bar(note["call"], now))
-            else:
+            if note is not None:
+                now = time.monotonic() - began
                 bar = bars.setdefault(note["call"], Bar(note["call"], now))
-                bar.finished, bar.failed = now, note["what"] == "failed"
+                if note["what"] != "started":
+                    bar.finished, bar.failed = now, note["what"] == "failed"
 
-        result = await self._client.call_tool(tool, cast("dict[str, Any]", arguments), progress_callback=on_progress)
+        result = await self.client.call_tool(tool, cast("dict[str, Any]", arguments), progress_callback=on_progress)
         seconds = time.monotonic() - began
         wire = cast("JSONObject", result.model_dump(mode="json", by_alias=True, exclude_none=True))
         if result.is_error:
@@ -98,62 +110,73 @@ class Assistant:
         return Answer(content, len(encode(wire)), seconds, list(bars.values()))
 
 
-def outside(folder: Path) -> Path:
-    """A folder that is nobody's project, so that the configuration the demo has written counts as given by the user."""
-    return Path(folder.absolute().anchor)
+def most_at_once(bars: list[Bar]) -> int:
+    """How many calls ran at the same moment, at most."""
+    edges = sorted([(bar.started, 1) for bar in bars] + [(bar.end, -1) for bar in bars])
+    most = running = 0
+    for _, step in edges:
+        running += step
+        most = max(most, running)
+    return most
 
 
-@asynccontextmanager
-async def over_stdio(command: list[str], *, log: Path) -> AsyncGenerator[Assistant]:
-    """An assistant that starts the server itself, as hosts do. The server's stderr goes to `log`."""
-    parameters = StdioServerParameters(command=command[0], args=command[1:], env=dict(os.environ), cwd=outside(log))
-    with log.open("w", encoding="utf-8") as errors:
-        async with Client(stdio_client(parameters, errlog=errors)) as client:
-            yield Assistant(client)
+def together(bars: list[Bar]) -> list[tuple[str, str]]:
+    """Every two calls that ran at the same time."""
+    return [
+        (one.call, other.call)
+        for number, one in enumerate(bars)
+        for other in bars[number + 1 :]
+        if one.started < other.end and other.started < one.end
+    ]
 
 
-@asynccontextmanager
-async def over_http(address: str) -> AsyncGenerator[Assistant]:
-    """An assistant that connects to a server at an address."""
-    async with Client(address) as client:
-        yield Assistant(client)
+def draw(bars: list[Bar], width: int = WIDTH) -> list[str]:
+    """One line for each call, in the order they started."""
+    if not bars:
+        return []
+    ordered = sorted(bars, key=lambda bar: (bar.started, bar.end))
+    first = ordered[0].started
+    whole = max(max(bar.end for bar in ordered) - first, 1e-6)
+    label = max(len(bar.call) for bar in ordered)
+    lines: list[str] = []
+    for bar in ordered:
+        begin = min(int((bar.started - first) / whole * width), width - 1)
+        length = max(1, round((bar.end - bar.started) / whole * width))
+        line = " " * begin + "█" * min(length, width - begin)
+        took = (bar.end - bar.started) * 1000
+        lines.append(f"{bar.call:<{label}} │{line:<{width}}│ {took:6.0f} ms{' (failed, caught)' if bar.failed else ''}")
+    return lines
 
 
 async def visit(address: str, tool: str, arguments: JSONObject) -> JSONObject:
-    """What assistant B does: look at the tools, call one, tell what came."""
-    async with over_http(address) as assistant:
+    """What assistant B does: look at the tools, call one, and report what came."""
+    async with Client(address) as client:
+        assistant = Assistant(client)
         tools = await assistant.tools()
         if tool not in tools:
             raise CheckFailedError(f"assistant B does not see the tool {tool}; it sees {', '.join(tools)}")
         answer = await assistant.call(tool, arguments)
-        bars: list[JSON] = [bar.to_json() for bar in answer.bars]
         return {
-            "protocol": assistant.protocol,
+            "protocol": client.protocol_version,
             "tools": len(tools),
             "description": tools[tool],
             "content": answer.content,
             "bytes": answer.bytes,
             "seconds": answer.seconds,
-            "bars": bars,
+            "bars": [bar.to_json() for bar in answer.bars],
         }
 
 
-def main() -> int:
-    """Assistant B: prints what came as one JSON object."""
-    from ideabridge.server.cli.console import report
-    from ideabridge.server.cli.exits import own_error
-
-    try:
-        told = anyio.run(visit, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
-    except Exception as error:
-        known = own_error(error)
-        if known is None:
-            raise
-        report(str(known))
-        return 1
-    sys.stdout.buffer.write(encode(told))
-    return 0
+def cause_of(error: BaseException) -> str:
+    """What went wrong, in one line; task groups wrap what is raised in them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        seen = anyio.run(visit, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    except* IdeabridgeError as errors:
+        sys.exit(cause_of(errors))
+    sys.stdout.buffer.write(encode(seen))

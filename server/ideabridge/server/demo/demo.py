@@ -1,239 +1,318 @@
-"""The demo itself: what `ideabridge demo` does, step by step."""
+"""The demo, step by step. Every answer is compared with what git and the clock say."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
 import sys
 import tempfile
-import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TextIO, cast
+from zoneinfo import available_timezones
 
 import anyio
 from anyio.streams.text import TextReceiveStream
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.callers import TOKEN_VARIABLE
-from ideabridge.server.cli.console import print_json, report
-from ideabridge.server.cli.exits import ExitCode, leaves, own_error
-from ideabridge.server.cli.install import executable
-from ideabridge.server.demo.assistant import Answer, Assistant, outside, over_stdio
-from ideabridge.server.demo.checks import Checks, check_answer
-from ideabridge.server.demo.errors import CheckFailedError
-from ideabridge.server.demo.plan import CALLS, DESCRIPTION, NAME, RECORDED_NAME, plan
-from ideabridge.server.demo.repository import Repository, find_repository
-from ideabridge.server.demo.setup import time_zones, write_configuration
-from ideabridge.server.demo.story import Story
-from ideabridge.server.demo.timeline import Bar, most_at_once
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.server.demo.assistant import (
+    Assistant,
+    Bar,
+    CheckFailedError,
+    cause_of,
+    draw,
+    most_at_once,
+    together,
+)
+from ideabridge.server.demo.checks import Checks, DemoSetupError, Repository, check_answer
+from ideabridge.tools.encoding import JSONObject, encode
 
 SECONDS: Final = 120
 """The demo is given up after so long; it takes a few seconds."""
 
-_ADDRESS: Final = re.compile(r"serving on (http://\S+)")
+NAME: Final = "git_activity"
+RECORDED_NAME: Final = "git_activity_recorded"
+DESCRIPTION: Final = "Who committed to a git repository and when, told for a time zone, with the newest change."
+TOOL_FILE: Final = "git_history.py"
+_ADDRESS: Final = re.compile(r"serving on (http://\S+)\n")
+
+PLAN: Final[dict[str, Any]] = json.loads("""{
+"calls": [
+  {"_module": "git", "_tool": "git_log", "repo_path": "†input.repo", "max_count": "†input.count", "_outputPath": "log"},
+  {"_module": "time", "_tool": "get_current_time", "timezone": "†input.timezone", "_outputPath": "now"},
+  {"_module": "git", "_tool": "git_status", "repo_path": "†input.repo", "_outputPath": "status"},
+  {"_tool": "parse_git_log", "log": "†state.log", "_outputPath": "commits"},
+  {"_tool": "summarise_commits", "commits": "†state.commits", "timezone": "†input.timezone", "_outputPath": "summary"},
+  {"_module": "git", "_tool": "git_show", "repo_path": "†input.repo", "revision": "†state.commits.0.sha",
+   "_outputPath": "†state.patch || †state.no_patch"},
+  {"_tool": "measure_patch", "patch": "†state.patch", "_outputPath": "change"},
+  {"_module": "time", "_tool": "convert_time", "source_timezone": "†state.commits.0.timezone",
+   "time": "†state.commits.0.time", "target_timezone": "†input.timezone", "_outputPath": "there"},
+  {"_tool": "activity_report", "summary": "†state.summary", "newest": "†state.commits.0",
+   "newest_there": "†state.there.target.datetime", "now": "†state.now.datetime", "status": "†state.status",
+   "change": "†state.change || †state.no_patch", "_outputPath": "report"}
+],
+"output": {
+  "report": "†state.report", "commits": "†state.summary.commits", "authors": "†state.summary.authors",
+  "weekdays": "†state.summary.weekdays", "newest": "†state.commits.0.sha",
+  "newest_there": "†state.there.target.datetime", "change": "†state.change || †state.no_patch"
+}}""")
+"""Nine calls over two MCP servers and a file of Python tools, wired by references; the input comes with each run.
+
+In a shallow clone git cannot make a patch: `no_patch` has the reason then, and the plan goes on.
+"""
+
+CALLS: Final = cast("list[dict[str, str]]", PLAN["calls"])
+_OUTSIDE: Final = Path(sys.executable).absolute().parents[-1]
+"""The root folder: it is nobody's project, so that the written configuration counts as given by the user."""
 
 
-async def run_demo(given: Path | None, as_json: bool) -> int:
-    """Run the demo; returns the exit code: 0, or 1 where an answer is not what git says.
-
-    Args:
-        given: the repository to look into; None: see `find_repository`.
-        as_json: print one JSON object instead of the story.
-
-    Raises:
-        DemoSetupError: it cannot start.
-        CheckFailedError: something on the way went wrong.
-    """
-    began = time.monotonic()
-    repository = await anyio.to_thread.run_sync(find_repository, given)
-    story = Story(quiet=as_json)
-    with tempfile.TemporaryDirectory(prefix="ideabridge-demo-", ignore_cleanup_errors=True) as folder:
-        try:
-            with anyio.fail_after(SECONDS):
-                told, checks = await _Demo(Path(folder), repository, story).run()
-        except TimeoutError:
-            raise CheckFailedError(f"the demo was not done after {SECONDS} s") from None
-    seconds = time.monotonic() - began
-    if as_json:
-        print_json({**told, "seconds": round(seconds, 3), "checks": checks.to_json(), "ok": not checks.wrong})
-    else:
-        story.end(seconds, checks)
-    for line in checks.wrong:
-        report(line)
-    return ExitCode.FAILED if checks.wrong else ExitCode.DONE
+def tool_file() -> Path:
+    """The file of Python tools: in the checkout, or the copy in an installed package."""
+    here = Path(__file__).absolute()
+    places = (here.parent / TOOL_FILE, here.parents[4] / "examples" / TOOL_FILE)
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise DemoSetupError(
+            f"examples/{TOOL_FILE} is missing; install ideabridge again, or run the demo from a checkout"
+        )
+    return found
 
 
-class _Demo:
+def write_configuration(folder: Path, repository: Repository) -> Path:
+    """Write `ideabridge.json` into `folder`; returns its path. The store will be `ideas.sqlite` beside it."""
+    missing = [name for name in ("mcp_server_git", "mcp_server_time") if importlib.util.find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing).replace("_", "-")
+        raise DemoSetupError(f"{names} are missing; install them with: pip install 'ideabridge[demo]'")
+    git, clock = ["-m", "mcp_server_git", "--repository", str(repository.root)], ["-m", "mcp_server_time"]
+    servers = {
+        "git": {"command": sys.executable, "args": git, "env": {"GIT_OPTIONAL_LOCKS": "0"}},
+        "time": {"command": sys.executable, "args": [*clock, "--local-timezone", "UTC"]},
+    }
+    path = folder / "ideabridge.json"
+    content = {"mcpServers": servers, "tools": [str(tool_file())], "store": "ideas.sqlite"}
+    path.write_text(json.dumps(content, indent=2), encoding="utf-8")
+    return path
+
+
+class Demo:
     """One run of the demo.
 
     Args:
-        folder: a temporary folder.
-        repository: is looked into.
-        story: tells the person.
+        repository: is looked into, and only read.
+        executable: the words that start ideabridge.
+        say: takes each line for the person, and its style.
     """
 
-    def __init__(self, folder: Path, repository: Repository, story: Story) -> None:
-        self._folder = folder
+    def __init__(self, repository: Repository, executable: list[str], say: Callable[[str, str | None], None]) -> None:
         self._repository = repository
-        self._story = story
-        self._checks = Checks()
+        self._executable = executable
+        self._say = say
+        self._step = 0
+        self.checks = Checks()
+
+    async def run(self) -> JSONObject:
+        """Run everything; returns what happened, for machines.
+
+        Raises:
+            DemoSetupError: it cannot start.
+            CheckFailedError: something on the way went wrong.
+        """
         # A token of the person's own would lock the demo's assistants out of its own server.
         os.environ.pop(TOKEN_VARIABLE, None)
+        with tempfile.TemporaryDirectory(prefix="ideabridge-demo-", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            configuration = write_configuration(folder, self._repository)
+            log = folder / "serve.log"
+            try:
+                with anyio.fail_after(SECONDS), log.open("w", encoding="utf-8") as errors:
+                    return await self._both(
+                        folder, [*self._executable, "serve", "--config", str(configuration)], errors
+                    )
+            except TimeoutError:
+                raise CheckFailedError(f"the demo was not done after {SECONDS} s") from None
+            except Exception as error:
+                said = log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
+                raise CheckFailedError(cause_of(error) + (f"\nthe server said: {said}" if said else "")) from error
 
-    async def run(self) -> tuple[JSONObject, Checks]:
-        """Everything; returns what is told, and the checks."""
-        root = str(self._repository.root)
-        first, second = time_zones()
-        count = self._repository.commits
-        for_a: JSONObject = {"repo": root, "count": count, "timezone": first}
-        for_b: JSONObject = {"repo": root, "count": max(1, count // 2), "timezone": second}
-        configuration = write_configuration(self._folder, self._repository)
-        serve = [*executable(), "serve", "--config", str(configuration)]
-        self._story.opening(self._repository)
-        try:
-            async with over_stdio(serve, log=self._folder / "serve.log") as assistant:
-                told_a, answer, run = await self._hand_over(assistant, for_a)
-                await self._publish(assistant, run, NAME, "plan", DESCRIPTION)
-                # While A is still connected: two servers, two processes, one store.
-                told_b = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b, answer)
-                recorded = await self._recorded(assistant, run, for_a, for_b, answer)
-        except Exception as error:
-            raise self._explained(error) from error
-        tokens = told_a["tokens"]
-        return (
-            {"repository": root, "a": told_a, "b": told_b, "recorded": recorded, "tokens": tokens},
-            self._checks,
+    async def _both(self, folder: Path, serve: list[str], log: TextIO) -> JSONObject:
+        zones = [zone if zone in available_timezones() else "UTC" for zone in ("Europe/Berlin", "Asia/Tokyo")]
+        root, count = str(self._repository.root), self._repository.commits
+        for_a: JSONObject = {"repo": root, "count": count, "timezone": zones[0]}
+        for_b: JSONObject = {"repo": root, "count": max(1, count // 2), "timezone": zones[1]}
+        self._say("ideabridge demo", "bold")
+        self._say(f"repository {root}, commits looked at: {count}; it is only read", None)
+        self._say(
+            "behind one `ideabridge serve`: mcp-server-git, mcp-server-time, and the Python tools of "
+            "examples/git_history.py. No model is asked, and nothing leaves this machine.",
+            "dim",
         )
+        command = StdioServerParameters(command=serve[0], args=serve[1:], env=dict(os.environ), cwd=_OUTSIDE)
+        async with Client(stdio_client(command, errlog=log)) as client:
+            assistant = Assistant(client)
+            count = len(await assistant.tools())
+            self._head(f"Assistant A connects over stdio, MCP {client.protocol_version}, {count} tools in its context")
+            first = await self._hand_over(assistant, for_a, folder / "ideas.sqlite")
+            run, output = str(first["run"]), cast("JSONObject", first["output"])
+            await self._publish(assistant, run, NAME, "plan")
+            # While A is still connected: two servers, two processes, one store.
+            second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
+            if for_a != for_b:
+                differs = cast("JSONObject", second["content"]).get("report") != output.get("report")
+                self.checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
+            recorded = await self._recorded(assistant, run, for_a, for_b, output)
+        return {"repository": root, "a": first, "b": second, "recorded": recorded, "tokens": first["tokens"]}
 
-    def _explained(self, error: Exception) -> Exception:
-        """An error with what the server said last, where it said something."""
-        log = self._folder / "serve.log"
-        said = log.read_text(encoding="utf-8", errors="replace").strip() if log.is_file() else ""
-        known = own_error(error)
-        text = str(known) if known is not None else f"{type(next(leaves(error))).__name__}: {next(leaves(error))}"
-        return CheckFailedError(text + (f"\nthe server said: {said[-500:]}" if said else ""))
-
-    async def _hand_over(self, assistant: Assistant, given: JSONObject) -> tuple[JSONObject, JSONObject, str]:
-        """Assistant A hands over the plan; what is told of it, the output, and the run's id."""
-        tools = await assistant.tools()
-        self._story.connected("A", f"over stdio, MCP {assistant.protocol}, {len(tools)} tools in its context")
-        asked = plan(str(given["repo"]), cast("int", given["count"]), str(given["timezone"]))
-        self._story.handing_over(asked)
-        answer = await assistant.call("run_plan", asked)
-        run, status = str(answer.content.get("run")), answer.content.get("status")
-        output = answer.content.get("output")
-        if status != "done" or not isinstance(output, dict):
-            raise CheckFailedError(
-                f"run_plan: expected the plan done with an output, found {encode(answer.content)[:600]!r}"
-            )
-        check_answer(self._checks, "assistant A", output, self._repository, given)
-        self._checks.same("assistant A: errors", answer.content.get("errors"), [])
-        results = await anyio.to_thread.run_sync(_result_bytes, self._folder / "ideas.sqlite", run)
-        # Where there is no patch (a shallow clone cannot make one), nothing is there to measure.
+    async def _hand_over(self, assistant: Assistant, given: JSONObject, store: Path) -> JSONObject:
+        """Assistant A hands over the plan."""
+        plan: JSONObject = {**PLAN, "input": given}
+        self._say(f"It hands over one plan of {len(CALLS)} calls ({len(encode(plan)):,} bytes), once:", None)
+        for call in CALLS:
+            module = f"{call['_module']}." if "_module" in call else ""
+            parameters = ", ".join(f"{key}={value}" for key, value in call.items() if not key.startswith("_"))
+            self._say(f"   {module}{call['_tool']}({parameters}) -> {call['_outputPath']}", None)
+        answer = await assistant.call("run_plan", plan)
+        output, usage = answer.content.get("output"), answer.content.get("usage")
+        if answer.content.get("status") != "done" or not isinstance(output, dict):
+            raise CheckFailedError(f"run_plan: expected an output, found {encode(answer.content)[:600]!r}")
+        check_answer(self.checks, "assistant A", output, self._repository, given)
+        self.checks.same("assistant A: errors", answer.content.get("errors"), [])
+        run = str(answer.content.get("run"))
+        sizes = await anyio.to_thread.run_sync(_result_bytes, store, run)
+        # A shallow clone has no patch, and nothing measures it.
         change = output.get("change")
         skipped = 1 if isinstance(change, dict) and "message" in change else 0
-        self._checks.same("assistant A: calls that ran", len(results), len(CALLS) - skipped)
-        spared = sum(results.values())
-        usage = answer.content.get("usage")
+        self.checks.same("assistant A: calls that ran", len(sizes), len(CALLS) - skipped)
         tokens = usage.get("tokens") if isinstance(usage, dict) else None
-        self._checks.same("tokens used", tokens, 0)
+        self.checks.same("tokens used", tokens, 0)
         at_once = most_at_once(answer.bars)
-        self._checks.holds("assistant A: calls ran in parallel", at_once > 1, "no two calls ran at once")
-        self._story.timeline(answer.bars, at_once)
-        self._story.answer(output, answer.seconds)
-        self._story.spared(len(CALLS), spared, answer.bytes, tokens)
-        told = self._told(answer, output)
-        return {**told, "bytes_of_results": spared, "tokens": tokens, "at_once": at_once}, output, run
+        self.checks.holds("assistant A: calls ran in parallel", at_once > 1, "no two calls ran at once")
+        self._show(answer.bars, output, answer.seconds)
+        results = sum(sizes)
+        came = f"The {len(CALLS)} results had {results:,} bytes. {answer.bytes:,} bytes came back to the assistant"
+        spared = "; the rest never had to pass through a model" if results > answer.bytes else ""
+        self._say(f"{came}{spared}. One round trip instead of one for each call.", None)
+        self._say(f"Tokens used by ideabridge: {tokens}", "bold")
+        return {
+            "run": run,
+            "output": output,
+            "seconds": answer.seconds,
+            "bytes_of_answer": answer.bytes,
+            "calls": [bar.to_json() for bar in answer.bars],
+            "bytes_of_results": results,
+            "tokens": tokens,
+            "at_once": at_once,
+        }
 
-    @staticmethod
-    def _told(answer: Answer, output: JSONObject) -> JSONObject:
-        bars: list[JSON] = [bar.to_json() for bar in answer.bars]
-        return {"output": output, "seconds": answer.seconds, "bytes_of_answer": answer.bytes, "calls": bars}
+    async def _publish(self, assistant: Assistant, run: str, name: str, how: str) -> None:
+        arguments: JSONObject = {"idea": run, "name": name, "answer": how, "description": DESCRIPTION}
+        published = (await assistant.call("publish_idea", arguments)).content
+        self.checks.same(f"{name} is published", published.get("answer"), how)
+        schema = cast("dict[str, Any]", published.get("input_schema") or {})
+        names = ", ".join(schema.get("properties", {}))
+        self._head(f"Assistant A publishes the run as the tool {name}({names}), answered by: {how}")
+        self._say(f"   {published.get('description')}", "dim")
 
-    async def _publish(self, assistant: Assistant, run: str, name: str, how: str, description: str) -> None:
-        arguments: JSONObject = {"idea": run, "name": name, "answer": how, "description": description}
-        published = await assistant.call("publish_idea", arguments)
-        self._checks.same(f"{name} is published", published.content.get("answer"), how)
-        self._story.published(name, how, published.content)
-
-    async def _second_assistant(self, serve: list[str], given: JSONObject, other: JSONObject) -> JSONObject:
+    async def _second_assistant(self, serve: list[str], given: JSONObject) -> JSONObject:
         """Assistant B, another process, over HTTP and another server on the same store."""
         async with _serving(serve) as address:
-            self._story.connecting("B", address)
+            self._head(f"Assistant B, another process, connects over HTTP to {address}")
             words = [sys.executable, "-P", "-m", "ideabridge.server.demo.assistant", address, NAME, json.dumps(given)]
             # A proxy is for what is outside.
             environment = {**os.environ, "NO_PROXY": "*", "no_proxy": "*"}
             done = await anyio.run_process(words, check=False, env=environment)
-            if done.returncode:
-                raise CheckFailedError(f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}")
-            told = cast("JSONObject", json.loads(done.stdout))
-        output = told["content"]
-        if not isinstance(output, dict):
-            raise CheckFailedError("assistant B: no output")
-        check_answer(self._checks, "assistant B", output, self._repository, given)
-        if given != other:
-            differs = output.get("report") != other.get("report")
-            self._checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
-        bars = [Bar.from_json(bar) for bar in cast("list[JSONObject]", told["bars"])]
-        self._story.called("B", told, given)
-        self._story.timeline(bars, most_at_once(bars))
-        self._story.answer(output, cast("float", told["seconds"]))
-        return told
+        if done.returncode:
+            raise CheckFailedError(f"assistant B: {done.stderr.decode('utf-8', 'replace').strip()[-600:]}")
+        found = cast("dict[str, Any]", json.loads(done.stdout))
+        check_answer(self.checks, "assistant B", found["content"], self._repository, given)
+        other = f"count={given['count']}, timezone={given['timezone']}"
+        known = f"It speaks MCP {found['protocol']}, finds the tool among {found['tools']}"
+        self._say(f"{known}, and calls it with other input: {other}", None)
+        bars = [Bar(one["call"], one["started"], one["finished"], one["failed"]) for one in found["bars"]]
+        self._show(bars, found["content"], found["seconds"])
+        return found
 
     async def _recorded(
         self, assistant: Assistant, run: str, same: JSONObject, other: JSONObject, first: JSONObject
     ) -> JSONObject:
-        """The same run, published as its recorded answer: the same input gets it at once, other input is refused."""
-        await self._publish(assistant, run, RECORDED_NAME, "recorded", DESCRIPTION)
+        """The run, published as its recorded answer: the same input gets it at once, other input is refused."""
+        await self._publish(assistant, run, RECORDED_NAME, "recorded")
         answer = await assistant.call(RECORDED_NAME, same)
-        self._checks.same("recorded: the stored answer, to the letter", answer.content, first)
-        self._checks.holds("recorded: no call ran", not answer.bars, "calls ran")
+        self.checks.same("recorded: the stored answer, to the letter", answer.content, first)
+        self.checks.holds("recorded: no call ran", not answer.bars, "calls ran")
+        took = f"{answer.seconds * 1000:.1f} ms"
+        self._say(f"The same input again: the stored answer, to the letter, in {took}; nothing ran.", None)
         refused = ""
         if other != same:
             try:
                 await assistant.call(RECORDED_NAME, other)
             except CheckFailedError as error:
                 refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
-            self._checks.holds("recorded: other input is refused", bool(refused), "it was answered")
-        self._story.recorded(answer.seconds, refused)
+                self._say(f"Other input is refused: {refused}", "dim")
+            self.checks.holds("recorded: other input is refused", bool(refused), "it was answered")
         return {"seconds": answer.seconds, "refused": refused}
+
+    def _head(self, text: str) -> None:
+        self._step += 1
+        self._say("", None)
+        self._say(f"{self._step}. {text}", "bold cyan")
+
+    def _show(self, bars: list[Bar], output: JSONObject, seconds: float) -> None:
+        """Show what ran when, and the report in the answer."""
+        self._say("What ran when:", None)
+        for line in draw(bars):
+            self._say(f"   {line}", "green")
+        for one, other in together(bars)[:1]:
+            self._say(f"   up to {most_at_once(bars)} calls at once, for example {one} beside {other}", None)
+        self._say(f"The answer, after {seconds:.2f} s:", None)
+        for line in str(output.get("report")).split("\n"):
+            self._say(f"   {line}", "yellow")
+
+    def end(self, seconds: float) -> None:
+        """Show whether every answer is right."""
+        self._head("Every answer, compared with what git and the clock say by themselves")
+        for what, truth, why in self.checks.found:
+            mark, style = ("✓", "green") if truth else ("✗", "bold red")
+            self._say(f"   {mark} {what}{why and f': {why}'}", style)
+        wrong, count = len(self.checks.wrong), len(self.checks.found)
+        self._say("", None)
+        if wrong:
+            self._say(f"{wrong} of {count} checks failed.", "bold red")
+        else:
+            self._say(f"All {count} checks hold. {seconds:.1f} s in all.", "bold green")
 
 
 @asynccontextmanager
 async def _serving(command: list[str]) -> AsyncGenerator[str]:
-    """A server over HTTP while the context lasts; gives its address."""
-    async with await anyio.open_process(command, stdin=None, stdout=None, cwd=outside(Path.cwd())) as process:
+    """A server over HTTP while the context lasts; yields its address."""
+    async with await anyio.open_process(command, stdin=None, stdout=None, cwd=_OUTSIDE) as process:
+        assert process.stderr is not None
+        said = ""
         try:
-            yield await _address(process)
+            async for text in TextReceiveStream(process.stderr, errors="replace"):
+                said += text
+                found = _ADDRESS.search(said)
+                if found is not None:
+                    yield found.group(1)
+                    return
+            raise CheckFailedError(f"serve --http did not come up: {said.strip()[-500:]}")
         finally:
             if process.returncode is None:
                 process.terminate()
 
 
-async def _address(process: anyio.abc.Process) -> str:
-    assert process.stderr is not None
-    said = ""
-    async for text in TextReceiveStream(process.stderr, errors="replace"):
-        said += text
-        found = _ADDRESS.search(said)
-        if found is not None and "\n" in said[found.end() :]:
-            return found.group(1)
-    raise CheckFailedError(f"serve --http did not come up: {said.strip()[-500:]}")
-
-
-def _result_bytes(store: Path, run: str) -> dict[int, int]:
-    """Bytes of JSON of each call's result, by the call, from the run's journal."""
-    from ideabridge.bridge.ideas.store import Store
-
+def _result_bytes(store: Path, run: str) -> list[int]:
+    """Bytes of JSON of the result of each call, from the run's journal."""
     opened = Store.open(str(store))
     try:
-        found: dict[int, int] = {}
-        for _, event in opened.events(run):
-            if event.get("event") == "call_finished":
-                found[cast("int", event["call"])] = len(encode(event.get("value")))
-        return found
+        events = [event for _, event in opened.events(run)]
     finally:
         opened.close()
+    return [len(encode(event.get("value"))) for event in events if event.get("event") == "call_finished"]
