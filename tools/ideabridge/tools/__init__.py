@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ideabridge.tools.activity import Activity, ActivityContext, ActivityFunction
+    from ideabridge.tools.activity import Activity, ActivityContext, ActivityFunction, Definition
     from ideabridge.tools.builtins import builtin_toolbox
     from ideabridge.tools.compose import (
         admit_references,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ideabridge.tools.reading import read_solution
     from ideabridge.tools.schema import Validator, inline_refs
     from ideabridge.tools.tool import META_PROPERTIES, Annotations, Tool, ToolKey
-    from ideabridge.tools.toolbox import Definition, Toolbox
+    from ideabridge.tools.toolbox import Toolbox
 
 __all__ = [
     "JSON",
@@ -83,7 +83,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "activity": ("Activity", "ActivityContext", "ActivityFunction"),
+    "activity": ("Activity", "ActivityContext", "ActivityFunction", "Definition"),
     "builtins": ("builtin_toolbox",),
     "compose": ("admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"),
     "decorator": ("tool", "tool_from"),
@@ -106,7 +106,7 @@ _HOMES: Final = {
     "reading": ("read_solution",),
     "schema": ("Validator", "inline_refs"),
     "tool": ("META_PROPERTIES", "Annotations", "Tool", "ToolKey"),
-    "toolbox": ("Definition", "Toolbox"),
+    "toolbox": ("Toolbox",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Tool
 
 
 class ActivityContext(Protocol):
@@ -65,3 +66,21 @@ class Activity:
     name: str
     run: ActivityFunction
     copies: bool = False
+
+
+DEFINITION: Final = "__ideabridge__"
+"""Attribute in which a decorated function keeps its Definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What one function defines: a Tool and the Activity behind it."""
+
+    tool: Tool
+    activity: Activity
+
+
+def definition_of(item: object) -> Definition | None:
+    """The Definition a decorated function carries; None for anything else."""
+    found = getattr(item, DEFINITION, None)
+    return found if isinstance(found, Definition) else None

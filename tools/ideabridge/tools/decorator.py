@@ -9,14 +9,13 @@ from typing import Any, TypeVar, cast, overload
 
 import anyio.to_thread
 
-from ideabridge.tools.activity import Activity, ActivityContext, ActivityFunction
+from ideabridge.tools.activity import DEFINITION, Activity, ActivityContext, ActivityFunction, Definition
 from ideabridge.tools.docstring import read_docstring
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError, ToolDefinitionError
 from ideabridge.tools.names import is_safe_name, safe_name
 from ideabridge.tools.signature import Parameters, Result, hints_of, where
-from ideabridge.tools.tool import Annotations, Tool
-from ideabridge.tools.toolbox import DEFINITION, Definition, check_definition
+from ideabridge.tools.tool import Annotations, Tool, check_definition
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -10,10 +10,10 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from ideabridge.tools.activity import Activity
+from ideabridge.tools.activity import Activity, definition_of
 from ideabridge.tools.errors import ToolDefinitionError, ToolFileError
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.toolbox import Toolbox, definition_of
+from ideabridge.tools.toolbox import Toolbox
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
 from ideabridge.tools.identity import ToolChangedError, differences, digest, essence_of
 
 META_PROPERTIES: Final = (
@@ -242,3 +243,20 @@ Order = Literal["effects", "all", "none"]
 """Which calls wait for those listed before them: `effects`: within one module and instance, a call that may change
 something waits for all calls before it, and a read for the changes before it; `all`: every call for all before it;
 `none`: no call."""
+
+
+def check_definition(tool: Tool) -> None:
+    """Check that the schemas of a tool are valid.
+
+    Raises:
+        ToolDefinitionError: one is invalid; the message says where, what was found and what was expected.
+    """
+    # Compiling schemas takes a library that reading tools does not.
+    from ideabridge.tools.schema import check_schema
+
+    for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):
+        try:
+            if schema is not None:
+                check_schema(schema, what=f"tool {tool.name!r}, {part}")
+        except IdeabridgeError as error:
+            raise ToolDefinitionError(str(error)) from None

@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType, NoneType
-from typing import Any, Final
+from typing import Any
 
-from ideabridge.tools.activity import Activity
-from ideabridge.tools.errors import ArgumentError, IdeabridgeError, ToolDefinitionError, UnknownToolError
+from ideabridge.tools.activity import Activity, definition_of
+from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, UnknownToolError
 from ideabridge.tools.fixed import with_fixed
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import Tool
-
-DEFINITION: Final = "__ideabridge__"
-"""Attribute in which a decorated function keeps its Definition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What one function defines: a Tool and the Activity behind it."""
-
-    tool: Tool
-    activity: Activity
-
-
-def definition_of(item: object) -> Definition | None:
-    """The Definition a decorated function carries; None for anything else."""
-    found = getattr(item, DEFINITION, None)
-    return found if isinstance(found, Definition) else None
+from ideabridge.tools.tool import Tool, check_definition
 
 
 def _not_a_tool(item: object) -> str:
@@ -52,22 +34,6 @@ def _check_kinds(tool: Tool) -> None:
     for part, value, kind, expected in parts:
         if not isinstance(value, kind):
             raise ToolDefinitionError(str(ArgumentError.of(f"tool {tool.name!r}, {part}", expected, value)))
-
-
-def check_definition(tool: Tool) -> None:
-    """Nothing, where the schemas of a tool are valid.
-
-    Raises:
-        ToolDefinitionError: one is not; the message says where, what was found and what was expected.
-    """
-    from ideabridge.tools.schema import check_schema
-
-    for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):
-        try:
-            if schema is not None:
-                check_schema(schema, what=f"tool {tool.name!r}, {part}")
-        except IdeabridgeError as error:
-            raise ToolDefinitionError(str(error)) from None
 
 
 class Toolbox:
