@@ -20,7 +20,7 @@ from typing import Any
 if sys.argv[4] == "python":
     sys.modules["pysqlite3"] = None  # pyright: ignore[reportArgumentType]
 
-from ideabridge.bridge.ideas import checkpoint as checkpoints
+from ideabridge.bridge.ideas import sqlite as library
 from ideabridge.bridge.ideas.files import StoreFiles
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from tests import disk
@@ -55,7 +55,11 @@ def move(address: str, until: float) -> None:
     at_checkpoint.is_so = True
     while time.monotonic() < until:
         try:
-            checkpoints.checkpoint(address)
+            if library.IS_FIXED:
+                with closing(Mapping.connect(address, isolation_level=None, timeout=0, uri=True)) as connection:
+                    connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            else:
+                library.checkpoint_locked(address)
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise
@@ -64,7 +68,7 @@ def move(address: str, until: float) -> None:
 def main() -> None:
     path, name, seconds, _ = sys.argv[1:]
     disk.replace("munmap", slowly)
-    checkpoints.sqlite3 = Mapping  # pyright: ignore[reportAttributeAccessIssue]
+    library.sqlite3 = Mapping  # pyright: ignore[reportAttributeAccessIssue]
     address = StoreFiles(Path(path)).address
     until = time.monotonic() + float(seconds)
     thread = threading.Thread(target=move, args=(address, until))

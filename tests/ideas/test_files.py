@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, database
-from ideabridge.bridge.ideas.checkpoint import COMMITS, Checkpointer
 from ideabridge.bridge.ideas.errors import (
     StoreAccessError,
     StoreBusyError,
@@ -148,59 +147,25 @@ def test_a_closed_store(tmp_path: Path) -> None:
             call()
 
 
-def test_checkpoints_happen_beside_and_end_with_the_store(tmp_path: Path) -> None:
-    path = tmp_path / "ideas.db"
-    before = threading.active_count()
-    with Store.open(path) as store:
-        for number in range(COMMITS + 1):
-            store.set_setting("k", str(number).encode())
-            store.save_idea(idea_of(str(number)), IdeaMeta())
-        assert threading.active_count() == before + 1
-    assert threading.active_count() == before
-    assert not path.with_name("ideas.db-wal").exists()
-
-
-def test_the_log_is_begun_anew_though_commits_never_pause(tmp_path: Path) -> None:
-    path = tmp_path / "ideas.db"
-    Store.open(path).close()
-    checkpointer = Checkpointer(f"{path.as_uri()}?mode=rw")
-
-    def log() -> bytes:
-        # Its salts are others when it is begun anew (the WAL format of SQLite).
-        with path.with_name("ideas.db-wal").open("rb") as file:
-            return file.read(24)[16:]
-
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA wal_autocheckpoint = 0")
-        write = "INSERT OR REPLACE INTO settings(key, value) VALUES ('k', ?)"
-        connection.execute(write, (b"",))
-        first = log()
-        number = 0
-        while log() == first:
-            if number % COMMITS == 0:
-                checkpointer.want()
-            connection.execute(write, (bytes(number) + bytes(100_000),))
-            number += 1
-            assert number < 10_000
-        checkpointer.stop()
-        assert connection.execute("SELECT length(value) FROM settings").fetchone() == (number - 1 + 100_000,)
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-def test_a_commit_stands_where_no_thread_for_checkpoints_is_to_be_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fixed: bool
 ) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(database, "COMMITS", 2)
-    with Store.open(tmp_path / "ideas.db") as store:
-        with monkeypatch.context() as patch:
-            patch.setattr(threading.Thread, "start", refuse)
-            ids = [store.save_idea(idea_of(f"word{n}"), IdeaMeta()) for n in range(5)]
-        ids += [store.save_idea(idea_of(f"word{n}"), IdeaMeta()) for n in range(5, 10)]
-        assert [one.id for one in store.ideas().items] == ids[::-1]
-        assert "ideabridge-checkpoint" in [thread.name for thread in threading.enumerate()]
+    # Without the WAL-reset bug by SQLite itself, with it by `checkpoint_locked`.
+    if fixed and not database.IS_FIXED:
+        pytest.skip("this SQLite has the WAL-reset bug")
+    monkeypatch.setattr(database, "IS_FIXED", fixed)
+    path = tmp_path / "ideas.db"
+    log = path.with_name("ideas.db-wal")
+    with Store.open(path) as store:
+        for number in range(3 * database.COMMITS):
+            store.set_setting("k", bytes([number % 256]) * 50_000)
+        # Each of the commits writes 13 pages.
+        assert log.stat().st_size < 2 * database.COMMITS * 13 * 4096
+        assert path.stat().st_size > 50_000
+    assert not log.exists()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals of a timer are of Unix")

@@ -2,7 +2,8 @@
 
 SQLite 3.7.0 to 3.51.2 have the WAL-reset bug (https://sqlite.org/wal.html#walresetbug): a checkpoint that begins when
 everything is moved already, while another connection commits, can lose commits and damage the file. Many systems still
-have such a version, so where Python's own is one, that of the package `pysqlite3` is used.
+have such a version, so where Python's own is one, that of the package `pysqlite3` is used. Where there is none,
+checkpoints are made by `checkpoint_locked` instead of by SQLite.
 
 Two SQLite libraries in one process break each other's locks on a file (https://sqlite.org/howtocorrupt.html, 2.2.1).
 Whatever opens a store in a process with a `Store` must therefore take `sqlite3` from here.
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import importlib
 import sqlite3 as _standard
+import time
+from contextlib import closing
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +44,41 @@ else:
 
 IS_FIXED: Final = is_fixed(sqlite3.sqlite_version_info)
 """Whether the SQLite in use is without the WAL-reset bug."""
+
+
+_LOCK_WAIT_S: Final = 1.0
+"""How long `checkpoint_locked` waits for the write lock."""
+
+
+def checkpoint_locked(address: str) -> None:
+    """Move the write-ahead log into the file under the write lock, so that nobody can commit meanwhile: this is safe
+    with the WAL-reset bug too. All writers wait for the disk then.
+
+    Args:
+        address: of the database file, a `file:` URI.
+
+    Raises:
+        sqlite3.Error: the file cannot be read or written, or others kept the write lock for a second.
+    """
+    with (
+        closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as mover,
+        closing(sqlite3.connect(address, isolation_level=None, timeout=0, uri=True)) as holder,
+    ):
+        deadline = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                holder.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                # Where commits never pause, the lock is free for microseconds. SQLite's own waiting, which sleeps
+                # longer and longer, would miss it.
+                time.sleep(0.0005)
+        try:
+            mover.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            holder.execute("ROLLBACK")
 
 
 def described() -> str:
