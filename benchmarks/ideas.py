@@ -355,7 +355,7 @@ def listing(store: Store, count: int) -> list[Row]:
     for name, works in lists.items():
         slowest = max(median(work) for work in works) * 1e3
         what = f"a page of 50 {name}, the slowest of {len(works)}, {count:,} ideas (ms)"
-        rows.append(Row(what, slowest, None, floor, None, "under 5 ms", slowest < 5))
+        rows.append(Row(what, slowest, None, floor, None, "under 10 ms", slowest < 10))
     connection.close()
     return rows
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, walk
+from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, table
 from ideabridge.bridge.ideas.errors import FilterError
 from ideabridge.bridge.ideas.filters import read_time
-from ideabridge.bridge.ideas.places import LAG as WAITING
-from ideabridge.bridge.ideas.places import Place, Places
 from ideabridge.bridge.ideas.shape import is_literal, shape_of
 from ideabridge.bridge.ideas.shapes import LAG
+from ideabridge.bridge.ideas.uses import Uses
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
 
@@ -192,14 +191,11 @@ def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
             filled.tag_idea(monday, [wrong])
 
 
-@pytest.mark.parametrize(
-    ("few", "stretch", "batch"), [(1000, 400, 60), (0, 1, 1), (0, 7, 20), (12, 3, 7), (25, 2, 20), (1000, 400, 1)]
-)
+@pytest.mark.parametrize(("few", "batch"), [(1000, 60), (0, 1), (0, 20), (12, 7), (25, 20), (1000, 1)])
 def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
-    store: Store, monkeypatch: pytest.MonkeyPatch, few: int, stretch: int, batch: int
+    store: Store, monkeypatch: pytest.MonkeyPatch, few: int, batch: int
 ) -> None:
-    monkeypatch.setattr(walk, "FEW", few)
-    monkeypatch.setattr(walk, "STRETCH", stretch)
+    monkeypatch.setattr(table, "FEW", few)
     made: list[tuple[IdeaMeta, set[tuple[str, str]]]] = []
     source = random.Random(7)
     for number in range(60):
@@ -259,33 +255,29 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
         assert seen == wanted, (chosen, run)
 
 
-def test_lists_hold_what_is_taken_up_and_what_waits_in_any_order_of_times(store: Store) -> None:
+def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> None:
     source, times = random.Random(3), list[tuple[str, int]]()
-    for number in range(2 * WAITING + 40):
-        # Many of one time, and those that wait are not the newest.
+    for number in range(500):
+        # Many of one time.
         time = f"2026-01-{1 + source.randrange(20):02d}T08:00:00.000+00:00"
         saved(store, str(number), meta=IdeaMeta(title=str(number), time=time, outcome=f"o{number % 2}"))
         times.append((time, number))
-    for _ in range(2):
-        for chosen, odd in ((None, {0, 1}), (IdeaFilter(outcome="o1"), {1})):
-            seen: list[str] = []
-            after: str | None = None
-            while True:
-                page = store.ideas(97, after, chosen=chosen)
-                seen += [one.meta.title for one in page.items]
-                after = page.next
-                if after is None:
-                    break
-            assert seen == [str(number) for _, number in sorted(times, reverse=True) if number % 2 in odd]
-        # Once more when none waits.
-        while store.index_ideas():
-            pass
+    for chosen, odd in ((None, {0, 1}), (IdeaFilter(outcome="o1"), {1})):
+        seen: list[str] = []
+        after: str | None = None
+        while True:
+            page = store.ideas(97, after, chosen=chosen)
+            seen += [one.meta.title for one in page.items]
+            after = page.next
+            if after is None:
+                break
+        assert seen == [str(number) for _, number in sorted(times, reverse=True) if number % 2 in odd]
 
 
-def test_a_request_finds_ideas_taken_up_and_ideas_that_wait_the_newest_first(store: Store) -> None:
+def test_the_ideas_of_a_request_are_the_newest_first(store: Store) -> None:
     first = Idea([said("asked")], {}, {"calls": [], "output": 0})
     ids = [store.save_idea(first, IdeaMeta())]
-    for number in range(WAITING):
+    for number in range(20):
         saved(store, str(number))
     ids.append(store.save_idea(Idea(first.context, first.schema, {"calls": [], "output": 1}), IdeaMeta()))
     assert [one.id for one in store.ideas_of_request(first.request_id)] == ids[::-1]
@@ -294,16 +286,16 @@ def test_a_request_finds_ideas_taken_up_and_ideas_that_wait_the_newest_first(sto
 def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
     def fail() -> None:
         with store.transaction():
-            for number in range(WAITING + 5):
+            for number in range(20):
                 saved(store, f"gone {number}")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    for number in range(WAITING + 5):
+    for number in range(20):
         saved(store, f"kept {number}", meta=IdeaMeta(title=str(number), outcome="done"))
     listed = store.ideas(1000, chosen=IdeaFilter(outcome="done")).items
-    assert sorted(int(one.meta.title) for one in listed) == list(range(WAITING + 5))
+    assert sorted(int(one.meta.title) for one in listed) == list(range(20))
 
 
 def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(store: Store) -> None:
@@ -325,23 +317,21 @@ def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(store
     assert store.ideas(chosen=IdeaFilter(module="gone")).items == []
 
 
-def test_a_page_is_of_one_state_whatever_others_take_up_meanwhile(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(walk, "FEW", 2)
-    monkeypatch.setattr(walk, "STRETCH", 2)
+def test_a_page_is_of_one_state_whatever_others_index_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         saved(store, str(number), meta=IdeaMeta(title=str(number), outcome="done", tags=("odd",)))
         if number == 9:
             store.index_ideas()
-    newest = Places.newest
+    count = Uses.count
 
-    def disturbed(*given: Any) -> list[Place]:
-        found = newest(*given)
+    def disturbed(*given: Any) -> int:
+        found = count(*given)
         other.index_ideas()
+        other.tag_idea(newest, remove=["odd"])
         return found
 
+    newest = store.ideas(1).items[0].id
     with Store.open(store.path) as other:
-        monkeypatch.setattr(Places, "newest", disturbed)
+        monkeypatch.setattr(Uses, "count", disturbed)
         page = store.ideas(15, chosen=IdeaFilter(tag="odd", outcome="done"))
     assert [one.meta.title for one in page.items] == [str(number) for number in range(19, 4, -1)]

@@ -81,7 +81,7 @@ def kept(store: Store) -> set[str]:
 USES = "SELECT name, time, idea FROM idea_uses JOIN use_names ON use_names.number = what ORDER BY 1, 2, 3"
 
 HAVING = """
-WITH placed AS (SELECT *, idea AS number FROM idea_places WHERE idea <= (
+WITH placed AS (SELECT number AS idea, run, time FROM ideas WHERE number <= (
     SELECT coalesce(max(value), 0) FROM counters WHERE key = 'shaped')),
 called AS (SELECT idea, 'tool:' || tool AS use FROM idea_calls UNION
     SELECT idea, 'module:' || module FROM idea_calls WHERE module <> '')

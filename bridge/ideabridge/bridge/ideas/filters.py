@@ -45,7 +45,7 @@ class IdeaFilter:
         return all(getattr(self, name) is None for name in self.__slots__)
 
     def columns(self, now: datetime | None = None) -> Condition:
-        """What a row of `ideas` says itself; the indexes `idea_places_by_...` answer each of these, and all together.
+        """What a row of `ideas` says itself; the indexes `ideas_by_...` answer each of these, and all together.
 
         Raises:
             FilterError: a time that is none.

@@ -16,7 +16,6 @@ from ideabridge.bridge.ideas.errors import (
 )
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.publications import Publications, read_named
 from ideabridge.bridge.ideas.records import IdeaHit, IdeaRecord, Page, Repeated, StoredIdea
 from ideabridge.bridge.ideas.run_store import RunStore
@@ -33,11 +32,10 @@ class IdeaStore(RunStore):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._places = Places(database)
-        self._uses = Uses(database, self._places)
-        self._table = IdeaTable(database, self._contents, self._places, self._uses)
+        self._uses = Uses(database)
+        self._table = IdeaTable(database, self._contents, self._uses)
         self._publications = Publications(database)
-        self._search = Search(database, self._contents, self._places)
+        self._search = Search(database, self._contents)
         self._shapes = Shapes(database, self._uses)
 
     def save_idea(self, idea: Idea, meta: IdeaMeta) -> str:
@@ -53,7 +51,6 @@ class IdeaStore(RunStore):
         with self._database.transaction():
             saved = self._table.save(idea, meta)
             if saved.new:
-                self._places.saved(saved.number)
                 self._search.saved(saved.number)
                 self._shapes.saved(saved.number)
         return saved.id
@@ -249,12 +246,10 @@ class IdeaStore(RunStore):
         A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
         """
         with self._database.guard:
-            behind = self._search.behind(), self._shapes.behind(), self._places.behind()
+            behind = self._search.behind(), self._shapes.behind()
         if not any(behind):
             return False
         with self._database.transaction():
-            if behind[2]:
-                self._places.catch_up()
             more = self._search.catch_up(BATCH) == BATCH if behind[0] else False
             return (self._shapes.catch_up() if behind[1] else False) or more
 

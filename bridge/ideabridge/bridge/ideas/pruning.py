@@ -12,7 +12,6 @@ from typing import Final
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.errors import PruningStoppedError
 from ideabridge.bridge.ideas.families import ENDED, Families, Family, holders
-from ideabridge.bridge.ideas.places import Places
 from ideabridge.bridge.ideas.reach import Sweep
 from ideabridge.bridge.ideas.search import UNINDEXED, Search
 from ideabridge.bridge.ideas.uses import Uses
@@ -65,7 +64,6 @@ class Pruning:
     Args:
         database: the store.
         search: what it holds.
-        places: likewise.
         uses: likewise.
         wait: waits so many seconds between two steps; true: stop; None: `time.sleep`.
         pace: for how many times as long as a step takes the store is left to others.
@@ -75,7 +73,6 @@ class Pruning:
         self,
         database: Database,
         search: Search,
-        places: Places,
         uses: Uses,
         wait: Callable[[float], bool | None] | None = None,
         pace: float = 1.0,
@@ -83,7 +80,6 @@ class Pruning:
         self._wait = wait
         self._pace = pace
         self._database = database
-        self._places = places
         self._uses = uses
         self._search = search
         self._begun = time.monotonic()
@@ -134,8 +130,6 @@ class Pruning:
             published: the newest row of publications then.
         """
         with self._database.unchecked():
-            # The ideas of a run are found by their places.
-            self._places.catch_up()
             removed = self._remove([one for one in families if self._may_go(one, top, published)])
         self._breathe()
         return removed
@@ -185,7 +179,7 @@ class Pruning:
 
     def _ideas_of(self, runs: str) -> list[int]:
         rows = self._database.execute(
-            "SELECT idea FROM idea_places WHERE run IN (SELECT value FROM json_each(?1)) UNION "
+            "SELECT number FROM ideas WHERE run IN (SELECT value FROM json_each(?1)) UNION "
             "SELECT idea FROM occurrences WHERE run IN (SELECT value FROM json_each(?1))",
             (runs,),
         ).fetchall()
@@ -219,7 +213,6 @@ class Pruning:
         for table, column in (
             ("idea_shapes", "idea"),
             ("idea_calls", "idea"),
-            ("idea_places", "idea"),
             ("ideas", "number"),
         ):
             self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
@@ -242,7 +235,6 @@ class Pruning:
             "WHERE number = ?4",
             (run, step, meta, idea),
         )
-        self._places.moved(idea)
         self._uses.moved(idea)
         execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
 

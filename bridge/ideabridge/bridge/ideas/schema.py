@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.ideas.sqlite import sqlite3
 
-VERSION: Final = 16
+VERSION: Final = 17
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -133,25 +133,12 @@ _STATEMENTS: Final = (
     ) STRICT
     """,
     "CREATE UNIQUE INDEX ideas_by_id ON ideas(id)",
-    # By what ideas are listed, taken up a batch at a time: every index of `ideas` is a page of the log with each save.
-    # Of a request it holds the first 8 bytes.
-    """
-    CREATE TABLE idea_places (
-        idea INTEGER PRIMARY KEY REFERENCES ideas(number),
-        request BLOB NOT NULL,
-        run TEXT,
-        step INTEGER,
-        time TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        mind TEXT NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX idea_places_by_request ON idea_places(request)",
-    "CREATE INDEX idea_places_by_run ON idea_places(run, step) WHERE run IS NOT NULL",
-    "CREATE INDEX idea_places_by_time ON idea_places(time)",
-    "CREATE INDEX idea_places_by_outcome ON idea_places(outcome, time)",
-    "CREATE INDEX idea_places_by_mind ON idea_places(mind, time)",
-    "CREATE INDEX idea_places_by_outcome_and_mind ON idea_places(outcome, mind, time)",
+    "CREATE INDEX ideas_by_request ON ideas(request)",
+    "CREATE INDEX ideas_by_run ON ideas(run, step) WHERE run IS NOT NULL",
+    "CREATE INDEX ideas_by_time ON ideas(time)",
+    "CREATE INDEX ideas_by_outcome ON ideas(outcome, time)",
+    "CREATE INDEX ideas_by_mind ON ideas(mind, time)",
+    "CREATE INDEX ideas_by_outcome_and_mind ON ideas(outcome, mind, time)",
     # By `use_names`: what a step of the run of an idea calls, and the tags of the idea.
     """
     CREATE TABLE idea_uses (
@@ -266,22 +253,14 @@ _PARTIAL_INDEXES: Final = (
     "CREATE INDEX events_with_parts ON events(id) WHERE parts IS NOT NULL",
 )
 
-_LISTED: Final = f"""
-    SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, place.run, ideas.step,
-           json_extract(ideas.meta, '$.title') AS title, json_extract(ideas.meta, '$.description') AS description,
-           place.outcome, place.mind, json_extract(ideas.meta, '$.model') AS model, place.time,
-           json_extract(ideas.meta, '$.tools') AS tools, contents.body AS schema, {SOLUTION_OF} AS solution
-    FROM {{}} JOIN contents ON contents.number = ideas.schema
-"""  # noqa: S608
-
 _VIEWS: Final = {
-    # The ideas taken up, by the indexes of their places, and those that wait.
-    "idea_list": (
-        _LISTED.format("idea_places AS place JOIN ideas ON ideas.number = place.idea")  # noqa: S608
-        + " UNION ALL "
-        + _LISTED.format("ideas AS place JOIN ideas ON ideas.number = place.number")
-        + " WHERE place.number > (SELECT coalesce(max(idea), 0) FROM idea_places)"
-    ),
+    "idea_list": f"""
+        SELECT ideas.number, lower(hex(ideas.id)) AS id, lower(hex(ideas.request)) AS request, ideas.run, ideas.step,
+               json_extract(meta, '$.title') AS title, json_extract(meta, '$.description') AS description,
+               ideas.outcome, ideas.mind, json_extract(meta, '$.model') AS model, ideas.time,
+               json_extract(meta, '$.tools') AS tools, contents.body AS schema, {SOLUTION_OF} AS solution
+        FROM ideas JOIN contents ON contents.number = ideas.schema
+    """,  # noqa: S608
     # Level by level instead of by recursion: a reader who asks for one idea, or for the first rows, must not wait for
     # all of them. A list has at most 128 entries, and four levels of lists hold millions of messages.
     "idea_messages": """

@@ -14,8 +14,7 @@ from typing import Final, TypeVar, cast
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.idea import IdeaMeta
-from ideabridge.bridge.ideas.places import Places
-from ideabridge.bridge.ideas.table import read_meta
+from ideabridge.bridge.ideas.table import last_of_run, read_meta
 from ideabridge.tools.encoding import JSON, decode_trusted
 
 BATCH: Final = 256
@@ -121,10 +120,9 @@ def _terms(query: str) -> list[str]:
 class Search:
     """The tables `idea_words` and `publication_words`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database, contents: Contents, places: Places) -> None:
+    def __init__(self, database: Database, contents: Contents) -> None:
         self._database = database
         self._contents = contents
-        self._places = places
         self._voids = 0
         self._seen = 0
         self._said: dict[str, Entry] = {}
@@ -292,7 +290,7 @@ class Search:
         row = self._database.execute("SELECT run FROM ideas WHERE number = ?", (number,)).fetchone()
         if row is None:
             return 0
-        return number if row[0] is None else self._places.last_of_run(row[0])
+        return number if row[0] is None else last_of_run(self._database, row[0])
 
     def _match(self, table: str, terms: list[str], limit: int, begins: bool) -> list[tuple[int, float]]:
         counts = {} if begins else {term: self._count(table, term) for term in terms}

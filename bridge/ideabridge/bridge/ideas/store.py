@@ -54,7 +54,7 @@ class Store(IdeaStore):
     def __init__(self, database: Database) -> None:
         """Use `Store.open`."""
         super().__init__(database)
-        self._pruning = Pruning(database, self._search, self._places, self._uses)
+        self._pruning = Pruning(database, self._search, self._uses)
 
     @classmethod
     def open(
@@ -144,7 +144,7 @@ class Store(IdeaStore):
             bounds: what is kept.
             wait: waits so many seconds between two steps; true: stop.
         """
-        pruning = Pruning(self._database, self._search, self._places, self._uses, wait, PACE)
+        pruning = Pruning(self._database, self._search, self._uses, wait, PACE)
         return Retention(self._database, pruning, bounds)
 
     def transaction(self) -> AbstractContextManager[None]:

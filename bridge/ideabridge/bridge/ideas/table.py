@@ -11,15 +11,16 @@ from ideabridge.bridge.ideas.database import Database, now_text
 from ideabridge.bridge.ideas.errors import AmbiguousIdeaError, CursorError
 from ideabridge.bridge.ideas.filters import Condition, IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.places import OF_RUN, Places, among, of_run
 from ideabridge.bridge.ideas.records import IdeaRecord, Page, StoredIdea
 from ideabridge.bridge.ideas.schema import SOLUTION_OF
-from ideabridge.bridge.ideas.uses import Uses
-from ideabridge.bridge.ideas.walk import Walk
+from ideabridge.bridge.ideas.uses import EVERY, HAS_USE, Place, Source, Uses, of_run, using
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
+
+FEW: Final = 1000
+"""A tool, server or tag that fewer ideas have is looked up first, whatever else a list is filtered by."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
 _NAMES: Final = (
@@ -77,6 +78,15 @@ def _read_place(after: str) -> tuple[str, int]:
     return time, read_cursor(number)
 
 
+def _below(place: Place) -> Condition:
+    return Condition("(ideas.time, ideas.number) < (?, ?) AND ", [*place])
+
+
+def last_of_run(database: Database, run: str) -> int:
+    """The row of the last step of a run, by its first save; 0: it has none. Inside a guard or transaction."""
+    return database.number("SELECT number FROM ideas WHERE run = ? ORDER BY step DESC, number DESC LIMIT 1", (run,))
+
+
 def _listed(numbers: list[int]) -> str:
     return f"[{','.join(map(str, numbers))}]"
 
@@ -102,12 +112,10 @@ def read_meta(text: str, run: str | None = None, step: int | None = None, finger
 class IdeaTable:
     """The tables `ideas` and `occurrences`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database, contents: Contents, places: Places, uses: Uses) -> None:
+    def __init__(self, database: Database, contents: Contents, uses: Uses) -> None:
         self._database = database
         self._contents = contents
-        self._places = places
         self._uses = uses
-        self._walk = Walk(places, uses)
 
     def save(self, idea: Idea, meta: IdeaMeta) -> Saved:
         """Store an idea; of one that is stored already, only where else it occurred is kept."""
@@ -218,7 +226,7 @@ class IdeaTable:
     def last_of_run(self, run: str) -> int | None:
         """The row of a run's last idea."""
         row = self._database.execute(
-            f"SELECT number FROM (SELECT * FROM {OF_RUN} "  # noqa: S608
+            "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
             "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) ORDER BY step DESC, number DESC LIMIT 1",
             (run,),
         ).fetchone()
@@ -237,12 +245,15 @@ class IdeaTable:
         """The ideas that answer one Request, newest first."""
         if len(request) != 64 or _HEX.fullmatch(request) is None:
             return []
-        return [self.read(number) for number in self._places.of_request(bytes.fromhex(request))]
+        rows = self._database.execute(
+            "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC", (bytes.fromhex(request),)
+        ).fetchall()
+        return [self.read(number) for (number,) in rows]
 
     def of_run(self, run: str) -> list[IdeaRecord]:
         """The ideas of a run by step, each with the metadata it has in that run."""
         rows = self._database.execute(
-            f"{_RECORD} WHERE ideas.number IN (SELECT number FROM {OF_RUN})",  # noqa: S608
+            f"{_RECORD} WHERE ideas.run = ?",
             (run,),
         ).fetchall()
         rows += self._database.execute(
@@ -260,14 +271,8 @@ class IdeaTable:
     ) -> Page[IdeaRecord]:
         """Ideas, newest first: by the time they were saved, and of one time the last saved first."""
         chosen = chosen or IdeaFilter()
-        sql, values = chosen.columns()
-        if after is not None:
-            sql, values = f"{sql}(ideas.time, ideas.number) < (?, ?) AND ", [*values, *_read_place(after)]
-        own, some = Condition(sql, values), check_limit(limit) + 1
-        if run is None:
-            places = self._walk.newest(own, chosen.uses, some)
-        else:
-            places = self._places.newest(of_run(run, chosen.uses), own, some)
+        below = Condition("", []) if after is None else _below(_read_place(after))
+        places = self._newest(chosen, below, check_limit(limit) + 1, run)
         following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
         return Page(self.records([number for _, number in places[:limit]]), following)
 
@@ -278,10 +283,10 @@ class IdeaTable:
         at.
         """
         kept: list[int] = []
-        own, size = Condition(*chosen.columns()), limit
+        size = limit
         below = Condition("", [])
         while most > 0:
-            places = self._walk.newest(own.and_(below), chosen.uses, size)
+            places = self._newest(chosen, below, size)
             numbers = [number for _, number in places]
             passed = set(numbers) if seen is None else seen(numbers)
             kept += [number for number in numbers if number in passed]
@@ -289,13 +294,35 @@ class IdeaTable:
                 break
             # Most are others': look at more of them at once.
             most, size = most - size, min(MAX_PAGE, size * 8)
-            below = Condition("(ideas.time, ideas.number) < (?, ?) AND ", [*places[-1]])
+            below = _below(places[-1])
         return self.records(kept[:limit])
 
     def chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
         """Which of these rows pass a filter."""
-        own = Condition(*chosen.columns())
-        return {number for _, number in self._places.newest(among(numbers, chosen.uses), own, len(numbers))}
+        among = Condition("ideas.number IN (SELECT value FROM json_each(?)) AND ", [_listed(numbers)])
+        return {number for _, number in self._select(EVERY, among.and_(chosen.columns()), chosen.uses, len(numbers))}
+
+    def _newest(self, chosen: IdeaFilter, below: Condition, limit: int, run: str | None = None) -> list[Place]:
+        """The newest ideas that pass a filter and come after a place in the list."""
+        own = chosen.columns().and_(below)
+        if run is not None:
+            # A run has few ideas, whatever else is asked for.
+            return self._select(of_run(run), own, chosen.uses, limit)
+        counts = {use: self._uses.count(use, FEW) for use in chosen.uses}
+        uses = sorted(counts, key=lambda use: counts[use])
+        if not uses or (counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)):
+            # Many ideas have the rarest use: an index of `ideas` comes upon them soon.
+            return self._select(EVERY, own, uses, limit)
+        return self._select(using(uses[0]), own, uses[1:], limit)
+
+    def _select(self, source: Source, own: Condition, uses: list[str], limit: int) -> list[Place]:
+        """The newest ideas of a source that pass a condition and have all these uses."""
+        rows = self._database.execute(
+            f"SELECT ideas.time, ideas.number FROM {source.sql} WHERE {own.sql}{HAS_USE * len(uses)}1 "  # noqa: S608
+            "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
+            (*source.values, *own.values, *uses, limit),
+        ).fetchall()
+        return cast("list[Place]", rows)
 
     def records(self, numbers: list[int]) -> list[IdeaRecord]:
         """Lines for rows, in the order given."""

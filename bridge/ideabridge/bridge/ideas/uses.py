@@ -1,4 +1,4 @@
-"""Uses: the tools and servers that the runs of ideas call, and tags, for lists by them (DESIGN 6, 8).
+"""Uses: the tools and servers that the runs of ideas call, and tags, for lists by them.
 
 An idea has a row for each, with its time, so that a page of any is read from its place. A step of a run has what any of
 its steps calls.
@@ -7,13 +7,48 @@ its steps calls.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.filters import MODULE, TAG, TOOL
 from ideabridge.bridge.ideas.needs import Need
-from ideabridge.bridge.ideas.places import USE, Place, Places
 from ideabridge.tools.encoding import encode_text
+
+Place = tuple[str, int]
+"""Where an idea is listed: its time and row."""
+
+_USE: Final = "(SELECT number FROM use_names WHERE name = ?)"
+"""SQL for the number of a use, which is one of the values."""
+
+HAS_USE: Final = (
+    "EXISTS (SELECT 1 FROM idea_uses AS part "  # noqa: S608
+    f"WHERE part.what = {_USE} AND part.time = ideas.time AND part.idea = ideas.number) AND "
+)
+"""SQL for the condition that an idea has a use, which is one of the values."""
+
+
+class Source(NamedTuple):
+    """What ideas are listed from: SQL for FROM, with the columns of `ideas` that conditions name, and its values."""
+
+    sql: str
+    values: list[Any]
+
+
+EVERY: Final = Source("ideas", [])
+
+
+def of_run(run: str) -> Source:
+    """The ideas of a run."""
+    return Source("(SELECT * FROM ideas INDEXED BY ideas_by_run WHERE run = ?) AS ideas", [run])
+
+
+def using(use: str) -> Source:
+    """The ideas that have a use, in the order of its index."""
+    return Source(
+        "(SELECT part.idea AS number, run, part.time AS time, outcome, mind FROM idea_uses AS part "  # noqa: S608
+        f"CROSS JOIN ideas ON ideas.number = part.idea WHERE part.what = {_USE}) AS ideas",
+        [use],
+    )
 
 
 class Step(NamedTuple):
@@ -45,14 +80,11 @@ def uses_of(needs: Iterable[Need]) -> Iterator[str]:
 class Uses:
     """The table `idea_uses`. Methods run inside a transaction or guard of the caller."""
 
-    def __init__(self, database: Database, places: Places) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._places = places
 
     def take_up(self, steps: list[Step]) -> None:
         """Take up the next ideas in the order of their rows. Inside a transaction."""
-        # The steps of a run are found by their places.
-        self._places.catch_up()
         runs: dict[str, list[Step]] = {}
         for step in steps:
             if step.run is None:
@@ -66,7 +98,7 @@ class Uses:
         """Give the next steps of a run, and those before them, what any of them has."""
         uses = {use for step in steps for use in step.uses()}
         before = self._database.execute(
-            "SELECT time, idea FROM idea_places WHERE run = ? AND idea < ?", (run, steps[0].number)
+            "SELECT time, number FROM ideas WHERE run = ? AND number < ?", (run, steps[0].number)
         ).fetchall()
         if before:
             known = self._called([idea for _, idea in before])
@@ -88,15 +120,15 @@ class Uses:
         uses = [*uses]
         many("INSERT OR IGNORE INTO use_names(name) VALUES (?)", [(use,) for use in uses])
         many(
-            f"INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES ({USE}, ?, ?)",  # noqa: S608
+            f"INSERT OR IGNORE INTO idea_uses(what, time, idea) VALUES ({_USE}, ?, ?)",  # noqa: S608
             [(use, *idea) for use in uses for idea in ideas],
         )
 
     def of_runs(self, runs: Iterable[str]) -> dict[str, set[str]]:
-        """What the ideas of each run have: what any of them calls. Where all that wait are taken up into places."""
+        """What the ideas of each run have: what any of them calls."""
         found: dict[str, set[str]] = {}
         for run in runs:
-            rows = self._database.execute("SELECT idea FROM idea_places WHERE run = ?", (run,)).fetchall()
+            rows = self._database.execute("SELECT number FROM ideas WHERE run = ?", (run,)).fetchall()
             found[run] = self._called([row[0] for row in rows])
         return found
 
@@ -115,7 +147,7 @@ class Uses:
 
     def _drop(self, uses: Iterable[str], time: str, idea: int) -> None:
         self._database.connection.executemany(
-            f"DELETE FROM idea_uses WHERE what = {USE} AND time = ? AND idea = ?",  # noqa: S608
+            f"DELETE FROM idea_uses WHERE what = {_USE} AND time = ? AND idea = ?",  # noqa: S608
             [(use, time, idea) for use in uses],
         )
 
@@ -130,7 +162,7 @@ class Uses:
             return
         uses = self._called([number])
         others = execute(
-            "SELECT time, idea FROM idea_places WHERE run = ? AND idea <> ? AND idea <= ?", (run, number, shaped)
+            "SELECT time, number FROM ideas WHERE run = ? AND number <> ? AND number <= ?", (run, number, shaped)
         ).fetchall()
         if others:
             known = self._called([idea for _, idea in others])
@@ -143,18 +175,9 @@ class Uses:
         self._drop((TAG + tag for tag in before), time, number)
         self._add((TAG + tag for tag in tags), [(time, number)])
 
-    def after(self, use: str, place: Place, many: int) -> Place | None:
-        """The place so many after one, from the newest to the oldest that has it; None: there are fewer."""
-        row = self._database.execute(
-            f"SELECT time, idea FROM idea_uses WHERE what = {USE} AND (time, idea) <= (?, ?) "  # noqa: S608
-            "ORDER BY time DESC, idea DESC LIMIT 1 OFFSET ?",
-            (use, *place, many),
-        ).fetchone()
-        return cast("Place | None", row)
-
     def count(self, use: str, most: int) -> int:
         """How many ideas have it; counting stops at `most`."""
         return self._database.number(
-            f"SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = {USE} LIMIT ?)",  # noqa: S608
+            f"SELECT count(*) FROM (SELECT 1 FROM idea_uses WHERE what = {_USE} LIMIT ?)",  # noqa: S608
             (use, most),
         )
