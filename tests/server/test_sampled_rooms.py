@@ -144,7 +144,6 @@ async def test_a_published_plan_asks_the_model_of_whoever_calls_it(era: str, sha
     name = f"spelt_{era}"
     async with over_http(url, era, **model.keys) as client:
         taught = await call(client, "run_plan", **SPELL, input={"a": 1, "b": 2})
-        # Not by `auto`, which would give the stored answer where the same input is seen again.
         await call(client, "publish_idea", idea=taught["run"], name=name, answer="plan", choices={"accept": True})
         result = await client.call_tool(name, {"a": 3, "b": 4})
         assert not result.is_error, text(result)

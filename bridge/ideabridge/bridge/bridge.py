@@ -161,7 +161,7 @@ class Bridge(Publishing):
             result_bytes=limits.result_bytes,
         )
         under = (self.handlers, self.fingerprint, Screen(self.secrets))
-        answering = (self.mind, self.approver, self._lease_seconds, self.configuration.recorded_max_age_s)
+        answering = (self.mind, self.approver, self._lease_seconds)
         most = self.configuration.users.runs
         self._open = Runs(
             self._store, self._writer, self._group, executor, self.offer, *under, *answering, most, limits.run_bytes
@@ -400,14 +400,13 @@ class Bridge(Publishing):
     ) -> Replay:
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
         ways = self._open_runs.ways
-        way = ways.way(publication, arguments, caller)
+        way = ways.way(publication, arguments)
         if way.answer == "recorded":
-            return Replay(way.answer, way.output, seen=way.seen)
+            return Replay(way.answer, way.output)
         start = await ways.start(publication, arguments, way, caller, self.settings(), choice, [])
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         answering = answering if start.kind == "solve" else None
-        note = partial(ways.note, publication, arguments, caller)
-        run = await self._open_runs.create(start, caller, publication.name, answering, also=note)
+        run = await self._open_runs.create(start, caller, publication.name, answering)
         return Replay(way.answer, run=run)
 
     def session(

@@ -250,7 +250,6 @@ class Configuration(BaseModel):
     auth: AuthSettings | None = Field(
         default=None, description="The identity provider whose access tokens are taken over HTTP; null: none."
     )
-    recorded_max_age_s: float = Field(default=300, ge=0, le=2_592_000, description="Seconds a stored answer holds.")
     source: Path | None = Field(default=None, exclude=True, description="The file it was read from; the topmost one.")
     project: Path = Field(default_factory=Path.cwd, exclude=True, description="The project folder.")
 

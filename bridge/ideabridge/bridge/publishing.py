@@ -277,7 +277,6 @@ class Publishing(Keeping):
             owner=None if caller == LOCAL else caller,
             audience=None if to is None else self._audience(to, caller),
             replaces=self.store.users.manages(caller),
-            max_age_s=self.configuration.recorded_max_age_s,
             patiently=self.patiently,
         )
 
@@ -334,7 +333,7 @@ class Publishing(Keeping):
         samples: bool = False,
     ) -> Replay:
         """Answer a call of a published idea: with the recorded output, or by a run, started here, of its plan or one
-        that solves it anew. `auto` takes the first of these that it can (DESIGN 4.11).
+        that solves it anew. `auto` is the plan where there is one, else solving anew.
 
         Args:
             name: NAME, or NAME@VERSION.

@@ -115,7 +115,7 @@ class Rooms:
         idea: tuple[Publication, Way] | None = None
         if effect.call.room == "idea":
             publication = self._publication(effect)
-            idea = publication, self._ways.way(publication, effect.parameters, run.caller)
+            idea = publication, self._ways.way(publication, effect.parameters)
             if idea[1].answer == "recorded":
                 return CallFinished(*effect.key, value=idea[1].output)
         choice = self._choice(run)
@@ -125,12 +125,7 @@ class Rooms:
         mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
         title = f"{effect.tool.name}, for {run.id}"
         answering = mind if start.kind == "solve" else None
-
-        def note(new: str) -> None:
-            if idea is not None:
-                self._ways.note(idea[0], effect.parameters, run.caller, new)
-
-        return await self._runs.create(start, run.caller, title, answering, (room_id, run), note)
+        return await self._runs.create(start, run.caller, title, answering, (room_id, run))
 
     def _choice(self, run: Run) -> Choice:
         """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a

@@ -127,7 +127,6 @@ class Runs:
         screen: keeps secrets out of journals.
         approver: decides on calls that ask; None: people do, by `Run.decide`.
         lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
-        max_age_s: how old a stored answer of an idea may be, in seconds (DESIGN 4.11).
         most_of_user: how many runs of one named user may be at work here at once; None: any number.
         run_bytes: how many bytes the results of one run may have together.
     """
@@ -145,7 +144,6 @@ class Runs:
         mind: Mind | None = None,
         approver: Approver | None = None,
         lease_seconds: float | None = None,
-        max_age_s: float = 0.0,
         most_of_user: int | None = None,
         run_bytes: int = RUN_BYTES,
     ) -> None:
@@ -167,7 +165,7 @@ class Runs:
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
-        self.ways = Ways(store, offer, fingerprint, max_age_s, writer.patiently)
+        self.ways = Ways(store, offer, writer.patiently)
         self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         # Runs that somebody waits for here, and another process drives or is to drive.
@@ -183,7 +181,6 @@ class Runs:
         title: str,
         mind: Mind | None = None,
         room: tuple[str, Run] | None = None,
-        also: Callable[[str], None] = lambda _: None,
     ) -> Run:
         """A new run, driven here: kept whole with its first events, or not at all. The store holds it at the end.
 
@@ -193,7 +190,6 @@ class Runs:
             title: one line for people.
             mind: answers its Requests; None: by turns.
             room: its id and the run whose call it answers, where it is a room.
-            also: given its id; what it writes is kept with the run.
 
         Raises:
             LimitExceededError: a named user has as many runs at work as one may.
@@ -211,7 +207,6 @@ class Runs:
 
         def creates() -> None:
             self._store.create_run(run_id, caller=caller, parent=belongs, **told)
-            also(run_id)
 
         run = self._attach(run_id, caller, start.machine, mind, parent)
         if parent is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -30,7 +29,6 @@ from ideabridge.bridge.replay.pins import (
 )
 from ideabridge.bridge.replay.recorded import read_run
 from ideabridge.bridge.replay.replay import plan_of, recorded_answer
-from ideabridge.bridge.replay.seen import Seen, seen_before, subject_of
 from ideabridge.bridge.replay.solving import calls_of, context_of, tools_of, without_cycles
 from ideabridge.bridge.starts import Start, start_plan, start_solve
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -43,12 +41,10 @@ class Way:
     Attributes:
         answer: `recorded`: with `output`; else by a run.
         output: the stored output.
-        seen: the run that gave it, where `auto` found it.
     """
 
     answer: Literal["recorded", "plan", "solve"]
     output: JSON = None
-    seen: Seen | None = None
 
 
 Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
@@ -58,29 +54,23 @@ class Ways:
     """Decides how calls are answered, and starts the runs that do.
 
     Args:
-        store: holds what was answered before.
+        store: holds the publications.
         offer: the tools there are now.
-        fingerprint: of the configuration.
-        max_age_s: how old a stored answer may be for `auto`, in seconds; what the publication says may be less.
         patiently: writes into the store, see `Writer.patiently`.
     """
 
-    def __init__(self, store: Store, offer: Offer, fingerprint: str, max_age_s: float, patiently: Patiently) -> None:
+    def __init__(self, store: Store, offer: Offer, patiently: Patiently) -> None:
         self._store = store
         self._offer = offer
-        self._fingerprint = fingerprint
-        self._max_age = max_age_s
         self._patiently = patiently
 
-    def way(self, publication: Publication, arguments: JSONObject, caller: str, *, now: float | None = None) -> Way:
-        """How a call is answered. `auto`: with the stored answer, where the same input was seen and it still holds,
-        else by the plan, else by solving it anew.
+    @staticmethod
+    def way(publication: Publication, arguments: JSONObject) -> Way:
+        """How a call is answered. `auto` is the plan where there is one, else `solve`.
 
         Args:
             publication: what is called.
             arguments: its input, checked.
-            caller: who calls: what others were answered is not told, but for what it was published from.
-            now: in seconds since 1970; None: by the clock.
 
         Raises:
             PublicationError: `recorded` with another input.
@@ -88,27 +78,8 @@ class Ways:
         if publication.answer == "recorded":
             return Way("recorded", recorded_answer(publication, arguments))
         if publication.answer == "auto":
-            age = min(self._max_age, publication.max_age_s)
-            if age > 0:
-                since = (time.time() if now is None else now) - age
-                found = seen_before(
-                    self._store,
-                    publication,
-                    arguments,
-                    lambda plan: self._offer.of_plan(plan, caller),
-                    self._fingerprint,
-                    caller=caller,
-                    since=since,
-                )
-                if found is not None:
-                    return Way("recorded", found.output, found)
             return Way("plan" if publication.plan is not None else "solve")
         return Way(publication.answer)
-
-    def note(self, publication: Publication, arguments: JSONObject, caller: str, run_id: str) -> None:
-        """Keep that a run of a caller, just begun, answers a call: once it is done, `auto` finds it."""
-        if publication.answer == "auto" and min(self._max_age, publication.max_age_s) > 0:
-            self._store.note_answer(subject_of(publication, arguments), caller, time.time(), run_id)
 
     async def start(
         self,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from ideabridge.bridge.bridge import LOCAL, Bridge
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.users import user_of
-from ideabridge.bridge.replay.replay import Replay, recorded_answer
+from ideabridge.bridge.replay.replay import recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
 from ideabridge.server.callers import Asked
@@ -80,16 +79,7 @@ class PublishedTool:
             version=publication.version,
             samples=samples(asked),
         )
-        return await (self._seen(replay) if replay.run is None else self._run(replay.run, asked))
-
-    async def _seen(self, replay: Replay) -> ToolAnswer:
-        result = await self._value(replay.output)
-        if replay.seen is not None:
-            age = max(0, round(time.time() - replay.seen.at))
-            told = f"the stored answer to the same input, of run {replay.seen.run}, {age} s ago"
-            result["content"].append({"type": "text", "text": told})
-            result["_meta"] = {"ideabridge/answer": replay.answer, "ideabridge/run": replay.seen.run}
-        return result
+        return await (self._value(replay.output) if replay.run is None else self._run(replay.run, asked))
 
     async def _run(self, run: Run, asked: Asked) -> ToolAnswer:
         result = await self._answered(run, asked)

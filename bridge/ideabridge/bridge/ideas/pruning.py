@@ -193,7 +193,6 @@ class Pruning:
         loose = {idea for one in families for idea in one.loose()}
         ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
-        execute("DELETE FROM answers WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
         # While the ideas of each are still together.
         uses = self._uses.of_runs(names)

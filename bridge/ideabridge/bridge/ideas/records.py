@@ -79,7 +79,7 @@ class Publication:
         annotations: by their MCP names.
         plan: the lifted plan, for `answer="plan"`, and `"auto"` where there is one.
         recorded: what its run was: `input` and `output`, from which `answer="recorded"` answers; for `"solve"`, and
-            `"auto"` without a plan, `solve`: what a fresh run begins with; for `"auto"`, `max_age_s`.
+            `"auto"` without a plan, `solve`: what a fresh run begins with.
         owner: whose it is, and to whom it is published besides those it is shared with; None: everybody.
         time: when, ISO 8601 in UTC.
         live: whether this version is the one the name stands for now.
@@ -108,12 +108,6 @@ class Publication:
         """
         found = self.recorded.get("solve") if isinstance(self.recorded, dict) else None
         return found if isinstance(found, dict) else None
-
-    @property
-    def max_age_s(self) -> float:
-        """How old a stored answer may be for `auto`, in seconds; 0: none is given."""
-        found = self.recorded.get("max_age_s") if isinstance(self.recorded, dict) else None
-        return float(found) if isinstance(found, int | float) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, cast
 
-from ideabridge.bridge.ideas.answers import Answers
 from ideabridge.bridge.ideas.contents import Contents
 from ideabridge.bridge.ideas.database import Database
 from ideabridge.bridge.ideas.direct_calls import DirectCall, DirectCallTable
@@ -33,7 +32,6 @@ class RunStore:
         self._database = database
         self._contents = Contents(database)
         self._journal = Journal(database, self._contents)
-        self._answers = Answers(database)
         self._direct_calls = DirectCallTable(database)
         self.tool_memory = ToolMemory(database)
         self.users = Users(database)
@@ -256,20 +254,6 @@ class RunStore:
     def run_ids(self, prefix: str, limit: int = 10) -> list[str]:
         """The ids of runs, rooms among them, that begin with `prefix`, the newest first."""
         return self._journal.run_ids(prefix, limit)
-
-    # Answers
-
-    def note_answer(self, subject: bytes, caller: str, at: float, run: str) -> None:
-        """Keep that a run answers a subject: a function and its input (see `Answers.note`)."""
-        with self._database.transaction():
-            self._answers.note(subject, caller, at, run)
-
-    def answers(self, subject: bytes, caller: str, since: float, limit: int = 3) -> list[tuple[str, float]]:
-        """(run, when it began, in seconds since 1970) of this caller's runs, and of those for everyone, that answer a
-        subject, began no earlier than `since` and are done; the latest first.
-        """
-        with self._database.guard:
-            return self._answers.latest(subject, caller, since, limit)
 
     # Settings
 

@@ -167,17 +167,6 @@ _STATEMENTS: Final = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX idea_tags_by_idea ON idea_tags(idea)",
-    # Which runs answered a published function for an input: `auto` looks there before it runs anything.
-    """
-    CREATE TABLE answers (
-        subject BLOB NOT NULL,
-        caller TEXT NOT NULL,
-        at REAL NOT NULL,
-        run TEXT NOT NULL,
-        PRIMARY KEY (subject, caller, at, run)
-    ) STRICT, WITHOUT ROWID
-    """,
-    "CREATE INDEX answers_by_run ON answers(run)",
     # How often each tool of a server was called by hosts, and when last.
     "CREATE TABLE tool_uses (tool TEXT PRIMARY KEY, count INTEGER NOT NULL, last TEXT NOT NULL) STRICT, WITHOUT ROWID",
     # Every direct call of an exposed tool, in the order in which they ended.

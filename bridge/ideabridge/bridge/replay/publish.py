@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.errors import PublicationError, UndecidedError
-from ideabridge.bridge.ideas.answers import EVERYONE
 from ideabridge.bridge.ideas.records import ANSWERS, Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -22,7 +21,6 @@ from ideabridge.bridge.replay.hints import hints_of
 from ideabridge.bridge.replay.lift import lift_function
 from ideabridge.bridge.replay.pins import calls_in, defined_in, essences_of, read_pins, standing_of
 from ideabridge.bridge.replay.report import counts_of
-from ideabridge.bridge.replay.seen import subject_of
 from ideabridge.bridge.replay.solving import calls_of, guide_of
 from ideabridge.bridge.replay.telling import told_of
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -52,7 +50,6 @@ async def publish(
     owner: str | None = None,
     audience: tuple[str, ...] | None = None,
     replaces: bool = False,
-    max_age_s: float = 0.0,
     patiently: Callable[[Callable[[], Publication]], Awaitable[Publication]],
 ) -> Publication:
     """Publish an idea, or the last idea of a run, as a tool. A published name gets a new version.
@@ -66,16 +63,14 @@ async def publish(
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
         description: what it does, for the models that may call it.
-        answer: `recorded`, `plan`, `solve`; or `auto`: at each call the stored answer where the same input was seen and
-            it still holds, else the plan where there is one, else `solve`; `recorded`, where it can neither be a plan
-            nor be solved anew.
+        answer: `recorded`, `plan`, `solve`; or `auto`: the plan where there is one, else `solve`; `recorded` where it
+            can neither be a plan nor be solved anew.
         choices: what a person decides about a plan; see `read_choices`, and `docs/lifting.md`.
         by: who made the choices; kept with the version.
         caller: who publishes; the idea must come from a run of theirs.
         owner: whose the name is, where it is new; None: the local person's, for everybody.
         audience: to whom it is given besides its owner; None: as before. See `Store.share`.
         replaces: whether the owner may publish a version of what others have given to it.
-        max_age_s: for `auto`: how old a stored answer may be, in seconds.
 
     Raises:
         PublicationError: it cannot be published so; the message says what is missing.
@@ -107,11 +102,6 @@ async def publish(
     recorded: JSONObject = {"input": function.input or {}, "output": function.run.result}
     if made.guide is not None:
         recorded["solve"] = made.guide
-    sentences = made.sentences
-    if made.answer == "auto":
-        recorded["max_age_s"] = max_age_s
-        if max_age_s > 0 and made.annotations.get("readOnlyHint") is True:
-            sentences += f" The same input within {_span(max_age_s)} gets the stored answer."
     pins = read_pins(made.plan or made.guide) or []
     essences = essences_of(function.run.machine.catalogue)
 
@@ -120,10 +110,10 @@ async def publish(
             store.tool_memory.keep_definitions(
                 {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
             )
-            publication = store.publish(
+            return store.publish(
                 name,
                 function.stored.id,
-                description=f"{text} {sentences}",
+                description=f"{text} {made.sentences}",
                 answer=made.answer,
                 input_schema=function.input_schema,
                 output_schema=function.output_schema,
@@ -134,10 +124,6 @@ async def publish(
                 audience=audience,
                 replaces=replaces,
             )
-            began = store.event_times(function.run.id).get(1)
-            if made.answer == "auto" and began is not None:
-                store.note_answer(subject_of(publication, function.input or {}), EVERYONE, began, function.run.id)
-            return publication
 
     return await patiently(keep)
 
@@ -199,14 +185,6 @@ def _shape(function: Function, store: Store, caller: str, choices: Choices) -> J
         return decide(lift_function(function, store, caller, choices.runs), choices).plan()
     except PublicationError:
         return None
-
-
-def _span(seconds: float) -> str:
-    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= unit and seconds % unit == 0:
-            count = int(seconds // unit)
-            return f"{count} {name}{'' if count == 1 else 's'}"
-    return f"{seconds:g} seconds"
 
 
 async def _lifted(

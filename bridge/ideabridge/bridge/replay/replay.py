@@ -8,7 +8,6 @@ from typing import Any, Literal
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.replay.seen import Seen, same_input
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.reading import READING
@@ -23,13 +22,23 @@ class Replay:
         answer: the way that was taken: `recorded`, `plan` or `solve`.
         output: the recorded output; unset for the others.
         run: the run that answers, started; wait for it.
-        seen: the run whose answer is given again, where `auto` found it.
     """
 
     answer: Literal["recorded", "plan", "solve"]
     output: Any = None
     run: Run | None = None
-    seen: Seen | None = None
+
+
+def same_input(value: JSON) -> JSON:
+    """An input with the keys of its objects sorted: two inputs are the same if these are.
+
+    Nothing else is made alike: 1.0 is not 1, and a member that is left out is not its default.
+    """
+    if isinstance(value, dict):
+        return {key: same_input(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [same_input(item) for item in value]
+    return value
 
 
 def recorded_answer(publication: Publication, arguments: JSONObject) -> JSON:

@@ -109,12 +109,7 @@ def _running(answer: str, plan: JSON, recorded: JSON) -> Lines:
         lines: Lines = [("nothing runs; it answers, for the input it was recorded with, by", "bold")]
         return [*lines, *_whole(kept.get("output"), 2)]
     if answer != "solve" and isinstance(plan, dict):
-        lines = [("the plan that runs", "bold"), *_plan(plan)]
-        if kept.get("max_age_s"):
-            lines.append(
-                (f"  the same input is answered by what an earlier run gave, up to {kept['max_age_s']} s", None)
-            )
-        return lines
+        return [("the plan that runs", "bold"), *_plan(plan)]
     guide = kept.get("solve")
     body = guide if isinstance(guide, dict) else {}
     lines = [("a mind solves it anew; its run begins with", "bold")]

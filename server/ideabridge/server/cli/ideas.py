@@ -223,7 +223,7 @@ def publish_idea(
             "--answer",
             metavar="auto|recorded|plan|solve",
             help="recorded: the stored answer, for its own input. plan: run it with new input. solve: ask a mind anew,"
-            " guided by the plan. auto: the first of these that fits each call.",
+            " guided by the plan. auto: plan where there is one, else solve.",
         ),
     ] = "auto",
     accept: AcceptOption = None,
@@ -377,8 +377,7 @@ async def _call(options: Options, name: str, publication: Publication, arguments
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
             return tell(outcome, options, extra={"answer": replay.answer})
         if options.json:
-            told: JSONObject = {"status": "done", "answer": replay.answer, "output": replay.output}
-            print_json(told if replay.seen is None else {**told, "run": replay.seen.run})
+            print_json({"status": "done", "answer": replay.answer, "output": replay.output})
         else:
             print_value(replay.output)
         return 0
