@@ -8,7 +8,6 @@ from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import CAUTIOUS, Store
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.replay.hints import hints_of
 from ideabridge.bridge.replay.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.replay.solving import tools_of
 from ideabridge.bridge.room_context import SOLVE
@@ -92,6 +91,29 @@ def hints_now(
         "destructiveHint": hints["destructiveHint"] is True or then.get("destructiveHint") is not False,
         "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
         "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
+    }
+
+
+def hints_of(tools: Iterable[Tool]) -> JSONObject:
+    """The behaviour hints of an idea that may call these tools: read-only only if all of them are. Without tools it
+    returns only what it holds, or what a mind writes.
+    """
+    read_only = idempotent = True
+    destructive = open_world = False
+    for tool in tools:
+        said = tool.annotations
+        read_only = read_only and said.read_only is True
+        idempotent = idempotent and said.repeatable
+        destructive = destructive or (said.read_only is not True and said.destructive is not False)
+        # A tool here that says nothing is taken to stay here; a module that says nothing may reach anywhere.
+        open_world = open_world or (
+            said.open_world is not False if tool.module is not None else said.open_world is True
+        )
+    return {
+        "readOnlyHint": read_only,
+        "destructiveHint": destructive,
+        "idempotentHint": idempotent,
+        "openWorldHint": open_world,
     }
 
 

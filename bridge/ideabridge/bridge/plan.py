@@ -167,3 +167,37 @@ def _read(raw: JSONObject) -> Plan:
         name=_text(raw, "name"),
         description=_text(raw, "description"),
     )
+
+
+def read_published(
+    plan: JSONObject,
+    arguments: JSONObject,
+    input_schema: JSONObject | None,
+    output_schema: JSONObject | None,
+    *,
+    name: str,
+) -> Plan:
+    """A plan as a publication holds it, with new input.
+
+    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "reading"?}`, and `lifting`, which says how it
+    was made.
+
+    Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
+    """
+    calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
+    states: dict[str, JSONObject] = {}
+    if isinstance(instances, dict):
+        states = {one: state for one, state in instances.items() if isinstance(state, dict)}
+    tools = plan.get("tools")
+    takes_input = bool(input_schema and input_schema.get("properties"))
+    return Plan(
+        calls=calls if isinstance(calls, list) else [],
+        input=arguments if takes_input or arguments else None,
+        instances=states,
+        output=plan.get("output"),
+        input_schema=input_schema if takes_input else None,
+        output_schema=own if isinstance(own, dict) else output_schema,
+        name=name,
+        tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
+        reading=READING if plan.get("reading") == READING else 1,
+    )

@@ -15,9 +15,8 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, Choice
 from ideabridge.bridge.offer import defined_tools
-from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.replay.called import cycle_through, next_version
-from ideabridge.bridge.replay.replay import read_published
 from ideabridge.bridge.replay.solving import calls_of, context_of
 from ideabridge.bridge.starts import start_solve
 from ideabridge.tools.encoding import JSON, JSONObject

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 
 from ideabridge.bridge.context.reference import Path
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.replay.choices import MIND, Choices, unknown_path
 from ideabridge.bridge.replay.consistency import inconsistency
 from ideabridge.bridge.replay.leaves import Leaf, names_of
 from ideabridge.bridge.replay.lift import Lifted
 from ideabridge.bridge.replay.pins import Pin, defined_in, meant, tools_meant
-from ideabridge.bridge.replay.replay import read_published
 from ideabridge.bridge.replay.witness import Witness
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ideabridge.bridge.errors import PublicationError, UndecidedError
+from ideabridge.bridge.idea_tools import hints_of
 from ideabridge.bridge.ideas.records import ANSWERS, Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -17,17 +18,15 @@ from ideabridge.bridge.replay.called import asking_calls, cycle_through, next_ve
 from ideabridge.bridge.replay.choices import Choices, read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.function import Function, read_function
-from ideabridge.bridge.replay.hints import hints_of
 from ideabridge.bridge.replay.lift import lift_function
 from ideabridge.bridge.replay.pins import calls_in, defined_in, essences_of, read_pins, standing_of
 from ideabridge.bridge.replay.report import counts_of
 from ideabridge.bridge.replay.solving import calls_of, guide_of
-from ideabridge.bridge.replay.telling import told_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS
 
 _NAMED: Final = 8
-"""Tools a description names."""
+"""Tools, and members of the output, that a description names."""
 
 Tools: TypeAlias = Callable[[Plan, JSONObject], Awaitable[Catalogue]]
 """The tools there are now, with those that the calls of a plan name, once all that they need are known. Given the plan,
@@ -82,7 +81,7 @@ async def publish(
     chosen = read_choices(choices)
     function = read_function(store, ref, caller)
     meta = function.stored.meta
-    text = (description or meta.description or told_of(function, name)).rstrip()
+    text = (description or meta.description or _description_of(function, name)).rstrip()
     text = text if text.endswith(".") else f"{text}."
     made = _Made("recorded", _RECORDED, hints_of(()))
     if answer in ("auto", "plan"):
@@ -170,13 +169,32 @@ def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
     offered = [one for one in offered if one.module != ANONYMOUS]
     hints = hints_of(offered)
     names = [one.name for one in offered]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     reads = ", which only read" if hints["readOnlyHint"] is True else ""
-    may = f"; it may call {', '.join(names[:_NAMED])}{more}{reads}" if names else ""
+    may = f"; it may call {_first(names)}{reads}" if names else ""
     count = len(calls_of(guide))
     guided = f", guided by a saved plan of {count} call{'' if count == 1 else 's'}" if count else ""
     told = f"A model is asked to solve it anew with your input{guided}{may}."
     return _Made("auto" if answer == "auto" else "solve", told, hints, guide=guide)
+
+
+def _description_of(function: Function, name: str) -> str:
+    """What a run did, in one sentence for models: its task in the words of whoever set it, or else the tools that it
+    called and the members of its output.
+    """
+    meta = function.stored.meta
+    tools = list(meta.tools)
+    if meta.title and meta.title != ", ".join(tools):
+        return meta.title
+    if not tools:
+        return f"Runs {name}"
+    output = function.run.result
+    gives = f" and gives {_first(list(output))}" if isinstance(output, dict) and output else ""
+    return f"Calls {_first(tools)}{gives}"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:

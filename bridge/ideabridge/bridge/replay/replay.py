@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
-from ideabridge.tools.reading import READING
 from ideabridge.tools.schema import Validator
 
 
@@ -70,40 +69,6 @@ def plan_of(publication: Publication, arguments: JSONObject) -> Plan:
     if plan is None:
         raise PublicationError(f"{publication.name} holds no plan")
     return read_published(plan, arguments, publication.input_schema, publication.output_schema, name=publication.name)
-
-
-def read_published(
-    plan: JSONObject,
-    arguments: JSONObject,
-    input_schema: JSONObject | None,
-    output_schema: JSONObject | None,
-    *,
-    name: str,
-) -> Plan:
-    """A plan as a publication holds it, with new input.
-
-    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "reading"?}`, and `lifting`, which says how it
-    was made.
-
-    Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
-    """
-    calls, instances, own = plan.get("calls"), plan.get("instances"), plan.get("output_schema")
-    states: dict[str, JSONObject] = {}
-    if isinstance(instances, dict):
-        states = {one: state for one, state in instances.items() if isinstance(state, dict)}
-    tools = plan.get("tools")
-    takes_input = bool(input_schema and input_schema.get("properties"))
-    return Plan(
-        calls=calls if isinstance(calls, list) else [],
-        input=arguments if takes_input or arguments else None,
-        instances=states,
-        output=plan.get("output"),
-        input_schema=input_schema if takes_input else None,
-        output_schema=own if isinstance(own, dict) else output_schema,
-        name=name,
-        tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
-        reading=READING if plan.get("reading") == READING else 1,
-    )
 
 
 def check_arguments(publication: Publication, arguments: JSONObject) -> None:
