@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
@@ -30,13 +31,15 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context, with_instances
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.forking import Forking
 from ideabridge.bridge.idea_tools import hints_now, idea_tool
-from ideabridge.bridge.ideas.records import Publication
+from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.ideas.users import LOCAL as LOCAL
 from ideabridge.bridge.ideas.writer import Writer
-from ideabridge.bridge.keeping import LOCAL as LOCAL
 from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.catalogue import chosen_tools
+from ideabridge.bridge.loop.decider import APPROVER, Decider
 from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.proposal import LAZY
 from ideabridge.bridge.loop.settings import Planning, Settings
@@ -44,16 +47,23 @@ from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindNa
 from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.model import ModelMind, configured_mind
 from ideabridge.bridge.module_lists import ModuleLists
+from ideabridge.bridge.modules.expansion import learn_secrets
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
 from ideabridge.bridge.outputs import schema_of
 from ideabridge.bridge.people import Approver, Decision
 from ideabridge.bridge.plan import Plan, PlanLike
-from ideabridge.bridge.publishing import Publishing
+from ideabridge.bridge.publishing import Publisher
 from ideabridge.bridge.recovery import Recovery, Tell
 from ideabridge.bridge.rehearsal import Rehearsal, rehearse
-from ideabridge.bridge.replay.replay import Replay
+from ideabridge.bridge.replay.adopt import Adopted
+from ideabridge.bridge.replay.choices import read_choices
+from ideabridge.bridge.replay.decide import Decided, decide
+from ideabridge.bridge.replay.lift import lift
+from ideabridge.bridge.replay.pins import Changed
+from ideabridge.bridge.replay.replay import Replay, check_arguments
+from ideabridge.bridge.replay.verify import Verdict
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs, RunSummary
 from ideabridge.bridge.screen import Screen
@@ -68,10 +78,13 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox
 
+TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
+"""The environment variable that holds the bearer token of the server over HTTP."""
+
 T = TypeVar("T")
 
 
-class Bridge(Publishing):
+class Bridge:
     """Runs plans and the agent loop; owns the store, the modules, and the runs of this process.
 
     Args:
@@ -171,6 +184,20 @@ class Bridge(Publishing):
         self._group.start_soon(self._open.follow)
         return self
 
+    def learn_secrets(self) -> None:
+        """Learn what is secret in the configuration, whether the modules run or not."""
+        token = os.environ.get(TOKEN_VARIABLE)
+        if token:
+            self.secrets.add(TOKEN_VARIABLE, token, certain=True)
+        told = self.configuration
+        learn_secrets(
+            told.modules,
+            self.secrets,
+            environ=os.environ,
+            folder_of=told.folder_of,
+            variables_of=told.variables_of,
+        )
+
     def _retire(self) -> None:
         if self._open is not None:
             self._open.retire()
@@ -203,6 +230,17 @@ class Bridge(Publishing):
         return self._open
 
     @property
+    def _publisher(self) -> Publisher:
+        return Publisher(
+            self,
+            store=self.store,
+            offer=self.offer,
+            modules=self.modules,
+            configuration=self.configuration,
+            screen=Screen(self.secrets),
+        )
+
+    @property
     def ways(self) -> Ways:
         """How calls of published ideas are answered, and which tools they mean."""
         return self._open_runs.ways
@@ -233,6 +271,210 @@ class Bridge(Publishing):
     def observed(self, tool: Tool, *, caller: str = LOCAL) -> JSONObject | None:
         """The shape that results of a tool had in the caller's runs; see `Observed.of`."""
         return self._open_runs.observed.of(caller, tool)
+
+    # -- ideas and publications --------------------------------------------------------------------------------
+
+    def export_idea(self, ref: str) -> JSONObject:
+        """An idea as a portable document (DESIGN 4.11), with its publication where `ref` is a name.
+
+        Raises:
+            UnknownIdeaError, AmbiguousIdeaError: there is none of that name, or several.
+            SecretInIdeaError: it holds a secret: a configured one, or one of a well-known shape.
+        """
+        self.learn_secrets()
+        return self.store.export_idea(ref, self.secrets.found_in)
+
+    async def import_idea(
+        self,
+        document: JSON,
+        *,
+        publish: bool = False,
+        caller: str = LOCAL,
+        edited: bool = False,
+        replace: Collection[str] = (),
+    ) -> Adopted:
+        """Save an exported idea, and `publish` it as the next version of the name in it.
+
+        What the document says of its effects is not believed: the annotations are those of the tools here. A plan whose
+        tools are all here is checked against their schemas.
+
+        Args:
+            document: what `export_idea` gave.
+            publish: publish it too.
+            caller: who imports it.
+            edited: somebody has looked at the document, which need not be what was exported.
+            replace: the published names, each NAME or NAME@VERSION, that it may take the place of.
+
+        Raises:
+            IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
+            NameInUseError: the name stands for something else here, and `replace` does not name it.
+            ModulesAwayError: a module that it calls is configured and not up.
+            PublicationError: its plan would call itself, or cannot run with the tools here; or no fresh run could begin
+                with what it says one begins with; or its name is a tool's here.
+            SecretGivenError: it holds a secret of the configuration.
+        """
+        return await self._publisher.import_idea(
+            document, publish=publish, caller=caller, edited=edited, replace=replace
+        )
+
+    def check_free(self, name: str, *, caller: str = LOCAL) -> None:
+        """Refuse a name that a publication may not have, since calls by it mean another tool: ideabridge's own, the
+        built-in ones, those of tool files and of modules by every name they are reached by, and the modules' names.
+
+        A name that stands for an idea already keeps doing so: no module takes it by listing a tool of that name.
+
+        Raises:
+            PublicationNameError: it is no name, or is ideabridge's own.
+            PublicationError: it is a tool's or a module's here.
+        """
+        self._publisher.check_free(name, caller=caller)
+
+    async def publish(
+        self,
+        ref: str,
+        name: str,
+        *,
+        description: str | None = None,
+        answer: Answer = "auto",
+        choices: ObjectLike | None = None,
+        by: str | Decider = APPROVER,
+        to: str | Iterable[str] | None = None,
+        caller: str = LOCAL,
+    ) -> Publication:
+        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`. Waits for the
+        modules that its plan calls.
+
+        Args:
+            ref: the idea, or the run.
+            name: what it is called.
+            description: what it does, for models.
+            answer: how a call is answered.
+            choices: what a person decides about a plan.
+            by: who made the choices; a text is the name of an approver.
+            to: to whom, see `read_audience`; None: to those it is given to already, and a new name to everybody where
+                the local person publishes it, to the caller alone where anybody else does.
+            caller: who publishes. An admin may publish a version of what others share with them.
+
+        Raises:
+            PublicationError: it cannot be published so.
+            ModulesAwayError: a module that its plan calls is not up.
+            UnknownUserError: it is to be published to a user that there is not.
+            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+            SecretGivenError: its name or description holds a secret of the configuration.
+            ArgumentError: `ref`, `name` or `choices` is of another kind.
+            PublicationNameError: see `check_free`.
+        """
+        return await self._publisher.publish(
+            ref, name, description=description, answer=answer, choices=choices, by=by, to=to, caller=caller
+        )
+
+    def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> Decided:
+        """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
+
+        Args:
+            ref: as `publish` takes it.
+            choices: what is decided already; see `read_choices`.
+            caller: whose runs are looked at.
+
+        Raises:
+            PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
+            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+        """
+        check_text("ref", ref)
+        chosen = read_choices(read_object("choices", choices))
+        return decide(lift(self.store, ref, caller, chosen.runs), chosen)
+
+    async def call_idea(
+        self,
+        name: str,
+        arguments: ObjectLike,
+        *,
+        mind: MindName | Choice = AUTO,
+        caller: str = LOCAL,
+        version: int | None = None,
+        samples: bool = False,
+    ) -> Replay:
+        """Answer a call of a published idea: with the recorded output, or by a run, started here, of its plan or one
+        that solves it anew. `auto` is the plan where there is one, else solving anew.
+
+        Args:
+            name: NAME, or NAME@VERSION.
+            arguments: its input.
+            mind: who answers where it is solved anew, see `choose`.
+            caller: who calls; a run is theirs.
+            version: where the name does not say it; None: the one it stands for now.
+            samples: as for `run_plan`.
+
+        Raises:
+            ValueMismatchError: the arguments do not satisfy the tool's parameters.
+            PublicationError: recorded with another input, or a tool it was solved with is gone.
+            PlanError: the plan cannot run (a tool is gone, say).
+            MindUnavailableError: a mind that is not there.
+            UnknownPublicationError: nothing is published to this caller under that name.
+            ArgumentError: the name is not text, or the arguments are no object.
+        """
+        store = self.store
+        check_text("name", name)
+        given = read_object("arguments", arguments) or {}
+        pinned = version is not None
+        publication = store.publication(name, version, caller=caller) if pinned else store.named(name, caller=caller)
+        check_arguments(publication, given)
+        return await self._replay(publication, given, mind, caller, samples=samples)
+
+    async def drift(
+        self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
+    ) -> tuple[str | None, str | None]:
+        """Run a plan with the input it was recorded with, and compare what it gives.
+
+        Args:
+            plan: with its recorded input.
+            output: what it gave then.
+            effects: run it also where its calls may do more than read; what asks waits for approval, and is a fault.
+            caller: whose run it is.
+
+        Returns:
+            (why it is not run, what is different now); (None, None): it gives the same.
+        """
+        return await self._publisher.drift(plan, output, effects=effects, caller=caller)
+
+    async def verify(
+        self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
+    ) -> list[Verdict]:
+        """Look after what is published: whether its tools are there and unchanged, the plan still does what its run
+        did, and, `live`, still gives what it gave.
+
+        Args:
+            names: which, each NAME or NAME@VERSION; none: all that this caller sees.
+            live: run plans that only read.
+            effects: run the others too.
+            caller: who asks.
+
+        Raises:
+            UnknownPublicationError: nothing is published to this caller under one of the names.
+        """
+        return await self._publisher.verify(names, live=live, effects=effects, caller=caller)
+
+    async def changed_tools(self, module: str) -> list[Changed]:
+        """The tools of a module that changed since ideas that call them were published, of every version and owner.
+
+        Args:
+            module: the module, `idea:NAME`; "": the tools of this process.
+
+        Raises:
+            ModuleError: the module is not up.
+            UnknownModuleError: there is none of that name.
+        """
+        return await self._publisher.changed_tools(module)
+
+    def accept(self, changed: Iterable[Changed], *, by: str | Decider) -> None:
+        """Let published ideas mean what changed tools are now. Each version keeps what its tools were, when that was
+        accepted and by whom.
+
+        Args:
+            changed: from `changed_tools`, as a person saw them.
+            by: who accepts.
+        """
+        self._publisher.accept(changed, by=by)
 
     # -- runs --------------------------------------------------------------------------------------------------
 
@@ -408,6 +650,42 @@ class Bridge(Publishing):
         answering = answering if start.kind == "solve" else None
         run = await self._open_runs.create(start, caller, publication.name, answering)
         return Replay(way.answer, run=run)
+
+    async def fork(
+        self,
+        run_id: str,
+        at: int,
+        *,
+        solution: ObjectLike | JSON = None,
+        input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
+        caller: str = LOCAL,
+    ) -> Run:
+        """A run that goes on from a point of another, which stays as it is.
+
+        The calls started before that point keep what came of them and are not run again. What asks from now on is
+        what the configuration says now.
+
+        Args:
+            run_id: the parent.
+            at: after which of its events, from 1, as `Run.events` gives them.
+            solution: another answer to the Request of which that event is; the fork begins at that Request. Of a plan,
+                whose calls are the whole answer, it begins anew.
+            input: another input, whole: as if it had been this from the beginning, and the calls before had given
+                what they gave.
+            caller: whose run it is.
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+            ForkError: no such event, an input it does not take, or one with which other calls would have run before.
+            RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
+            SecretGivenError: the input or the solution holds a secret of the configuration.
+        """
+        given = read_object("input", input)
+        solved = None if solution is None else normalise(solution, what="the solution")
+        screen = Screen(self.secrets)
+        forking = Forking(self.store, self.offer, self.handlers, self.configuration, self.fingerprint, screen)
+        fork = await forking.fork(run_id, at, caller=caller, given=given, solution=solved)
+        return await self.run(fork, caller=caller)
 
     def session(
         self,

@@ -1,14 +1,14 @@
-"""Publishing: the part of the bridge that makes tools of ideas, calls them, and looks after them (DESIGN 4.11)."""
+"""Publishing: making tools of ideas, and checking whether what is published still holds."""
 
 from __future__ import annotations
 
 import dataclasses
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ideabridge.bridge.arguments import check_text, read_object
+from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
 from ideabridge.bridge.idea_tools import needed_modules
 from ideabridge.bridge.ideas.errors import PublicationNameError, UnknownPublicationError
@@ -16,14 +16,13 @@ from ideabridge.bridge.ideas.portable import Checks, read_document
 from ideabridge.bridge.ideas.publications import RESERVED, check_name
 from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.ideas.users import EVERYBODY, user_of
+from ideabridge.bridge.ideas.users import EVERYBODY, LOCAL, user_of
 from ideabridge.bridge.ideas.versions import differences
-from ideabridge.bridge.keeping import LOCAL, Keeping
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.decider import APPROVER, Decider, decider_of
-from ideabridge.bridge.minds.choice import AUTO, Choice, MindName
+from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.status import ModuleStatus
-from ideabridge.bridge.offer import SETTLE_SECONDS
+from ideabridge.bridge.offer import SETTLE_SECONDS, Offer
 from ideabridge.bridge.plan import Plan, PlanLike
 from ideabridge.bridge.replay.adopt import (
     Adopted,
@@ -33,12 +32,9 @@ from ideabridge.bridge.replay.adopt import (
     known_calls,
     offered_plan,
 )
-from ideabridge.bridge.replay.choices import read_choices
-from ideabridge.bridge.replay.decide import Decided, decide
-from ideabridge.bridge.replay.lift import lift
 from ideabridge.bridge.replay.pins import Changed, calls_in, changed_in, defined_in, with_accepted
 from ideabridge.bridge.replay.publish import publish
-from ideabridge.bridge.replay.replay import Replay, check_arguments, plan_of
+from ideabridge.bridge.replay.replay import plan_of
 from ideabridge.bridge.replay.solving import calls_of
 from ideabridge.bridge.replay.verify import Verdict, reason_not_to_run, verdict_of
 from ideabridge.bridge.replay.verify import drift as drift_of
@@ -77,16 +73,51 @@ def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
     return (EVERYBODY,) if names == ["all"] else store.users.audience(names)
 
 
-class Publishing(Keeping):
-    """Makes tools of ideas. `Bridge` is this and the runs."""
+class PlanRunner(Protocol):
+    """What publishing needs of a bridge besides its parts."""
 
-    @abstractmethod
     async def run_plan(self, plan: PlanLike, *, caller: str = LOCAL, title: str = "") -> Run:
-        """Start a plan."""
+        """See `Bridge.run_plan`."""
+        ...
 
-    @abstractmethod
     async def dry_run(self, plan: PlanLike, *, caller: str = LOCAL) -> dict[str, Any]:
-        """What a plan would do."""
+        """See `Bridge.dry_run`."""
+        ...
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """See `Bridge.patiently`."""
+        ...
+
+
+class Publisher:
+    """Makes tools of ideas, and checks whether what is published still holds.
+
+    Args:
+        bridge: runs plans, and repeats what the store could not write.
+        store: holds the ideas and the publications.
+        offer: the tools there are now.
+        modules: whose tools published plans call.
+        configuration: of the bridge.
+        screen: refuses secrets.
+    """
+
+    def __init__(
+        self,
+        bridge: PlanRunner,
+        *,
+        store: Store,
+        offer: Offer,
+        modules: Modules,
+        configuration: Configuration,
+        screen: Screen,
+    ) -> None:
+        self._bridge = bridge
+        self._store = store
+        self._offer = offer
+        self._modules = modules
+        self._configuration = configuration
+        self._screen = screen
+        self._ways = Ways(store, offer, bridge.patiently)
 
     async def import_idea(
         self,
@@ -97,64 +128,45 @@ class Publishing(Keeping):
         edited: bool = False,
         replace: Collection[str] = (),
     ) -> Adopted:
-        """Save an exported idea, and `publish` it as the next version of the name in it.
-
-        What the document says of its effects is not believed: the annotations are those of the tools here. A plan whose
-        tools are all here is checked against their schemas.
-
-        Args:
-            document: what `export_idea` gave.
-            publish: publish it too.
-            caller: who imports it.
-            edited: somebody has looked at the document, which need not be what was exported.
-            replace: the published names, each NAME or NAME@VERSION, that it may take the place of.
-
-        Raises:
-            IdeaDocumentError, TamperedIdeaError, NameTakenError: see `Store.import_idea`.
-            NameInUseError: the name stands for something else here, and `replace` does not name it.
-            ModulesAwayError: a module that it calls is configured and not up.
-            PublicationError: its plan would call itself, or cannot run with the tools here; or no fresh run could begin
-                with what it says one begins with; or its name is a tool's here.
-            SecretGivenError: it holds a secret of the configuration.
-        """
+        """See `Bridge.import_idea`."""
         checks: Checks = "nothing" if edited else "whole"
         read = read_document(document, checks)
         if isinstance(document, dict):
-            Screen(self.secrets).check(document)
+            self._screen.check(document)
         if not publish:
-            return Adopted(await self.patiently(lambda: self.store.import_idea(document, checks=checks)))
+            return Adopted(await self._bridge.patiently(lambda: self._store.import_idea(document, checks=checks)))
         told = read.publication_members()
         name = str(told["name"])
         self.check_free(name, caller=caller)
         plan = offered_plan(read)
-        check_guide(self.store, read)
+        check_guide(self._store, read)
         if plan is not None:
             await self._expect_listed(plan.calls, _defined_by(plan), caller)
             # Somebody may have taken it meanwhile.
             self.check_free(name, caller=caller)
-        here = offered = self.offer.catalogue
+        here = offered = self._offer.catalogue
         if plan is not None:
-            here = self.offer.of_plan(dataclasses.replace(plan, tools=()), caller)
-            offered = self.offer.of_plan(plan, caller)
-            check_circle(self.store, name, plan.calls)
+            here = self._offer.of_plan(dataclasses.replace(plan, tools=()), caller)
+            offered = self._offer.of_plan(plan, caller)
+            check_circle(self._store, name, plan.calls)
             if known_calls(plan, offered):
                 try:
-                    await self.dry_run(plan, caller=caller)
+                    await self._bridge.dry_run(plan, caller=caller)
                 except IdeabridgeError as error:
                     raise PublicationError(f"publication.plan: it cannot run with the tools here: {error}") from None
         annotations = honest_annotations(plan, here, offered)
         owner = None if caller == LOCAL else caller
 
         def keep() -> tuple[Publication | None, str, Publication]:
-            with self.store.transaction():
+            with self._store.transaction():
                 try:
-                    before = self.store.publication(name, caller=caller)
+                    before = self._store.publication(name, caller=caller)
                 except UnknownPublicationError:
                     before = None
-                idea_id = self.store.import_idea(
+                idea_id = self._store.import_idea(
                     document, with_publication=True, owner=owner, annotations=annotations, checks=checks
                 )
-                after = self.store.versions(name)[0]
+                after = self._store.versions(name)[0]
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
                     lines = differences(before, after)
                     if lines:
@@ -162,61 +174,38 @@ class Publishing(Keeping):
                         raise NameInUseError(f"{name}@{before.version}", lines)
                 return before, idea_id, after
 
-        before, idea_id, after = await self.patiently(keep)
+        before, idea_id, after = await self._bridge.patiently(keep)
         # A document that says which tools it means goes on meaning them; of another, those that are here are meant.
-        return Adopted(idea_id, await self.ways.pinned(after, caller), before)
+        return Adopted(idea_id, await self._ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
-        """Refuse a name that a publication may not have, since calls by it mean another tool: ideabridge's own, the
-        built-in ones, those of tool files and of modules by every name they are reached by, and the modules' names.
-
-        A name that stands for an idea already keeps doing so: no module takes it by listing a tool of that name.
-
-        Raises:
-            PublicationNameError: it is no name, or is ideabridge's own.
-            PublicationError: it is a tool's or a module's here.
-        """
+        """See `Bridge.check_free`."""
         check_name(name)
         if name in RESERVED:
             raise PublicationNameError(f"name: {name!r} is a name of ideabridge itself; choose another")
-        tools = [tool for tool in self.offer.known if tool.module is None or not tool.module.startswith("idea:")]
+        tools = [tool for tool in self._offer.known if tool.module is None or not tool.module.startswith("idea:")]
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
             raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")
         try:
-            self.store.publication(name, caller=caller)
+            self._store.publication(name, caller=caller)
         except UnknownPublicationError:
             pass
         else:
             return
-        if any(name == safe_name(module) for module in self.configuration.modules):
+        if any(name == safe_name(module) for module in self._configuration.modules):
             raise PublicationError(f"name: {name!r} is a module here; choose another")
         for tool in tools:
             if tool.module is not None and name in known_as(tool.name, tool.remote_name, tool.module):
                 raise PublicationError(f"name: {name!r} is a tool of module {tool.module!r} here; choose another")
         # Hosts were told it, also where the module lists it no more.
-        module, tool = self.store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
-        if module in self.configuration.modules:
+        module, tool = self._store.tool_memory.exposed_names(self._scope).get(name, ("", ""))
+        if module in self._configuration.modules:
             raise PublicationError(f"name: {name!r} is the name of {module}.{tool} for hosts; choose another")
 
     @property
     def _scope(self) -> str:
         """Where names of exposed tools count: stores are shared by projects."""
-        return str(self.configuration.folder.absolute())
-
-    @abstractmethod
-    async def patiently(self, call: Callable[[], T]) -> T:
-        """Call what writes into the store; again, where it cannot be written."""
-
-    @property
-    @abstractmethod
-    def ways(self) -> Ways:
-        """How calls of published ideas are answered, and which tools they mean."""
-
-    @abstractmethod
-    async def _replay(
-        self, publication: Publication, arguments: JSONObject, mind: MindName | Choice, caller: str, *, samples: bool
-    ) -> Replay:
-        """Answer a call that was checked: give the stored answer, or start the run that answers."""
+        return str(self._configuration.folder.absolute())
 
     async def publish(
         self,
@@ -230,42 +219,20 @@ class Publishing(Keeping):
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`. Waits for the
-        modules that its plan calls.
-
-        Args:
-            ref: the idea, or the run.
-            name: what it is called.
-            description: what it does, for models.
-            answer: how a call is answered.
-            choices: what a person decides about a plan.
-            by: who made the choices; a text is the name of an approver.
-            to: to whom, see `read_audience`; None: to those it is given to already, and a new name to everybody where
-                the local person publishes it, to the caller alone where anybody else does.
-            caller: who publishes. An admin may publish a version of what others share with them.
-
-        Raises:
-            PublicationError: it cannot be published so.
-            ModulesAwayError: a module that its plan calls is not up.
-            UnknownUserError: it is to be published to a user that there is not.
-            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
-            SecretGivenError: its name or description holds a secret of the configuration.
-            ArgumentError: `ref`, `name` or `choices` is of another kind.
-            PublicationNameError: see `check_free`.
-        """
+        """See `Bridge.publish`."""
         check_text("ref", ref)
         check_text("name", name)
-        Screen(self.secrets).check({"name": name, "description": description})
+        self._screen.check({"name": name, "description": description})
         self.check_free(name, caller=caller)
 
         async def tools(plan: Plan, held: JSONObject) -> Catalogue:
             await self._expect_listed(calls_in(held), defined_in(held), caller)
             # Somebody may have taken it meanwhile.
             self.check_free(name, caller=caller)
-            return self.offer.of_plan(plan, caller)
+            return self._offer.of_plan(plan, caller)
 
         return await publish(
-            self.store,
+            self._store,
             tools,
             ref,
             name,
@@ -276,8 +243,8 @@ class Publishing(Keeping):
             caller=caller,
             owner=None if caller == LOCAL else caller,
             audience=None if to is None else self._audience(to, caller),
-            replaces=self.store.users.manages(caller),
-            patiently=self.patiently,
+            replaces=self._store.users.manages(caller),
+            patiently=self._bridge.patiently,
         )
 
     async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
@@ -289,8 +256,8 @@ class Publishing(Keeping):
         calls = list(calls)
 
         async def unlisted() -> list[ModuleStatus]:
-            needed = needed_modules(self.store, calls, caller, self.offer.known_catalogue, defined)
-            return await self.offer.listed(needed)
+            needed = needed_modules(self._store, calls, caller, self._offer.known_catalogue, defined)
+            return await self._offer.listed(needed)
 
         # Looked at again: which module has a tool may be known only once it has listed it.
         if await unlisted() and (away := await unlisted()):
@@ -300,89 +267,26 @@ class Publishing(Keeping):
             )
 
     def _audience(self, to: str | Iterable[str], caller: str) -> tuple[str, ...]:
-        audience, users = read_audience(self.store, to), self.store.users
-        only_admins = self.configuration.users.share == "admins"
+        audience, users = read_audience(self._store, to), self._store.users
+        only_admins = self._configuration.users.share == "admins"
         if audience and only_admins and user_of(caller) is not None and not users.manages(caller):
             raise PublicationError("to: here only admins publish to others; leave `to` out, or say me")
         return audience
-
-    def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> Decided:
-        """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
-
-        Args:
-            ref: as `publish` takes it.
-            choices: what is decided already; see `read_choices`.
-            caller: whose runs are looked at.
-
-        Raises:
-            PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
-            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
-        """
-        check_text("ref", ref)
-        chosen = read_choices(read_object("choices", choices))
-        return decide(lift(self.store, ref, caller, chosen.runs), chosen)
-
-    async def call_idea(
-        self,
-        name: str,
-        arguments: ObjectLike,
-        *,
-        mind: MindName | Choice = AUTO,
-        caller: str = LOCAL,
-        version: int | None = None,
-        samples: bool = False,
-    ) -> Replay:
-        """Answer a call of a published idea: with the recorded output, or by a run, started here, of its plan or one
-        that solves it anew. `auto` is the plan where there is one, else solving anew.
-
-        Args:
-            name: NAME, or NAME@VERSION.
-            arguments: its input.
-            mind: who answers where it is solved anew, see `choose`.
-            caller: who calls; a run is theirs.
-            version: where the name does not say it; None: the one it stands for now.
-            samples: as for `run_plan`.
-
-        Raises:
-            ValueMismatchError: the arguments do not satisfy the tool's parameters.
-            PublicationError: recorded with another input, or a tool it was solved with is gone.
-            PlanError: the plan cannot run (a tool is gone, say).
-            MindUnavailableError: a mind that is not there.
-            UnknownPublicationError: nothing is published to this caller under that name.
-            ArgumentError: the name is not text, or the arguments are no object.
-        """
-        store = self.store
-        check_text("name", name)
-        given = read_object("arguments", arguments) or {}
-        pinned = version is not None
-        publication = store.publication(name, version, caller=caller) if pinned else store.named(name, caller=caller)
-        check_arguments(publication, given)
-        return await self._replay(publication, given, mind, caller, samples=samples)
 
     # -- looking after them ------------------------------------------------------------------------------------
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
     ) -> tuple[str | None, str | None]:
-        """Run a plan with the input it was recorded with, and compare what it gives.
-
-        Args:
-            plan: with its recorded input.
-            output: what it gave then.
-            effects: run it also where its calls may do more than read; what asks waits for approval, and is a fault.
-            caller: whose run it is.
-
-        Returns:
-            (why it is not run, what is different now); (None, None): it gives the same.
-        """
+        """See `Bridge.drift`."""
         try:
             await self._expect_listed(plan.calls, _defined_by(plan), caller)
         except ModulesAwayError as error:
             return str(error), None
-        why = reason_not_to_run(plan.calls, self.offer.of_plan(plan, caller), effects=effects)
+        why = reason_not_to_run(plan.calls, self._offer.of_plan(plan, caller), effects=effects)
         if why is not None:
             return why, None
-        run = await self.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
+        run = await self._bridge.run_plan(plan, caller=caller, title=f"verify {plan.name or 'a lifted plan'}")
         status = await run.wait()
         different = drift_of(run, output)
         if status != "done":
@@ -392,26 +296,15 @@ class Publishing(Keeping):
     async def verify(
         self, names: Iterable[str] = (), *, live: bool = True, effects: bool = False, caller: str = LOCAL
     ) -> list[Verdict]:
-        """Look after what is published: whether its tools are there and unchanged, the plan still does what its run
-        did, and, `live`, still gives what it gave.
-
-        Args:
-            names: which, each NAME or NAME@VERSION; none: all that this caller sees.
-            live: run plans that only read.
-            effects: run the others too.
-            caller: who asks.
-
-        Raises:
-            UnknownPublicationError: nothing is published to this caller under one of the names.
-        """
+        """See `Bridge.verify`."""
         wanted = list(names)
-        found = [self.store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
+        found = [self._store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
         verdicts: list[Verdict] = []
         for before in found:
             with suppress(ModulesAwayError):  # the verdict says so
                 await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
                 await self._expect_listed(calls_of(before.guide or {}), defined_in(before.guide), caller)
-            publication = await self.ways.pinned(before, caller)
+            publication = await self._ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
             plan = None
@@ -419,11 +312,11 @@ class Publishing(Keeping):
                 plan = plan_of(publication, given if isinstance(given, dict) else {})
             solved = None if publication.guide is None else Plan(calls=calls_of(publication.guide))
             looked = plan or solved
-            tools = self.offer.catalogue if looked is None else self.offer.of_plan(looked, caller)
-            standing = self.ways.standing(
+            tools = self._offer.catalogue if looked is None else self._offer.of_plan(looked, caller)
+            standing = self._ways.standing(
                 publication.plan or publication.guide, [] if looked is None else looked.calls, tools
             )
-            verdict = verdict_of(publication, self.store, standing)
+            verdict = verdict_of(publication, self._store, standing)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
             if plan is not None and live and not verdict.faults:
@@ -434,38 +327,24 @@ class Publishing(Keeping):
         return verdicts
 
     async def changed_tools(self, module: str) -> list[Changed]:
-        """The tools of a module that changed since ideas that call them were published, of every version and owner.
-
-        Args:
-            module: the module, `idea:NAME`; "": the tools of this process.
-
-        Raises:
-            ModuleError: the module is not up.
-            UnknownModuleError: there is none of that name.
-        """
+        """See `Bridge.changed_tools`."""
         if module and not module.startswith(IDEA):
-            await self.modules.ready(module, SETTLE_SECONDS)
+            await self._modules.ready(module, SETTLE_SECONDS)
         found: list[Changed] = []
-        definition = self.store.tool_memory.definition
+        definition = self._store.tool_memory.definition
         for live in self._published(None):
-            for before in self.store.versions(live.name):
-                one = await self.ways.pinned(before, before.owner or LOCAL)
+            for before in self._store.versions(live.name):
+                one = await self._ways.pinned(before, before.owner or LOCAL)
                 looked = plan_of(one, {}) if one.plan is not None else Plan(calls=calls_of(one.guide or {}))
-                found += changed_in(one, module, self.offer.of_plan(looked, one.owner or LOCAL), definition)
+                found += changed_in(one, module, self._offer.of_plan(looked, one.owner or LOCAL), definition)
         return found
 
     def accept(self, changed: Iterable[Changed], *, by: str | Decider) -> None:
-        """Let published ideas mean what changed tools are now. Each version keeps what its tools were, when that was
-        accepted and by whom.
-
-        Args:
-            changed: from `changed_tools`, as a person saw them.
-            by: who accepts.
-        """
+        """See `Bridge.accept`."""
         groups: dict[tuple[str, int], list[Changed]] = {}
         for one in changed:
             groups.setdefault((one.publication.name, one.publication.version), []).append(one)
-        with self.store.transaction():
+        with self._store.transaction():
             for group in groups.values():
                 publication = group[0].publication
                 plan, guide = publication.plan, publication.guide
@@ -473,13 +352,13 @@ class Publishing(Keeping):
                     plan = with_accepted(plan, group, decider_of(by))
                 elif guide is not None:
                     guide = with_accepted(guide, group, decider_of(by))
-                self.store.pin(publication, plan, guide, {one.tool.digest: one.tool.essence for one in group})
+                self._store.pin(publication, plan, guide, {one.tool.digest: one.tool.essence for one in group})
 
     def _published(self, caller: str | None) -> list[Publication]:
         found: list[Publication] = []
         after: str | None = None
         while True:
-            page = self.store.publications(200, after, caller=caller)
+            page = self._store.publications(200, after, caller=caller)
             found += page.items
             if page.next is None:
                 return found

@@ -24,9 +24,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ideabridge.bridge.bridge import TOKEN_VARIABLE as TOKEN_VARIABLE
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import LOCAL as LOCAL
-from ideabridge.bridge.keeping import TOKEN_VARIABLE as TOKEN_VARIABLE
 from ideabridge.server.quotas import QuotaError
 from ideabridge.tools.errors import IdeabridgeError
 

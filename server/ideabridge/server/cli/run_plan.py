@@ -152,7 +152,7 @@ def _print_rehearsal(told: JSONObject, drawing: str | None, options: Options, dr
 
 async def _told(bridge: Bridge, plan: Plan) -> JSONObject:
     """`Bridge.dry_run`, and of each call `asks` or `denied`: why it would wait for approval, or not run at all."""
-    from ideabridge.bridge.keeping import LOCAL
+    from ideabridge.bridge.ideas.users import LOCAL
     from ideabridge.bridge.loop.policy import policy_named
 
     told = await bridge.dry_run(plan)
