@@ -103,8 +103,18 @@ def test_the_commands_of_the_readme_are_there() -> None:
         assert below == set(getattr(known[name], "commands", {}))
 
 
+def anchors(path: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_lead_somewhere() -> None:
     for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
-        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", FENCE.sub("", path.read_text(encoding="utf-8"))):
+        for target, anchor in re.findall(
+            r"\]\(([^)#\s]*)(?:#([^)]*))?\)", FENCE.sub("", path.read_text(encoding="utf-8"))
+        ):
             if "://" not in target:
-                assert (path.parent / target).exists(), f"{path.name}: {target}"
+                page = path.parent / target if target else path
+                assert page.exists(), f"{path.name}: {target}"
+                assert not anchor or anchor in anchors(page), f"{path.name}: {target}#{anchor}"

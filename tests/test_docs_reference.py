@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 PROGRAM = re.compile(r"^```python[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MENTION = re.compile(r"\b(?:from|import) (ideabridge[\w.]*)")
+MENTION = re.compile(r"\b(?:from|import) (ideabridge\.[\w.]+)")
 
 
 def listed() -> dict[str, list[str]]:
