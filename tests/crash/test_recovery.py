@@ -186,6 +186,8 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.troubles == []
+        # Who waits for the end of a run hears of it.
+        assert sorted(desk.taken_up) == sorted([done.id, asking.id])
         told = {entry["run"]: entry["status"] for entry in bridge.runs()}
         assert told == {done.id: "done", asking.id: "needs_approval"}
         record = bridge.store.run(asking.id)

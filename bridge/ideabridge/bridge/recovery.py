@@ -157,12 +157,14 @@ class Recovery:
                 if record is None or record.lease != lease or self._is_set_aside(record):
                     # Another process was faster, or it waits for a person with the run it is a room of.
                     return None
-                run = self._runs.resume(record.id)
+                try:
+                    run = self._runs.resume(record.id)
+                except FinishedRunError:
+                    # Its driver died after the last event, before it noted how the run ended. That is noted now, and
+                    # whoever waits for the end of the run hears of it.
+                    run = self._runs.get(record.id, record.caller)
                 if self._taken_up is not None:
                     self._taken_up(run)
-            except FinishedRunError:
-                # It died after its last event, before the note of how it ended.
-                return None
             except Exception as error:  # noqa: BLE001 - one run that cannot be read must not hold up the others
                 if record is not None:
                     self._give_up(record, error)
