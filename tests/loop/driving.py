@@ -169,7 +169,7 @@ class Driven:
 
     @property
     def documents(self) -> dict[str, JSON]:
-        return self.machine.memory.documents
+        return self.machine.documents
 
     def standings(self) -> list[str]:
         return [progress.standing.value for progress in self.machine.history]

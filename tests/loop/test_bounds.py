@@ -160,7 +160,7 @@ def test_ordered_calls_in_a_circle_through_a_later_alternative_still_run() -> No
 def problems(calls: list[JSON]) -> list[str]:
     driven = Driven()
     driven.post(started())
-    return [str(entry["error"]) for entry in driven.machine.intake.check(calls, None)]
+    return [str(entry["error"]) for entry in driven.machine.check(calls, None)]
 
 
 @pytest.mark.parametrize(

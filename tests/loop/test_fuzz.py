@@ -125,7 +125,7 @@ def standing(machine: Machine) -> JSON:
         [one.value for one in machine.history],
         [one.error for one in machine.history],
         [told(effect) for effect in machine.due()],
-        machine.memory.documents,
+        machine.documents,
         [*machine.errors],
         [*machine.corrections],
         machine.output,
@@ -223,17 +223,17 @@ class Fuzzed:
 
     def accept(self, digest: str) -> None:
         """Accept a plan, deny it, or leave calls out of it."""
-        planning = self.machine.planning
-        assert planning is not None
+        question = self.machine.plan_question
+        assert question is not None
         kind = self.random.random()
         if kind < 0.15:
             self.post(PlanDecided(digest, "deny", decider_of("somebody"), "why"))
             return
-        shown = planning.question.shown
+        shown = question.shown
         calls, output = shown["calls"], shown["output"]
         assert isinstance(calls, list)
         left = [call for call in calls if self.random.random() < 0.8]
-        if kind < 0.4 and left and not self.machine.intake.check(left, output):
+        if kind < 0.4 and left and not self.machine.check(left, output):
             self.post(PlanDecided(digest, "edit", decider_of("somebody"), None, left, output))
             return
         self.post(PlanDecided(digest, "approve", decider_of("somebody")))
@@ -297,7 +297,7 @@ class Fuzzed:
         pattern = self.random.choice(PATTERNS)
         if pattern is not None and self.random.random() < 0.7:
             output = None
-        errors = self.machine.intake.check(calls, output, pattern=pattern)
+        errors = self.machine.check(calls, output, pattern=pattern)
         if errors:
             faults(errors)
             if self.machine.mode == "solve":
@@ -325,7 +325,7 @@ class Fuzzed:
     def take(self, answer: Answer, data: bytes | None) -> bool:
         for piece in answer.close() if data is None else answer.feed(data):
             match piece:
-                case CallPiece(call) if self.machine.room:
+                case CallPiece(call) if self.machine.calls_left:
                     self.post(CallProposed(call))
                 case CallPiece():
                     self.post(SolutionClosed("too many calls"))

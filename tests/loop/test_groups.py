@@ -90,7 +90,7 @@ def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern, 
         assert len(written) <= 1
         assert bool(driven.machine.errors) == (not written)
     # The journal alone gives the same, at every cut.
-    assert folded(driven.journal).memory.documents == driven.documents
+    assert folded(driven.journal).documents == driven.documents
     for cut in range(1, len(driven.journal)):
         part = folded(driven.journal[:cut])
         assert pattern != "all" or "GroupCommitted" in _names(driven.journal[:cut]) or part.state == {"kept": 1}
@@ -156,7 +156,7 @@ def test_a_solution_is_cancelled_while_it_is_on_its_way_and_only_then() -> None:
 def test_a_group_has_no_output() -> None:
     machine = Machine()
     machine.receive(started(STATE, mode="plan"))
-    faults = machine.intake.check(writing(1), "†state.v0", pattern="all")
+    faults = machine.check(writing(1), "†state.v0", pattern="all")
     assert "it has no output" in str(faults[0]["error"])
 
 

@@ -41,7 +41,7 @@ def failing(*places: int):
 
 
 def state(driven: Driven) -> JSON:
-    return driven.machine.memory.state()
+    return driven.machine.state_of()
 
 
 def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = None, **kwargs: object) -> list[str]:
@@ -49,7 +49,7 @@ def check(calls: list[JSON], output: JSON = None, context: list[JSON] | None = N
     driven = Driven()
     driven.post(started(context, tools=[*TOOLS, STRICT], **kwargs))  # type: ignore[arg-type]
     found: list[str] = []
-    for entry in driven.machine.intake.check(calls, output):
+    for entry in driven.machine.check(calls, output):
         error = entry["error"]
         assert isinstance(error, dict)
         found.append(str(error["message"]))
@@ -195,7 +195,7 @@ def test_one_failed_item_fails_the_call_and_keeps_the_others_where_it_is_caught(
     )
     assert driven.standings() == ["failed", "caught"]
     assert "1 of 3 items failed: item 1" in driven.error_of(0)
-    caught = driven.machine.memory.state()["caught"]
+    caught = driven.machine.state_of()["caught"]
     assert isinstance(caught, dict)
     assert caught["results"] == [1, None, 3]
 
@@ -259,7 +259,7 @@ def test_the_branch_not_taken_is_skipped() -> None:
     assert state(good) == {"ok": 0, "then": 0, "end": 0}
     bad = Driven(failing(0)).whole(started(), calls)
     assert bad.standings() == ["caught", "skipped", "done", "done"]
-    assert bad.machine.memory.state()["end"] == "boom"
+    assert bad.machine.state_of()["end"] == "boom"
     assert not good.machine.errors
     assert not bad.machine.errors, "a caught failure is no error"
 
@@ -274,7 +274,7 @@ def test_a_failed_supplier_with_another_operand_is_no_error_for_the_reader() -> 
         ],
     )
     assert driven.standings() == ["failed", "done", "done"]
-    assert driven.machine.memory.state()["c"] == 7
+    assert driven.machine.state_of()["c"] == 7
 
 
 def test_resolved_values_are_checked_against_the_exact_schema() -> None:
@@ -496,7 +496,7 @@ def test_an_unblocked_call_is_asked_about_with_its_references_resolved() -> None
     assert "says it is destructive" in approval[3]
     driven.post(CallDecided(1, approval[1], "approve", decider_of("Ann")))
     driven.finish_all()
-    assert driven.machine.memory.state()["done"] == "rm"
+    assert driven.machine.state_of()["done"] == "rm"
 
 
 def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
@@ -523,7 +523,7 @@ def test_an_edit_is_literal() -> None:
         CallDecided(1, digest(driven), "edit", decider_of("Ann"), "safer", {"_tool": "danger", "x": "†state.what"})
     )
     driven.finish_all()
-    assert driven.machine.memory.state()["done"] == "†state.what", "a person's text is not scanned"
+    assert driven.machine.state_of()["done"] == "†state.what", "a person's text is not scanned"
 
 
 # -- events that do not fit --------------------------------------------------------------------------------------
@@ -553,7 +553,7 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
         fan.append({"_tool": "echo", "x": n, "_outputPath": f"part.p{n}"})
     fan.append({"_tool": "echo", "x": "†state.part", "_outputPath": "all"})
     wide = Driven().whole(started(), fan)
-    assert isinstance(wide.machine.memory.state()["all"], dict)
+    assert isinstance(wide.machine.state_of()["all"], dict)
 
 
 @pytest.mark.parametrize("method", ["set", "merge"])

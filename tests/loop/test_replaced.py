@@ -171,7 +171,7 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
     for event in driven.journal:
         folded.receive(event)
     assert [one.standing for one in folded.history] == [one.standing for one in driven.machine.history]
-    assert folded.memory.documents == driven.machine.memory.documents
+    assert folded.documents == driven.machine.documents
 
 
 @pytest.mark.parametrize(("tool", "again"), [(TOOLS[0], True), (STORE, False)])

@@ -72,7 +72,7 @@ class Scenario:
         """Whether a plan's author would be told that this cannot run."""
         probe = Driven()
         probe.post(self.start)
-        return bool(probe.machine.intake.check([*self.calls], self.output))
+        return bool(probe.machine.check([*self.calls], self.output))
 
     @property
     def disjoint(self) -> bool:

@@ -513,7 +513,7 @@ async def test_a_server_of_ones_own_is_not_billed_at_the_price_of_a_model_it_is_
         async with Bridge(Configuration(model=model), toolbox=Toolbox(shout)) as bridge:
             run = await solved(bridge)
             assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
-            assert run.machine.spending.cost == 0
+            assert run.machine.usage.cost == 0
 
 
 @pytest.mark.parametrize(

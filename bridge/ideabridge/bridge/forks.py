@@ -210,7 +210,7 @@ class Retelling:
             RejectedSolutionError, ValueMismatchError: it is malformed.
         """
         proposed, _ = read_submission(solution, None, None)
-        errors = self.machine.intake.check(proposed.calls, proposed.output)
+        errors = self.machine.check(proposed.calls, proposed.output)
         if errors:
             raise RejectedSolutionError(rejection(errors))
         self._take(proposed)

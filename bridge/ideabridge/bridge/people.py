@@ -157,10 +157,7 @@ skips it), with the exception's text as reason.
 
 def questions(machine: Machine) -> list[Question]:
     """Every question that waits for a person, in the order of the calls."""
-    found: list[Question | None] = []
-    planning = machine.planning
-    if planning is not None and planning.waits:
-        found.append(planning.question)
+    found: list[Question | None] = [machine.plan_question]
     for progress in machine.history:
         if progress.standing is Standing.ASKING:
             found.append(call_question(progress))
@@ -177,7 +174,7 @@ def questions(machine: Machine) -> list[Question]:
 def question_of(machine: Machine, event: AskedEvent) -> Question | None:
     """The question an event has just put; None where it is settled already."""
     if isinstance(event, PlanAsked):
-        return machine.planning.question if machine.planning is not None else None
+        return machine.plan_question
     progress = machine.history[event.call]
     if isinstance(event, QuestionAsked):
         # Not the event itself: what came after it may have settled it.
@@ -257,8 +254,8 @@ def _decided_plan(machine: Machine, question: Question, decision: Decision, by: 
     listed, output, places = solution["calls"], solution["output"], None
     calls = listed if isinstance(listed, list) else []
     if machine.mode == "plan":
-        calls, places = spread(calls, machine.opening.instances)
-    errors = machine.intake.check(calls, output, places)
+        calls, places = spread(calls, machine.instances)
+    errors = machine.check(calls, output, places)
     if errors:
         raise DecisionError(f"the edited plan cannot run: {rejection(errors)}")
     return PlanDecided(question.digest, "edit", by, decision.reason, calls, output, places)

@@ -71,10 +71,9 @@ def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Grap
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema))
     calls, places = plan.expanded()
-    errors = machine.intake.check(calls, plan.output, places)
-    graph = machine.intake.checked.graph if machine.intake.checked is not None else None
+    errors = machine.check(calls, plan.output, places)
     # Without a graph there are more calls than a run may list, which is an error.
-    return graph or Graph(catalogue, {}), errors
+    return machine.checked_graph or Graph(catalogue, {}), errors
 
 
 def _needed_inputs(plan: Plan) -> list[Reference]:

@@ -88,7 +88,7 @@ def here(machine: Machine, request: Request | None, instance: str) -> list[JSON]
         # Tools and plans are for who makes calls, errors for who mends them.
         if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
             # A Request of a later step tells large values by reference, which is not read in here.
-            value = machine.memory.state(message.instance) if message.type == "state" else message.value
+            value = machine.state_of(message.instance) if message.type == "state" else message.value
             found.append(dataclasses.replace(message, value=value, instance="").to_json())
     return found
 

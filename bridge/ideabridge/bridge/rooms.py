@@ -100,7 +100,7 @@ class Rooms:
 
     @staticmethod
     def _answer(run: Run, finished: CallFinished) -> None:
-        if run.runner.lost is None and (finished.call, finished.item) in run.machine.rooms:
+        if run.runner.lost is None and (finished.call, finished.item) in run.machine.open_rooms:
             run.rooms.pop((finished.call, finished.item), None)
             run.drive(finished)
 
@@ -120,7 +120,7 @@ class Rooms:
                 return CallFinished(*effect.key, value=idea[1].output)
         choice = self._choice(run)
         start = await self._start(run, effect, choice, idea)
-        if not run.runner.wanted or effect.key not in run.machine.rooms:
+        if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run it belongs to has ended")
         mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
         title = f"{effect.tool.name}, for {run.id}"
@@ -211,7 +211,7 @@ class Rooms:
         while True:
             try:
                 parent = self._runs.get(parent.id, parent.caller)
-                if key in parent.machine.rooms:
+                if key in parent.machine.open_rooms:
                     self._answer(parent, room.as_call())
                 return
             except (InterruptedRunError, StoreError):
@@ -253,7 +253,7 @@ class Rooms:
 
     def reopen(self, run: Run) -> None:
         """Find the rooms that stand open in a run taken up again."""
-        for key in list(run.machine.rooms):
+        for key in list(run.machine.open_rooms):
             record = self._store.run(room_name(run.id, key))
             if record is not None:
                 run.rooms[key] = self._runs.enter(record, run)
@@ -266,7 +266,7 @@ class Rooms:
             if above is not None and above.status in _ENDED:
                 run.cancel(_ORPHANED)
                 return
-            if run.machine.rooms:
+            if run.machine.open_rooms:
                 self.reopen(run)
                 for room in list(run.rooms.values()):
                     if room.machine.phase == "ended" and not room.runner.is_behind:

@@ -168,7 +168,7 @@ class Run:
         if machine.phase == "ended":
             return _ENDED[machine.status or "failed"]
         # Rooms that are about to open ask together with those that are open: whoever answers sees all their requests.
-        opened = len(self.rooms) >= len(machine.rooms)
+        opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
             return "needs_solution"
         if (machine.waits_for_people or self.rooms) and self._is_still:
@@ -216,7 +216,7 @@ class Run:
             return self.runner.lost is not None
         if machine.awaits_solution or machine.waits_for_people:
             return all(room._is_still for room in self.rooms.values())
-        if not machine.at_rest or len(self.rooms) < len(machine.rooms):
+        if not machine.at_rest or len(self.rooms) < len(machine.open_rooms):
             return False
         return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
 
@@ -248,7 +248,7 @@ class Run:
         parent = self.parent
         if parent is None or parent.runner.lost is not None:
             return False
-        return parent.machine.phase == "ended" or self.key not in parent.machine.rooms or parent.is_orphan
+        return parent.machine.phase == "ended" or self.key not in parent.machine.open_rooms or parent.is_orphan
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a method of the run, again where the store cannot be written; see `Bridge.patiently`."""
@@ -424,10 +424,10 @@ class Run:
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors, intake = self.runner.faults(proposed), self.machine.intake
+        errors = self.runner.faults(proposed)
         if not errors and (strict or pattern is not None):
-            errors = intake.check(proposed.calls, proposed.output, pattern=pattern)
-        errors = errors or intake.over(len(proposed.calls))
+            errors = self.machine.check(proposed.calls, proposed.output, pattern=pattern)
+        errors = errors or self.machine.check_count(len(proposed.calls))
         if errors:
             self.drive(SolutionRejected(solution_of(proposed), list(errors)))
             raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
@@ -627,14 +627,14 @@ class Run:
             approvals = self.approvals()
             if approvals or status == "needs_approval":
                 result["approvals"] = approvals
-        if machine.decided:
-            result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decided[-_NOTES:]]
+        if machine.decisions:
+            result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]]
         unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
         if unasked:
             result["notes"] = unasked[:_NOTES]
         # By turns the host's model answers, and its tokens are the host's: the run spends none.
         spent = self.spent()
-        in_rooms = machine.spending.requests + sum(room.spent().requests for room in self.rooms.values())
+        in_rooms = machine.usage.requests + sum(room.spent().requests for room in self.rooms.values())
         result["usage"] = {
             "requests": self.requests + in_rooms,
             "tokens": spent.tokens,
@@ -778,7 +778,7 @@ class Run:
         Args:
             under_way: with what answers that are under way have taken until now: they are about to be hung up on.
         """
-        machine, own = self.machine, self.machine.spending
+        machine, own = self.machine, self.machine.usage
         made = machine.requests if machine.mode == "solve" else 0
         total = Spending(
             own.input_tokens,
@@ -845,13 +845,13 @@ class Run:
             fingerprint: of the configuration.
         """
         machine = self.machine
-        calls, output, extra = machine.solution
-        idea = Idea(request.context, request.schema, {**extra, "calls": calls, "output": output})
+        solution = machine.solution
+        idea = Idea(request.context, request.schema, solution.to_json())
         # Once the next Request is due, the step has been counted on already.
         place = machine.step if machine.phase == "asking" else machine.step + 1
-        tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in calls if isinstance(call, dict)))
+        tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))
         mind, model = self._author(place - 1)
-        last = machine.spending.last or {}
+        last = machine.usage.last or {}
         meta = IdeaMeta(
             run=self.id,
             step=place,
@@ -890,9 +890,8 @@ def _short_output(output: JSON) -> JSON:
 
 
 def _short_state(machine: Machine) -> JSON:
-    if machine.opening.instances:
+    if machine.instances:
         return {
-            name: shorten(machine.memory.state(name), ("state",), instance=name, small=INLINE)
-            for name in machine.opening.instances
+            name: shorten(machine.state_of(name), ("state",), instance=name, small=INLINE) for name in machine.instances
         }
-    return shorten(machine.memory.state(), ("state",), small=INLINE)
+    return shorten(machine.state_of(), ("state",), small=INLINE)

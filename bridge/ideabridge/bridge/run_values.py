@@ -67,7 +67,7 @@ def value_at(machine: Machine, text: str) -> JSON:
     for alternative in expression.alternatives:
         found: JSON | Missing = None
         for operand in alternative:
-            document = machine.memory.documents.get(operand.instance or "", {})
+            document = machine.documents.get(operand.instance or "", {})
             found = read_path(document, operand.full)
             if isinstance(found, Missing):
                 last = describe_missing(document, operand.full, operand.instance)

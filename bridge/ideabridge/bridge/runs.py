@@ -715,7 +715,7 @@ class Runs:
         named = events[0].mind if events and isinstance(events[0], RunStarted) else None
         mind = self._mind if self._mind is not None and self._mind.name == named else None
         run = self._attach(record.id, record.caller, Machine(), mind, parent)
-        if parent is not None and run.key in parent.machine.rooms:
+        if parent is not None and run.key in parent.machine.open_rooms:
             parent.rooms[run.key] = run
         run.runner.fold(events)
         run.turns.fold(events)

@@ -55,7 +55,7 @@ def start_plan(
     calls, places = plan.expanded()
     # Checked on a machine of its own: a malformed plan leaves no run behind.
     machine.receive(start)
-    errors = machine.intake.check(calls, plan.output, places)
+    errors = machine.check(calls, plan.output, places)
     if errors:
         raise PlanError(rejection(errors), [dict(error) for error in errors])
     return Start(machine, "plan", (start, SolutionProposed(calls, plan.output, None, places)))

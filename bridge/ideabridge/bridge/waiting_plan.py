@@ -61,15 +61,14 @@ class WaitingPlan:
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:
     """The plan that waits; None where there is none."""
-    planning = machine.planning
-    if planning is None or not planning.waits:
+    question, plan = machine.plan_question, machine.waiting_plan
+    if question is None or plan is None:
         return None
-    question, plan = planning.question, planning.plan
     if plan.places is None or len(plan.calls) <= SHOWN:
         return WaitingPlan(question, Rehearsal(plan.graph))
     # As if there were no instances: what the first has, all have.
-    instances = machine.opening.instances
-    documents = machine.memory.documents
+    instances = machine.instances
+    documents = machine.documents
     settings = machine.settings
     graph = Graph(
         machine.offered,

@@ -35,7 +35,7 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
             again.append(Execute.of(progress, number))
         else:
             events.append(_in_doubt(machine, progress, number, None, now))
-    if machine.streams:
+    if machine.is_streaming:
         # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
         events.append(SolutionClosed(CUT_OFF))
     return again, events

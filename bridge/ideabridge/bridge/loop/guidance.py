@@ -6,14 +6,13 @@ A call whose output path is written is done. One without an output path is done 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ideabridge.bridge.context.document import Missing, read
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.bridge.context.message import Message
 from ideabridge.bridge.context.reference import Path, parse_target
-from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.progress import Progress, Standing
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
@@ -28,13 +27,13 @@ class Guidance:
     """Tells where plans stand.
 
     Args:
-        memory: of the run.
+        documents: of the run, by instance.
         instances: of the run.
         history: its calls so far.
     """
 
-    def __init__(self, memory: Memory, instances: list[str], history: Iterable[Progress]) -> None:
-        self._memory = memory
+    def __init__(self, documents: Mapping[str, JSON], instances: list[str], history: Iterable[Progress]) -> None:
+        self._documents = documents
         self._instances = instances
         self._made = {(one.call.instance, _written(one.call.raw)) for one in history if one.standing is Standing.DONE}
 
@@ -80,7 +79,7 @@ class Guidance:
         paths = _paths(call)
         if not paths:
             return (instance, _written(call)) in self._made
-        document = self._memory.documents.get(instance, {})
+        document = self._documents.get(instance, {})
         return any(not isinstance(read(document, path), Missing) for path in paths)
 
 

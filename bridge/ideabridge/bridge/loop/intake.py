@@ -82,7 +82,7 @@ class Intake:
         Returns:
             `{"call", "place", "error"}` of every problem; empty: all of it is well formed.
         """
-        over = self.over(len(calls)) or _over_references(calls, output)
+        over = self.check_count(len(calls)) or _over_references(calls, output)
         if over:
             return over
         graph = self.graph(pattern)
@@ -90,7 +90,7 @@ class Intake:
         self.checked = Proposal.whole(graph, calls, output, places, pattern)
         return self.checked.graph.errors()
 
-    def over(self, calls: int) -> list[JSONObject]:
+    def check_count(self, calls: int) -> list[JSONObject]:
         """The error if a run may not list that many more calls; empty: it may."""
         if calls <= self.room:
             return []

@@ -108,7 +108,7 @@ def _take(listener: Listener, pieces: Sequence[Piece]) -> bool:
     if not listener.wanted:
         return False
     events: list[Event] = []
-    room = listener.machine.room
+    room = listener.machine.calls_left
     for piece in pieces:
         match piece:
             case CallPiece(call) if room > 0:

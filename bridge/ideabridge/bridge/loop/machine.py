@@ -1,13 +1,60 @@
-"""Machine: the agent loop as a pure state machine (DESIGN 3, 4.4, 4.5).
+"""Machine: the agent loop as a pure state machine.
 
-Events go in by `receive`, effects come out by `due`. No clock, no network, no database. Folding a journal's
-events gives the same machine again, with the effects nobody has acknowledged yet.
+Theory of operation
+-------------------
+
+A run is a sequence of events. `Machine.receive` takes one event and changes the state; `Machine.due` lists the effects
+that somebody outside must perform now: ask the mind, ask a person, execute a call, end the run. The machine has no
+clock, no tasks, no network and no database. `Runner` performs each effect and acknowledges it with an event:
+
+    effect         acknowledged by       and later answered by
+    AskMind        RequestMade           SolutionProposed, or CallProposed... OutputProposed? SolutionClosed
+    AskPlan        PlanAsked             PlanDecided
+    AskApproval    ApprovalAsked         CallDecided
+    Execute        CallStarted           CallFinished
+    Cancel         CallFinished
+    Commit         GroupCommitted
+    Finish         RunEnded
+
+The phases, and what leads from one to the next:
+
+    phase      meaning                                          next
+    new        nothing has happened                             RunStarted: asking
+    asking     a Solution is awaited                            its first piece: solving, or planning in a lazy run
+    planning   a lazy run's plan is being written, or waits     accepted: solving; empty, malformed or denied: asking,
+               for a decision                                   or ending
+    solving    the calls of a Solution run, while its answer    the answer has ended and every call has settled:
+               may still be streaming                           asking, or ending
+    ending     Finish is due                                    RunEnded: ended
+    ended      nothing more can happen
+
+`RunEnded` leads from every phase but `new` to `ended`: a person cancels the run, or a limit of time ends it.
+
+Invariants:
+
+- Folding the same events always leads to the same machine and the same effects. Resuming a run after a crash is folding
+  its journal; effects that nobody acknowledged are still due.
+- An event that does not fit raises `JournalError` and is not taken; it must not be journaled.
+- An effect stays due until its event arrives, and no call is executed twice unless a person says so.
+- Between two Requests every listed call has settled.
+
+The parts: `Intake` reads and checks Solutions, `Planning` holds the plan of a lazy run, `Tick` moves the calls of the
+current Solution, `Memory` holds what references read, `Spending` adds up usage. Outside this folder nobody sees them.
+
+    machine = Machine(catalogue)
+    machine.receive(RunStarted("plan", context, tools, latent, settings, None))
+    machine.receive(SolutionProposed([{"_tool": "count", "items": [1, 2], "_outputPath": "n"}], "†state.n"))
+    machine.due()                               # [Execute(...)]
+    machine.receive(CallStarted(0, None))
+    machine.receive(CallFinished(0, None, value=2))
+    machine.due()                               # [Finish("done")]
+    machine.output                              # 2
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ideabridge.bridge.context.message import Message, read_context, read_message
@@ -26,6 +73,7 @@ from ideabridge.bridge.loop.output import OutputSchema, error_message, state_err
 from ideabridge.bridge.loop.planning import PlanEvent, Planning, Verdict
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.proposal import Proposal
+from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.spending import Spending
 from ideabridge.bridge.loop.tick import Tick
@@ -34,34 +82,53 @@ from ideabridge.tools.encoding import JSON, JSONObject
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
 
+@dataclass(slots=True)
+class Solution:
+    """An answer to a Request, as it was given.
+
+    Attributes:
+        calls: its calls, as they were written.
+        output: its output; None where it has none, and where the answer broke off.
+        extra: what else the answer held, by name.
+        places: of the calls in the plan, where instances share them; see `CallProposed`.
+    """
+
+    calls: list[JSON] = field(default_factory=list[JSON])
+    output: JSON = None
+    extra: JSONObject = field(default_factory=dict[str, JSON])
+    places: list[JSON] | None = None
+
+    def to_json(self) -> JSONObject:
+        """As an idea stores it: `{..., "calls", "output"}`."""
+        return {**self.extra, "calls": self.calls, "output": self.output}
+
+
 class Machine:
-    """One run of the loop.
+    """One run of the loop. Only `receive` changes it; everything else answers a question.
 
     Args:
-        catalogue: the tools of the run where the caller has them compiled already; else they are read from
+        catalogue: the tools of the run where the caller has compiled them already; else they are read from
             `RunStarted`.
 
     Attributes:
-        phase: `new`; `asking` a mind; `planning`: a lazy run's plan is being written, or waits to be accepted;
-            `solving`: calls are on their way; `ending`: `Finish` is due; `ended`.
-        step: number of the Request at hand, from 0.
+        mode: `solve`: a mind answers Requests until there is an output; `plan`: one Solution, given at the start.
+        phase: see the table at the top of this module.
+        step: number of the current Request, from 0.
+        requests: how many Requests were made.
+        settings: of the run.
         messages: the context the run began with.
         added: messages that activities added, for the Requests that follow.
         history: every call of the run, in listing order.
-        errors: errors of the last Solution: `{"call", "place", "error"}` (DESIGN 4.5).
+        errors: errors of the last Solution: `{"call", "place", "error"}`.
         corrections: what people changed or denied since the last Request.
-        output: the output, once there is one; `has_output` tells null from none.
-        spending: what its answers have taken.
-        intake: reads Solutions, before anything of them runs.
-        solution: the last one taken up: (calls, output, what stood beside); `places` of its calls, see `CallProposed`.
-        planning: of a lazy run, while its plan is written or waits.
-        catalogue: every tool the run has had; `base`: those it began with; `offered`: those of the Request at hand,
-            which are the same, unless handlers of messages say otherwise.
-        output_schema: of the Request at hand; `asked_schema`: the one the run began with.
-        has_mind: a mind answers by itself; else Solutions are handed in.
-        requests: how many Requests were made.
-        decided: what was decided on, how, and by whom.
-        status, reason: how the run ended.
+        decisions: what was decided on, how, and by whom.
+        solution: the Solution taken up last.
+        output: the output; `has_output` says whether there is one, for it may be null.
+        catalogue: every tool the run has had; `initial_catalogue`: those it began with; `offered`: those of the
+            current Request. All three are equal unless handlers of messages change the tools.
+        output_schema: of the current Request; `initial_output_schema`: the one the run began with.
+        has_mind: whether a mind answers by itself; else Solutions are handed in.
+        status, reason: how the run ended, and why.
     """
 
     def __init__(self, catalogue: Catalogue | None = None) -> None:
@@ -73,7 +140,7 @@ class Machine:
         self._output = OutputSchema(None, mode="plan", by_instance=False)
         self._given = catalogue
         self.catalogue: Catalogue = catalogue or Catalogue(())
-        self.base: Catalogue = self.catalogue
+        self.initial_catalogue: Catalogue = self.catalogue
         self.offered: Catalogue = self.catalogue
         self._changed: JSONObject | None = None
         self.messages: list[Message] = []
@@ -81,32 +148,33 @@ class Machine:
         self.history: list[Progress] = []
         self.errors: list[JSONObject] = []
         self.corrections: list[JSONObject] = []
-        self.decided: list[tuple[str, str, Decider]] = []
+        self.decisions: list[tuple[str, str, Decider]] = []
         self.output: JSON = None
         self.has_output = False
         self.output_schema: JSONObject | None = None
-        self.asked_schema: JSONObject | None = None
-        self.opening = Opening()
-        self.memory = Memory({})
-        self.spending = Spending()
+        self.initial_output_schema: JSONObject | None = None
+        self._opening = Opening()
+        self._memory = Memory({})
+        self._spending = Spending()
         self.has_mind = False
         self.status: str | None = None
         self.reason: str | None = None
-        self.solution: tuple[list[JSON], JSON, JSONObject] = ([], None, {})
-        self.places: list[JSON] | None = None
-        self.planning: Planning | None = None
+        self.solution = Solution()
+        self._planning: Planning | None = None
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
         self._told: list[tuple[int, Message]] = []
         self._course = Course()
-        self.intake = Intake(self.catalogue, self.settings, self.opening, self.memory, self.spending)
+        self._intake = Intake(self.catalogue, self.settings, self._opening, self._memory, self._spending)
+
+    # -- questions ---------------------------------------------------------------------------------------------
 
     def due(self) -> list[Effect]:
         """The effects nobody has acknowledged yet, oldest first."""
         effects: list[Effect] = [AskMind(self.step)] if self._mind_due else []
-        if self.planning is not None:
-            effects.extend(self.planning.due())
+        if self._planning is not None:
+            effects.extend(self._planning.due())
         if self._tick is not None:
             effects.extend(self._tick.due.values())
         if self._finish is not None:
@@ -124,27 +192,37 @@ class Machine:
         return self.awaits_mind and not self.has_mind
 
     @property
-    def streams(self) -> bool:
+    def is_streaming(self) -> bool:
         """Whether part of an answer is here and its end is not."""
-        if self.planning is not None:
-            return not self.planning.waits
+        if self._planning is not None:
+            return not self._planning.waits
         return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
 
     @property
-    def room(self) -> int:
+    def calls_left(self) -> int:
         """How many more calls the run may list."""
-        return self.intake.room - (self.planning.listed if self.planning is not None else 0)
+        return self._intake.room - (self._planning.listed if self._planning is not None else 0)
 
     @property
     def waits_for_people(self) -> bool:
         """Whether nothing moves until a person decides."""
-        if self.planning is not None:
-            return self.planning.waits
+        if self._planning is not None:
+            return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
 
     @property
-    def rooms(self) -> Collection[ExecutionKey]:
-        """The executions that a room has been opened for and that have not ended."""
+    def waiting_plan(self) -> Proposal | None:
+        """The plan of a lazy run, once it is complete and until somebody has decided on it."""
+        return self._planning.plan if self._planning is not None and self._planning.waits else None
+
+    @property
+    def plan_question(self) -> Question | None:
+        """The question whether the waiting plan is accepted; None where no plan waits."""
+        return self._planning.question if self._planning is not None and self._planning.waits else None
+
+    @property
+    def open_rooms(self) -> Collection[ExecutionKey]:
+        """The executions that have a room, and have not ended."""
         return self._tick.rooms.keys() if self._tick is not None else ()
 
     @property
@@ -155,12 +233,58 @@ class Machine:
     @property
     def state(self) -> JSONObject:
         """The state: of the run, or a map by instance where there are instances."""
-        return {one: self.memory.state(one) for one in self.opening.instances} or self.memory.state()
+        return {one: self._memory.state(one) for one in self._opening.instances} or self._memory.state()
+
+    def state_of(self, instance: str = "") -> JSONObject:
+        """The state of one instance; "" in a run without instances."""
+        return self._memory.state(instance)
+
+    @property
+    def documents(self) -> JSONObject:
+        """What references read, by instance: `{"state", "results", "input", "data"}`. To be read only."""
+        return self._memory.documents
+
+    @property
+    def instances(self) -> list[str]:
+        """The instances, in the order they come up in the context; empty where the context names none."""
+        return self._opening.instances
+
+    @property
+    def usage(self) -> Spending:
+        """The tokens and the cost of the answers so far, and what rooms used that have ended. To be read only."""
+        return self._spending
 
     @property
     def has_state(self) -> bool:
         """Whether the state of any instance holds anything."""
-        return any(self.memory.state(one) for one in self.opening.instances or [""])
+        return any(self._memory.state(one) for one in self._opening.instances or [""])
+
+    def check(
+        self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
+    ) -> list[JSONObject]:
+        """The faults of a whole Solution, if it came next. Nothing of it is taken up.
+
+        Args:
+            calls: its calls.
+            output: its output.
+            places: of its calls in the plan; see `CallProposed`.
+            pattern: what the calls are to each other.
+
+        Returns:
+            `{"call", "place", "error"}` of each fault; empty: it is well formed.
+        """
+        return self._intake.check(calls, output, places, pattern)
+
+    def check_count(self, calls: int) -> list[JSONObject]:
+        """The error if the run may not list that many more calls, as `check` reports it; empty: it may."""
+        return self._intake.check_count(calls)
+
+    @property
+    def checked_graph(self) -> Graph | None:
+        """The graph of the Solution that `check` saw last; None where it lists too many calls or references."""
+        return self._intake.checked.graph if self._intake.checked is not None else None
+
+    # -- events ------------------------------------------------------------------------------------------------
 
     def receive(self, event: Event) -> None:
         """Take one event.
@@ -174,7 +298,7 @@ class Machine:
         match event:
             case events.CallFinished():
                 self._solving().finished(event)
-                self.spending.add_room(event.spent)
+                self._spending.add_room(event.spent)
             case events.CallStarted():
                 self._solving().started(event.call, event.item)
             case events.CallProposed() | events.OutputProposed() | events.SolutionClosed() if self.settings.lazy:
@@ -185,7 +309,7 @@ class Machine:
                 self._take_up(event)
             case events.OutputProposed():
                 self._streaming().graph.set_output(event.output)
-                self.solution = (self.solution[0], event.output, self.solution[2])
+                self.solution.output = event.output
             case events.SolutionClosed():
                 self._close(event)
             case events.GroupCommitted() | events.SolutionCancelled():
@@ -212,7 +336,7 @@ class Machine:
                 if isinstance(event, events.QuestionAnswered):
                     self._note_decision(event.call, event.action, event.by)
             case events.UsageNoted():
-                self.spending.add(event.usage)
+                self._spending.add(event.usage)
             case events.MessageAdded():
                 self._add(event)
             case events.RunStarted():
@@ -223,7 +347,7 @@ class Machine:
 
     def _note_decision(self, call: int | None, decision: str, by: Decider) -> None:
         what = "the plan" if call is None else f"call {call} ({self.history[call].call.name})"
-        self.decided.append((what, decision, by))
+        self.decisions.append((what, decision, by))
 
     def _expect(self, *phases: Phase) -> None:
         if self.phase not in phases:
@@ -238,7 +362,7 @@ class Machine:
     def _streaming(self) -> Tick:
         """The tick of an answer that still streams; its first piece begins it."""
         if self.phase == "asking":
-            self._begin(self.intake.graph())
+            self._begin(self._intake.graph())
         tick = self._solving()
         if tick.graph.closed:
             raise JournalError("the answer has ended already")
@@ -249,13 +373,13 @@ class Machine:
         self.mode = event.mode
         self.settings = Settings.from_json(event.settings)
         if self._given is None:
-            self.catalogue = self.base = self.offered = Catalogue.from_json(event.tools, event.latent)
+            self.catalogue = self.initial_catalogue = self.offered = Catalogue.from_json(event.tools, event.latent)
         self.messages = read_context(event.context)
-        self.output_schema = self.asked_schema = event.output_schema
+        self.output_schema = self.initial_output_schema = event.output_schema
         self._output = OutputSchema(event.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
-        self.opening = open_context(self.messages)
-        self.memory = Memory(self.opening.documents)
-        self.intake = Intake(self.catalogue, self.settings, self.opening, self.memory, self.spending)
+        self._opening = open_context(self.messages)
+        self._memory = Memory(self._opening.documents)
+        self._intake = Intake(self.catalogue, self.settings, self._opening, self._memory, self._spending)
         self.phase = "asking"
         self.step = 0
         # A plan's author has answered already: its Solution follows as the next event.
@@ -266,29 +390,29 @@ class Machine:
             raise JournalError(f"Request {event.step} was made, {self.step} was due")
         self._mind_due = False
         self.requests += 1
-        self.spending.last = None
+        self._spending.last = None
         self._offer(event.offered)
 
     def _offer(self, changed: JSONObject | None) -> None:
         """What handlers made of the tools and the output schema holds for the Request at hand alone."""
         if changed == self._changed:
             return
-        self._changed, self.offered = changed, offered_by(self.base, changed)
-        self.intake.offer(self.offered)
+        self._changed, self.offered = changed, offered_by(self.initial_catalogue, changed)
+        self._intake.offer(self.offered)
         known = {tool.key for tool in self.catalogue.tools}
         new = [tool for tool in self.offered.tools if tool.key not in known]
         self.catalogue = self.catalogue.joined(new, self.offered.latent) if new else self.catalogue
-        schema = (changed or {}).get("output_schema", self.asked_schema)
+        schema = (changed or {}).get("output_schema", self.initial_output_schema)
         if schema != self.output_schema:
             self.output_schema = schema if isinstance(schema, dict) else None
             by_instance = self.settings.output_by_instance
             self._output = OutputSchema(self.output_schema, mode=self.mode, by_instance=by_instance)
 
     def _begin(self, graph: Graph, pattern: Pattern | None = None) -> None:
-        self.memory.begin()
-        graph.base = self.memory.base
-        self._tick = Tick(graph, self.memory, self.settings, self.opening.schemas, pattern)
-        self.solution = ([], None, {})
+        self._memory.begin()
+        graph.base = self._memory.base
+        self._tick = Tick(graph, self._memory, self.settings, self._opening.schemas, pattern)
+        self.solution = Solution()
         self._forget_told()
         self.phase = "solving"
 
@@ -302,20 +426,20 @@ class Machine:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
-        proposal = self.intake.take(event)
+        proposal = self._intake.take(event)
         if self.mode == "plan" or event.pattern is not None:
             # Its author answers once, or wants its calls as one thing: nothing runs unless all of it is well formed.
             proposal.expect_well_formed()
         if not self.settings.lazy:
             self._accept(proposal)
             return
-        self.phase, self.planning = "planning", Planning(self.intake, self.step, proposal)
-        self._settle_plan(self.planning.settled())
+        self.phase, self._planning = "planning", Planning(self._intake, self.step, proposal)
+        self._settle_plan(self._planning.settled())
 
     def _accept(self, proposal: Proposal) -> Tick:
         """Run a Solution that is there whole."""
         self._begin(proposal.graph, proposal.pattern)
-        self.solution, self.places = (proposal.calls, proposal.output, proposal.extra), proposal.places
+        self.solution = Solution(proposal.calls, proposal.output, proposal.extra, proposal.places)
         tick = self._solving()
         tick.take_up()
         self._note(tick.progress.values())
@@ -324,18 +448,18 @@ class Machine:
     def _plan(self, event: PlanEvent) -> None:
         """What a mind writes in a lazy run is a plan: nothing of it runs before it is accepted (DESIGN 4.9)."""
         if self.phase == "asking":
-            self.phase, self.planning = "planning", Planning(self.intake, self.step)
+            self.phase, self._planning = "planning", Planning(self._intake, self.step)
         self._expect("planning")
-        self._settle_plan(self.planning.take(event) if self.planning is not None else None)
+        self._settle_plan(self._planning.take(event) if self._planning is not None else None)
 
     def _settle_plan(self, verdict: Verdict | None) -> None:
         if verdict is None:
             return
-        self.planning = None
+        self._planning = None
         if verdict.runs is not None:
             self._accept(verdict.runs).corrections.extend(verdict.corrections)
             return
-        self.solution = (verdict.plan.calls, verdict.plan.output, verdict.plan.extra)
+        self.solution = Solution(verdict.plan.calls, verdict.plan.output, verdict.plan.extra)
         self._forget_told()
         self.errors.extend(verdict.errors)
         self.corrections.extend(verdict.corrections)
@@ -346,7 +470,7 @@ class Machine:
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
         tick.propose(event.call, event.place)
-        self.solution[0].append(event.call)
+        self.solution.calls.append(event.call)
         self._note([tick.progress[len(self.history)]])
 
     def _add(self, event: events.MessageAdded) -> None:
@@ -362,7 +486,7 @@ class Machine:
 
     def _note(self, listed: Collection[Progress]) -> None:
         self.history.extend(listed)
-        self.intake.note(listed)
+        self._intake.note(listed)
 
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
@@ -370,8 +494,8 @@ class Machine:
             # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
-        output = None if event.broken is not None else self.solution[1]
-        self.solution = (self.solution[0], output, event.extra or {})
+            self.solution.output = None
+        self.solution.extra = event.extra or {}
         tick.close()
 
     def _advance(self) -> None:
@@ -386,8 +510,8 @@ class Machine:
         if tick.group.pattern in ("any", "race"):
             for call, message in kept:
                 if message.type == "data":
-                    self.memory.learn(call, message.instance, message.kind, message.value)
-        calls, output, _ = self.solution
+                    self._memory.learn(call, message.instance, message.kind, message.value)
+        calls, output = self.solution.calls, self.solution.output
         if output is not None:
             value, faults, self.has_output = self._output.settle(tick.graph, tick.judge)
             self.errors.extend(error_message("output", fault) for fault in faults)
@@ -397,12 +521,12 @@ class Machine:
 
     def _go_on(self, end: Finish | None) -> None:
         """The next Request, unless the run ends here."""
-        end = end or self._course.limit(self.step, self.settings, self.spending)
+        end = end or self._course.limit(self.step, self.settings, self._spending)
         if end is not None:
-            self.errors.extend(state_errors(self.opening, self.memory))
+            self.errors.extend(state_errors(self._opening, self._memory))
             self.phase, self._finish = "ending", end
             return
-        self.memory.tell_errors(self.errors)
+        self._memory.tell_errors(self.errors)
         self.phase = "asking"
         self.step += 1
         self._mind_due = True
@@ -413,6 +537,6 @@ class Machine:
         if self.phase == "solving" and self._tick is not None:
             self.errors = [*self._tick.errors(), *self._tick.cut_off(), *self.errors]
         self.phase, self.status, self.reason = "ended", event.status, event.reason
-        self.spending.add_room(event.spent)
-        self._tick = self.planning = self._finish = None
+        self._spending.add_room(event.spent)
+        self._tick = self._planning = self._finish = None
         self._mind_due = False

@@ -79,7 +79,7 @@ class Composer:
             ArgumentError, ToolDefinitionError, SchemaError: a handler left what cannot be offered.
         """
         messages = context_of(machine, self._calls(machine))
-        base, asked = machine.base, machine.asked_schema
+        base, asked = machine.initial_catalogue, machine.initial_output_schema
         draft = self._handlers.assemble(messages, base.tools, asked)
         properties, offered = draft.properties, None
         if machine.mode == "solve":
@@ -113,11 +113,11 @@ class Composer:
         names = encode_text(changes) if properties or offered else ""
         schema = self._own.get(names)
         if schema is None:
-            catalogue = offered_by(machine.base, offered)
-            output = (offered or {}).get("output_schema", machine.asked_schema)
+            catalogue = offered_by(machine.initial_catalogue, offered)
+            output = (offered or {}).get("output_schema", machine.initial_output_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
-            key = content_hash([*parts, list[JSON](machine.opening.instances), machine.settings.thought_process])
+            key = content_hash([*parts, list[JSON](machine.instances), machine.settings.thought_process])
             wanted = output if isinstance(output, dict) else None
             schema = self._cache.get(key, lambda: _schema_of(machine, catalogue, wanted, properties))
             if len(self._own) >= _OWN_SCHEMAS:
@@ -133,7 +133,7 @@ def _schema_of(
         catalogue.tools,
         output,
         latent=catalogue.latent,
-        instances=machine.opening.instances,
+        instances=machine.instances,
         extra=properties,
     )
     if machine.mode == "plan":
@@ -157,7 +157,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     """
     guidance = None
     if any(message.type == "plan" for message in machine.messages):
-        guidance = Guidance(machine.memory, machine.opening.instances, machine.history)
+        guidance = Guidance(machine.documents, machine.instances, machine.history)
     if machine.step == 0:
         if guidance is None:
             return machine.messages
@@ -173,7 +173,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
                 messages.append(_state(machine, message))
         else:
             messages.append(message if guidance is None or message.type != "plan" else guidance.told(message))
-    if not told and machine.memory.state():
+    if not told and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     messages.extend(calls)
     messages.extend(machine.added)
@@ -190,7 +190,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
 
 def _state(machine: Machine, message: Message) -> Message:
     # Large values are told by reference, so that the ideas of a long run grow with what is new (DESIGN 4.11).
-    value = shorten(machine.memory.state(message.instance), ("state",))
+    value = shorten(machine.state_of(message.instance), ("state",))
     return Message(message.role, "state", value, "state", message.instance, message.schema, message.description)
 
 

@@ -179,7 +179,7 @@ class Runner:
 
     def _hears(self, call: int) -> bool:
         machine = self.machine
-        return machine.phase == "solving" and call >= len(machine.history) - len(machine.solution[0])
+        return machine.phase == "solving" and call >= len(machine.history) - len(machine.solution.calls)
 
     # -- events in ---------------------------------------------------------------------------------------------
 

@@ -104,11 +104,11 @@ def graph_of_plan(decided: Decided) -> Graph:
     plan = decided.with_input(function.input or {})
     machine = plan_machine(function.run, decided.lifted.catalogue, plan)
     calls, places = plan.expanded()
-    errors = machine.intake.check(calls, plan.output, places)
-    checked = machine.intake.checked
-    if errors or checked is None:
+    errors = machine.check(calls, plan.output, places)
+    graph = machine.checked_graph
+    if errors or graph is None:
         raise PublicationError(f"it cannot run by itself: {rejection(errors)}")
-    return checked.graph
+    return graph
 
 
 def _later(decided: Decided, graph: Graph, unread: dict[int, list[Source]], open_: set[int]) -> Iterator[Ask]:

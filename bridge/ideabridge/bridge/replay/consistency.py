@@ -34,7 +34,7 @@ def inconsistency(
     """
     machine = plan_machine(run, catalogue or run.machine.catalogue, plan)
     calls, shared = plan.expanded()
-    errors = machine.intake.check(calls, plan.output, shared)
+    errors = machine.check(calls, plan.output, shared)
     if errors:
         return f"it cannot run by itself: {errors[0]['error']}"
     at = dict(enumerate(range(len(run.machine.history)))) if places is None else dict(places)

@@ -94,7 +94,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     output, fault = _unwrapped(run)
     faults = [*_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
     whole, part = _output_schemas(run)
-    states = {name: _initial(machine.messages, name) for name in machine.opening.instances}
+    states = {name: _initial(machine.messages, name) for name in machine.instances}
     return Function(
         stored=stored,
         run=run,
@@ -134,7 +134,7 @@ def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | N
 def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
     """The output without the `{"value": ...}` in which a mind writes what may be null, and why that is not possible."""
     machine = run.machine
-    output = machine.solution[1]
+    output = machine.solution.output
     if machine.mode != "solve" or not wrap_output(machine.output_schema)[1]:
         return output, None
     if isinstance(output, dict) and list(output) == ["value"]:
@@ -176,7 +176,7 @@ def _left_behind(run: RecordedRun) -> list[str]:
             found.append(f"context.{number} holds {what}")
     if found:
         return [f"its context holds what a plan does not carry: {'; '.join(found)}"]
-    if run.machine.mode == "solve" and run.machine.opening.instances:
+    if run.machine.mode == "solve" and run.machine.instances:
         return ["it was solved over instances; only a plan over instances can be published as one"]
     return []
 

@@ -52,11 +52,11 @@ class RecordedRun:
     @property
     def places(self) -> list[JSON] | None:
         """The places of its calls in the plan, where instances share them."""
-        return self.machine.places
+        return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
         """The calls as its plan listed them: one that ran for every instance stands once, without `_instance`."""
-        return gathered(self.machine.solution[0], self.places)
+        return gathered(self.machine.solution.calls, self.places)
 
     def executions(self) -> list[CallStarted | CallFinished]:
         """What ran and what came of it, in order. A result a person gave for a call of unknown outcome stands like one

@@ -44,7 +44,7 @@ def aligned(mine: Witness, store: Store, run_id: str, caller: str) -> Witness:
         raise PublicationError(f"run {function.run.id} is the replay of a plan, not of a mind; it tells nothing")
     kept, _ = executed_calls(function.run)
     where = f"run {function.run.id}"
-    if function.run.machine.opening.instances:
+    if function.run.machine.instances:
         raise PublicationError(f"{where} is over instances; such runs are not lifted together")
     if same(function.input or {}, mine.function.input or {}):
         raise PublicationError(f"{where} had the same input, so it tells nothing of another")

@@ -52,11 +52,11 @@ def graph_of(function: Function, catalogue: Catalogue, calls: list[JSON], output
     """
     plan = Plan(calls=calls, input=function.input, output=output)
     machine = plan_machine(function.run, catalogue, plan)
-    errors = machine.intake.check(calls, output)
-    checked = machine.intake.checked
-    if errors or checked is None:
+    errors = machine.check(calls, output)
+    graph = machine.checked_graph
+    if errors or graph is None:
         raise PublicationError(f"its calls are no plan: {rejection(errors)}")
-    return checked.graph
+    return graph
 
 
 def waits_of(graph: Graph) -> dict[int, set[int]]:

@@ -196,7 +196,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
         deadline = None if seconds is None or since is None else since + seconds
         yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work)
     for room in store.rooms_of(record.id):
-        if call_of_room(room.id) in machine.rooms:
+        if call_of_room(room.id) in machine.open_rooms:
             yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
 
 

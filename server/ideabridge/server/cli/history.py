@@ -83,7 +83,7 @@ def _told(record: RunRecord, story: Story) -> JSONObject:
         "updated": record.updated,
         "calls": [call_told(number, one) for number, one in enumerate(machine.history)],
         "errors": [dict(error) for error in machine.errors],
-        "usage": {"tokens": machine.spending.tokens, "cost": machine.spending.cost},
+        "usage": {"tokens": machine.usage.tokens, "cost": machine.usage.cost},
     }
     reason = machine.reason or why
     if reason:
@@ -126,7 +126,7 @@ def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
         show(f"  {story.broken}", "red")
     counted = Counter(one.standing.value for one in machine.history)
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
-    show(f"calls: {calls}; tokens: {machine.spending.tokens}; cost: {machine.spending.cost or 0:g}")
+    show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for error in machine.errors:
         show(fitted(f"  error: {error_line(error)}", 4), "red")
     # The person reads it here; the last line says what they can do.
