@@ -11,8 +11,8 @@ import hmac
 import logging
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -31,55 +31,9 @@ from ideabridge.server.quotas import QuotaError
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from mcp_types import ElicitResult
-
-    from ideabridge.bridge.run import Run
     from ideabridge.server.identity import IdentityProvider
-    from ideabridge.server.rounds import Round
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Asked:
-    """One request for a tool: who asks, and the way back for progress.
-
-    Attributes:
-        resumed: the run the request started already, where it comes again with what a person said.
-        round: how often questions went out for it, and which were left open.
-        sampled: how often the client's model was asked on its back-channel, one question after the other.
-        halted: its model is asked no more within this request.
-        key: what tells a client without a session from others; kept in the rounds of the request.
-        said: what a person said to a form that is about no run, and how many seconds after it went out, where the
-            request comes again with it.
-        told: notes for the caller: why it is asked for a solution, say.
-    """
-
-    caller: str
-    context: ServerRequestContext[Any, Any]
-    resumed: Run | None = None
-    round: Round | None = None
-    sampled: int = 0
-    halted: bool = False
-    key: str = ""
-    said: tuple[ElicitResult, float] | None = None
-    told: list[str] = field(default_factory=list[str])
-
-    @property
-    def wants_progress(self) -> bool:
-        """Whether the client asked for progress notifications."""
-        meta = self.context.meta
-        return meta is not None and "progress_token" in meta
-
-    @property
-    def client(self) -> Hashable:
-        """What its direct calls wait in one queue with: those of its session; over HTTP without one, those of its
-        connection. Neither a user nor an address tells assistants at one machine apart.
-        """
-        request = self.context.request
-        if not isinstance(request, Request):
-            return "stdio"
-        return ("client", self.caller, request.headers.get("mcp-session-id") or request.client)
 
 
 def caller_of(context: ServerRequestContext[Any, Any]) -> str:

@@ -23,9 +23,8 @@ from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.event import ApprovalAsked, Event, OutcomeAsked, PlanAsked, QuestionAsked
 from ideabridge.bridge.loop.policy import only_persons
 from ideabridge.bridge.run import Run
-from ideabridge.server.callers import Asked
 from ideabridge.server.forms import Commands
-from ideabridge.server.rounds import has_back_channel, has_rounds
+from ideabridge.server.rounds import ToolRequest, has_back_channel, has_rounds
 
 T = TypeVar("T")
 
@@ -85,7 +84,7 @@ class Deciding:
 
     # -- forms -------------------------------------------------------------------------------------------------
 
-    def shows_forms(self, asked: Asked, run: Run | None = None) -> bool:
+    def shows_forms(self, asked: ToolRequest, run: Run | None = None) -> bool:
         """Whether forms reach a person at the client of a request.
 
         Args:
@@ -98,7 +97,7 @@ class Deciding:
         key = self._key(asked) if self._has_session(asked) else None if run is None else f"run {run.root.id}"
         return key is None or key not in self._formless
 
-    def declined_at_once(self, asked: Asked, run: Run | None, seconds: float, forms: int = 1) -> bool:
+    def declined_at_once(self, asked: ToolRequest, run: Run | None, seconds: float, forms: int = 1) -> bool:
         """Note that a form was declined.
 
         Args:
@@ -135,7 +134,7 @@ class Deciding:
     # -- who decides -------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def holding(self, run: Run, asked: Asked) -> AsyncGenerator[None]:
+    async def holding(self, run: Run, asked: ToolRequest) -> AsyncGenerator[None]:
         """While a request waits for a run: where its client shows forms, the assistant does not decide about the run in
         any session, also not in another process, from the moment at which the run asks something, or the request ends
         before the run does. That is kept in the store, until a form is declined at once.
@@ -160,7 +159,7 @@ class Deciding:
             if run.status not in ENDED:
                 await run.patiently(lambda: self._hold(run, asked))
 
-    def _hold(self, run: Run, asked: Asked) -> None:
+    def _hold(self, run: Run, asked: ToolRequest) -> None:
         if not self.shows_forms(asked, run):
             return
         key = self._key(asked)
@@ -186,11 +185,11 @@ class Deciding:
             self._held.pop(f"{key} {run}", None)
         return kept
 
-    def offers(self, asked: Asked) -> bool:
+    def offers(self, asked: ToolRequest) -> bool:
         """Whether the model at a client is offered `decide_approval`."""
         return not self._only_persons and not self.shows_forms(asked)
 
-    def by_person(self, run: Run, asked: Asked) -> str | None:
+    def by_person(self, run: Run, asked: ToolRequest) -> str | None:
         """How the person decides, where the assistant may not; None: it may."""
         if self.shows_forms(asked, run):
             return IN_THE_FORM.format(self.commands.decide)
@@ -198,11 +197,11 @@ class Deciding:
             return AT_A_TERMINAL.format(self.commands.decide)
         return ELSEWHERE.format(self.commands.decide) if self._store.settings(_setting(run.root.id)) else None
 
-    def told(self, run: Run, asked: Asked) -> str:
+    def told(self, run: Run, asked: ToolRequest) -> str:
         """Who decides, and how, as an answer says it."""
         return self.by_person(run, asked) or BY_ASSISTANT.format(self.commands.decide)
 
-    def _key(self, asked: Asked) -> str:
+    def _key(self, asked: ToolRequest) -> str:
         """What tells a client from others of the same user: its session; where it has none, the request."""
         request: object = asked.context.request
         if not isinstance(request, Request):
@@ -213,23 +212,23 @@ class Deciding:
             asked.key = f"request {secrets.token_hex(8)}"
         return asked.key
 
-    def _has_session(self, asked: Asked) -> bool:
+    def _has_session(self, asked: ToolRequest) -> bool:
         return not (isinstance(asked.context.request, Request) and has_rounds(asked))
 
 
-def takes_forms(asked: Asked) -> bool:
+def takes_forms(asked: ToolRequest) -> bool:
     """Whether the client declares that it shows forms. One that says no more than `elicitation` shows them too."""
     capabilities = asked.context.session.client_capabilities
     told = capabilities.elicitation if capabilities is not None else None
     return told is not None and (told.form is not None or told.url is None)
 
 
-def in_form(asked: Asked) -> Decider:
+def in_form(asked: ToolRequest) -> Decider:
     """Who answers a form that goes out for a request."""
     return Decider("person", "form", person_of(asked.caller))
 
 
-def by_tool(asked: Asked) -> Decider:
+def by_tool(asked: ToolRequest) -> Decider:
     """Who decides with `decide_approval`: what calls tools is a model, whatever it was told by a person."""
     return Decider("assistant", "tool", person_of(asked.caller))
 

@@ -20,7 +20,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.direct_calls import DirectCall, Outcome
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.server.answers import ToolAnswer, size_of
-from ideabridge.server.callers import Asked
+from ideabridge.server.rounds import ToolRequest
 from ideabridge.tools.encoding import JSONObject, encode
 from ideabridge.tools.tool import Tool
 
@@ -44,7 +44,7 @@ class Entry:
 
     started: float
     at: float
-    asked: Asked
+    asked: ToolRequest
     name: str
     tool: Tool
     bytes_in: int
@@ -70,7 +70,7 @@ class DirectCalls:
         # Of stdio: one client for as long as the process lives.
         self._process = _hashed(secrets.token_hex(16))
 
-    def begin(self, name: str, tool: Tool, arguments: JSONObject, asked: Asked) -> Entry:
+    def begin(self, name: str, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> Entry:
         """A direct call has come.
 
         Args:
@@ -112,7 +112,7 @@ class DirectCalls:
         elif not self._some.is_set():
             self._some.set()
 
-    def _client(self, asked: Asked) -> str:
+    def _client(self, asked: ToolRequest) -> str:
         params = asked.context.session.client_params
         if params is None:
             return ""
@@ -125,7 +125,7 @@ class DirectCalls:
             found = self._clients[given] = self._bridge.secrets.mask(given[: 4 * _CLIENT]).strip()[:_CLIENT]
         return found
 
-    def _session(self, asked: Asked) -> str:
+    def _session(self, asked: ToolRequest) -> str:
         request = asked.context.request
         if not isinstance(request, Request):
             return self._process

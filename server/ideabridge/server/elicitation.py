@@ -25,10 +25,9 @@ from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.bridge.run import Run, RunStatus
-from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import Deciding, in_form
 from ideabridge.server.forms import Commands, choices_of, clipped, form_of, message
-from ideabridge.server.rounds import ROUNDS, InputRequired, Round, has_rounds
+from ideabridge.server.rounds import ROUNDS, InputRequired, Round, ToolRequest, has_rounds
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -136,7 +135,7 @@ class Forms:
     """
 
     def __init__(
-        self, run: Run, asked: Asked, mask: Callable[[str], str], group: TaskGroup, deciding: Deciding
+        self, run: Run, asked: ToolRequest, mask: Callable[[str], str], group: TaskGroup, deciding: Deciding
     ) -> None:
         self.open: dict[str, anyio.CancelScope] = {}
         self._run = run
@@ -207,7 +206,7 @@ class Forms:
 
 
 async def stay_with_forms(
-    run: Run, seconds: float, asked: Asked, mask: Callable[[str], str], deciding: Deciding
+    run: Run, seconds: float, asked: ToolRequest, mask: Callable[[str], str], deciding: Deciding
 ) -> RunStatus:
     """Wait for a run while the person is asked about its calls, at most `seconds`; then open forms are withdrawn."""
     with anyio.move_on_after(seconds):
@@ -225,7 +224,7 @@ async def stay_with_forms(
 
 
 async def ask_once(
-    text: str, form: types.ElicitRequestedSchema, asked: Asked, deciding: Deciding
+    text: str, form: types.ElicitRequestedSchema, asked: ToolRequest, deciding: Deciding
 ) -> types.ElicitResult | None:
     """Put a form that is about no run before the person at the client, in the way of the era.
 
@@ -265,7 +264,7 @@ async def answered(
     run: Run,
     last: Round,
     responses: Mapping[str, types.InputResponse],
-    asked: Asked,
+    asked: ToolRequest,
     deciding: Deciding,
     mask: Callable[[str], str],
 ) -> Round:

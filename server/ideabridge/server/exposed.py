@@ -17,9 +17,8 @@ from ideabridge.bridge.context.reference import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named, with_folded_names
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, bounded, error_line, refusal, text_answer, value_answer
-from ideabridge.server.callers import Asked
 from ideabridge.server.direct_calls import DirectCalls, Entry
-from ideabridge.server.rounds import InputRequired
+from ideabridge.server.rounds import InputRequired, ToolRequest
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.told_schema import object_input, object_output, showable
 from ideabridge.tools.activity import ActivityFunction
@@ -48,7 +47,7 @@ class ServedTool(Protocol):
         """The tool in its wire form."""
         ...
 
-    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Answer a call; raises an `IdeabridgeError` for what a caller shall be told."""
         ...
 
@@ -91,7 +90,7 @@ class ExposedTool:
         self._policy = direct_policy(bridge.configuration.approval_setting, name)
         self._in_run = policy_named(with_folded_names(bridge.configuration.approval_setting))
 
-    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Answer a direct call, and record it.
 
         Raises:
@@ -124,7 +123,7 @@ class ExposedTool:
             # Cancelled, where nothing else was said.
             self._record.end(entry, result)
 
-    async def _answered(self, arguments: JSONObject, asked: Asked, entry: Entry) -> ToolAnswer:
+    async def _answered(self, arguments: JSONObject, asked: ToolRequest, entry: Entry) -> ToolAnswer:
         if asked.resumed is not None:
             return await self._of_run(asked.resumed, asked, entry)
         tool = await self.current()
@@ -152,7 +151,7 @@ class ExposedTool:
         run = await self._bridge.run_plan({"calls": [call]}, caller=asked.caller, title=f"a direct call of {self.name}")
         return await self._of_run(run, asked, entry)
 
-    async def _of_run(self, run: Run, asked: Asked, entry: Entry) -> ToolAnswer:
+    async def _of_run(self, run: Run, asked: ToolRequest, entry: Entry) -> ToolAnswer:
         """The answer of a call that waits for approval: that of the tool itself, once it has run."""
         entry.run = run.id
         with self._running.cancelling(run, asked):
@@ -176,7 +175,7 @@ class ExposedTool:
         """The tool by the definition that is in force now."""
 
     @abstractmethod
-    async def run(self, tool: Tool, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def run(self, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Call it."""
 
     @abstractmethod
@@ -200,7 +199,7 @@ class LocalTool(ExposedTool):
         """The tool: it does not change."""
         return self.tool
 
-    async def run(self, tool: Tool, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def run(self, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Run its activity.
 
         Raises:
@@ -241,7 +240,7 @@ class ModuleTool(ExposedTool):
         """
         return await self._bridge.modules.current(self.tool.module or "", self.tool.remote_name or self.tool.name)
 
-    async def run(self, tool: Tool, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def run(self, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Call it at its module.
 
         Raises:
@@ -286,7 +285,7 @@ class DirectContext:
 
     __slots__ = ("_arguments", "_asked", "_name")
 
-    def __init__(self, name: str, arguments: JSONObject, asked: Asked) -> None:
+    def __init__(self, name: str, arguments: JSONObject, asked: ToolRequest) -> None:
         self._name = name
         self._arguments = arguments
         self._asked = asked

@@ -12,9 +12,9 @@ from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import IdeaMeta
 from ideabridge.bridge.ideas.records import IdeaHit, Publication, StoredIdea
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
-from ideabridge.server.callers import Asked
 from ideabridge.server.catalogue import LIST_SECONDS
 from ideabridge.server.published import described
+from ideabridge.server.rounds import ToolRequest
 from ideabridge.server.tool_search import ToolSearch
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
@@ -38,7 +38,7 @@ class Finding:
         self._bridge = bridge
         self._search = ToolSearch()
 
-    async def search_tools(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def search_tools(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Tools by words, best first, with their parameter schemas.
 
         Waits at most `LIST_SECONDS` for modules that are still connecting and of which nothing is known, unless a known
@@ -134,7 +134,7 @@ class Finding:
             away.append(told)
         return away
 
-    async def search_ideas(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def search_ideas(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Saved ideas by words, best first (without words the newest): this caller's, and what is published to it.
 
         Raises:

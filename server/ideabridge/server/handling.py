@@ -22,12 +22,12 @@ from ideabridge.bridge.replay.asking import asks_of
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
 from ideabridge.server.arguments import read_arguments
-from ideabridge.server.callers import Asked
 from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.deciding import NOBODY_ASKED, by_tool, in_form
 from ideabridge.server.elicitation import ask_once
 from ideabridge.server.finding import Finding
 from ideabridge.server.forms import publication_form
+from ideabridge.server.rounds import ToolRequest
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
@@ -38,7 +38,7 @@ _WRITTEN_S: Final = 5.0
 
 _PLAN_KEYS: Final = ("calls", "input", "instances", "output", "output_schema")
 
-Handler: TypeAlias = Callable[[JSONObject, Asked], Awaitable[ToolAnswer]]
+Handler: TypeAlias = Callable[[JSONObject, ToolRequest], Awaitable[ToolAnswer]]
 
 
 class OwnHandlers:
@@ -70,7 +70,7 @@ class OwnHandlers:
             "publish_idea": self.publish_idea,
         }
 
-    async def call(self, name: str, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def call(self, name: str, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Answer a call of an own tool.
 
         Raises:
@@ -80,7 +80,7 @@ class OwnHandlers:
 
     # -- plans -------------------------------------------------------------------------------------------------
 
-    async def run_plan(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def run_plan(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Run a plan, or tell what it would do.
 
         Raises:
@@ -101,14 +101,14 @@ class OwnHandlers:
             await self._bridge.patiently(lambda: self._running.save_when_done(run, save_as))
         return await self._answered(run, arguments, asked)
 
-    async def _answered(self, run: Run, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def _answered(self, run: Run, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         with self._running.cancelling(run, asked):
             await self._running.wait(run, _seconds(arguments), asked)
         return self._running.answer_of(run, asked)
 
     # -- turns -------------------------------------------------------------------------------------------------
 
-    async def solve(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def solve(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Start the loop; by turns, the answer holds the first Request.
 
         Raises:
@@ -142,7 +142,7 @@ class OwnHandlers:
             await run.patiently(lambda: run.cancel("its first Request was too large to show"))
         return told
 
-    async def submit_solution(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def submit_solution(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Take a solution up, and answer with what came of it.
 
         Raises:
@@ -162,7 +162,7 @@ class OwnHandlers:
 
     # -- runs --------------------------------------------------------------------------------------------------
 
-    async def check_run(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def check_run(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Tell how a run stands, give values whole, cancel it; or tell the caller's latest runs.
 
         Raises:
@@ -230,10 +230,10 @@ class OwnHandlers:
         lines += [f"nothing at {path}: {reason}" for path, reason in missing.items()]
         return answer(told, "\n".join(lines))
 
-    async def _run(self, arguments: JSONObject, asked: Asked) -> Run:
+    async def _run(self, arguments: JSONObject, asked: ToolRequest) -> Run:
         return await self._bridge.run(str(arguments["run"]), caller=asked.caller)
 
-    async def decide_approval(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def decide_approval(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Settle approvals; the calls decided on run at once.
 
         Raises:
@@ -268,7 +268,7 @@ class OwnHandlers:
 
     # -- ideas -------------------------------------------------------------------------------------------------
 
-    async def publish_idea(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def publish_idea(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Publish an idea or a run.
 
         Raises:
@@ -316,7 +316,7 @@ class OwnHandlers:
             text += "\nThe name is pinned to another version and stays with it."
         return answer(told, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
 
-    async def _chosen_by(self, ref: str, name: str, choices: JSONObject, asked: Asked) -> Decider:
+    async def _chosen_by(self, ref: str, name: str, choices: JSONObject, asked: ToolRequest) -> Decider:
         """Who makes the choices that an assistant hands in: where its client shows forms, the person accepts them.
 
         Raises:

@@ -11,7 +11,7 @@ from ideabridge.bridge.ideas.users import user_of
 from ideabridge.bridge.replay.replay import recorded_answer
 from ideabridge.bridge.run import Run
 from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
-from ideabridge.server.callers import Asked
+from ideabridge.server.rounds import ToolRequest
 from ideabridge.server.running import WAIT_S, Running
 from ideabridge.server.sampling import samples
 from ideabridge.server.told_schema import object_input, object_output, showable
@@ -58,7 +58,7 @@ class PublishedTool:
                 self._definition["annotations"] = annotations
         return self._definition
 
-    async def call(self, arguments: JSONObject, asked: Asked) -> ToolAnswer:
+    async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Answer with the recorded output, run the plan, or solve it anew; `_meta` says which.
 
         Raises:
@@ -81,12 +81,12 @@ class PublishedTool:
         )
         return await (self._value(replay.output) if replay.run is None else self._run(replay.run, asked))
 
-    async def _run(self, run: Run, asked: Asked) -> ToolAnswer:
+    async def _run(self, run: Run, asked: ToolRequest) -> ToolAnswer:
         result = await self._answered(run, asked)
         result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id}
         return result
 
-    async def _answered(self, run: Run, asked: Asked) -> ToolAnswer:
+    async def _answered(self, run: Run, asked: ToolRequest) -> ToolAnswer:
         with self._running.cancelling(run, asked):
             status = await self._running.wait(run, WAIT_S, asked)
         machine = run.machine

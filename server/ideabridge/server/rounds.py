@@ -5,14 +5,20 @@ Up to 2025-11-25 questions go out on the back-channel of the request instead, wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.requests import Request
 
-from ideabridge.server.callers import Asked
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+
+if TYPE_CHECKING:
+    from mcp_types import ElicitResult
+
+    from ideabridge.bridge.run import Run
 
 ROUNDS: Final = 9
 """Rounds of forms within one call: SDK clients end a call after ten."""
@@ -21,12 +27,54 @@ STATE_SECONDS: Final = 7 * 86_400.0
 """How long a person may take to answer. Time-outs of approvals are the configuration's."""
 
 
-def has_back_channel(asked: Asked) -> bool:
+@dataclass(slots=True)
+class ToolRequest:
+    """One request for a tool: who asks, and the way back for progress.
+
+    Attributes:
+        resumed: the run the request started already, where it comes again with what a person said.
+        round: how often questions went out for it, and which were left open.
+        sampled: how often the client's model was asked on its back-channel, one question after the other.
+        halted: its model is asked no more within this request.
+        key: what tells a client without a session from others; kept in the rounds of the request.
+        said: what a person said to a form that is about no run, and how many seconds after it went out, where the
+            request comes again with it.
+        told: notes for the caller: why it is asked for a solution, say.
+    """
+
+    caller: str
+    context: ServerRequestContext[Any, Any]
+    resumed: Run | None = None
+    round: Round | None = None
+    sampled: int = 0
+    halted: bool = False
+    key: str = ""
+    said: tuple[ElicitResult, float] | None = None
+    told: list[str] = field(default_factory=list[str])
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client asked for progress notifications."""
+        meta = self.context.meta
+        return meta is not None and "progress_token" in meta
+
+    @property
+    def client(self) -> Hashable:
+        """What its direct calls wait in one queue with: those of its session; over HTTP without one, those of its
+        connection. Neither a user nor an address tells assistants at one machine apart.
+        """
+        request = self.context.request
+        if not isinstance(request, Request):
+            return "stdio"
+        return ("client", self.caller, request.headers.get("mcp-session-id") or request.client)
+
+
+def has_back_channel(asked: ToolRequest) -> bool:
     """Whether a question can be sent while the request waits."""
     return asked.context.session.can_send_request
 
 
-def has_rounds(asked: Asked) -> bool:
+def has_rounds(asked: ToolRequest) -> bool:
     """Whether the request can be answered with questions, and come again."""
     return asked.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
@@ -57,7 +105,7 @@ class Round:
         left: approvals the person left open: not asked about again within this request.
         samples: Requests that went out to the client's model last.
         faults: approvals asked about again, with how often the answer was not taken, and why the last was not.
-        key: see `Asked.key`.
+        key: see `ToolRequest.key`.
         at: when the forms went out, in seconds since 1970; 0: an earlier version, which did not say.
     """
 

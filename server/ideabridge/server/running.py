@@ -21,7 +21,6 @@ from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
-from ideabridge.server.callers import Asked
 from ideabridge.server.deciding import ENDED, Deciding
 from ideabridge.server.elicitation import (
     answered,
@@ -32,7 +31,15 @@ from ideabridge.server.elicitation import (
     stay_with_forms,
 )
 from ideabridge.server.forms import Commands
-from ideabridge.server.rounds import STATE_SECONDS, InputRequired, Round, has_back_channel, has_rounds, read_state
+from ideabridge.server.rounds import (
+    STATE_SECONDS,
+    InputRequired,
+    Round,
+    ToolRequest,
+    has_back_channel,
+    has_rounds,
+    read_state,
+)
 from ideabridge.server.sampler import Sampler
 from ideabridge.server.stopping import Stops
 from ideabridge.server.waiting import wait
@@ -85,7 +92,7 @@ class Running:
         self.closing = False
         """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
-    async def wait(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
+    async def wait(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
         """Wait until the run needs somebody or has ended, at most `seconds`. Where the client shows forms, the person
         there is asked about calls that wait for approval; where the run is answered by sampling, the client's model
         is put its Requests. With 0 seconds nobody is asked.
@@ -108,7 +115,7 @@ class Running:
                 await self._save_soon(run.id, run.caller, run.status).wait()
         return run.status
 
-    async def _stay(self, run: Run, seconds: float, asked: Asked) -> RunStatus:
+    async def _stay(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
         """Wait, and ask on the back-channel, until nobody is left to be asked or time is up."""
         mask = self._bridge.secrets.mask
         with anyio.move_on_after(seconds):
@@ -121,7 +128,7 @@ class Running:
                     break
         return run.status
 
-    async def _stay_until_asked(self, run: Run, seconds: float, asked: Asked) -> None:
+    async def _stay_until_asked(self, run: Run, seconds: float, asked: ToolRequest) -> None:
         last = asked.round or Round(run.id)
         await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
         requests = open_forms(run, last) if self.deciding.shows_forms(asked, run) else []
@@ -134,7 +141,7 @@ class Running:
             )
             raise InputRequired({**questions, **put}, following)
 
-    async def _stay_until_due(self, run: Run, seconds: float, asked: Asked, last: Round) -> RunStatus:
+    async def _stay_until_due(self, run: Run, seconds: float, asked: ToolRequest, last: Round) -> RunStatus:
         with anyio.move_on_after(seconds):
             while True:
                 shows = self.deciding.shows_forms(asked, run)
@@ -147,7 +154,9 @@ class Running:
                 await run.runner.wait_changed()
         return run.status
 
-    async def take_up(self, asked: Asked, state: str, responses: Mapping[str, types.InputResponse] | None) -> None:
+    async def take_up(
+        self, asked: ToolRequest, state: str, responses: Mapping[str, types.InputResponse] | None
+    ) -> None:
         """A request has come again: hand in what the person said and the client's model wrote, and note its run in
         `asked`.
 
@@ -179,7 +188,7 @@ class Running:
         return RequestStateBoundary(security, default_audience=audience)
 
     @contextmanager
-    def cancelling(self, run: Run, asked: Asked) -> Generator[None]:
+    def cancelling(self, run: Run, asked: ToolRequest) -> Generator[None]:
         """While the request that started the run waits: a person who stops the request cancels the run.
 
         A host that gives the request up because it took too long, or goes away, does not: the run goes on, and
@@ -192,7 +201,7 @@ class Running:
                 self._group.start_soon(self._cancel_where_meant, run, asked)
             raise
 
-    async def _cancel_where_meant(self, run: Run, asked: Asked) -> None:
+    async def _cancel_where_meant(self, run: Run, asked: ToolRequest) -> None:
         if await self.stops.is_meant(asked.context):
             with suppress(InterruptedRunError):
                 # Another process has gone on with it meanwhile.
@@ -201,7 +210,7 @@ class Running:
     # -- answers -----------------------------------------------------------------------------------------------
 
     def answer_of(
-        self, run: Run, asked: Asked, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
+        self, run: Run, asked: ToolRequest, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
     ) -> ToolAnswer:
         """The answer of DESIGN 6 for a run.
 

@@ -22,9 +22,8 @@ from ideabridge.bridge.loop.event import Event
 from ideabridge.bridge.minds.choice import SAMPLING
 from ideabridge.bridge.minds.usage import bounded_name
 from ideabridge.bridge.run import Run
-from ideabridge.server.callers import Asked
 from ideabridge.server.outstanding import Outstanding, Put, sample_of
-from ideabridge.server.rounds import Round, Sample, sample_key
+from ideabridge.server.rounds import Round, Sample, ToolRequest, sample_key
 from ideabridge.server.sampling import (
     SampleError,
     is_refusal,
@@ -64,11 +63,11 @@ class Sampler:
         self._out: set[_Key] = set()
         self._outstanding = Outstanding(bridge)
 
-    def can_ask(self, run: Run, asked: Asked) -> bool:
+    def can_ask(self, run: Run, asked: ToolRequest) -> bool:
         """Whether the run (of a plan: its rooms) is answered by sampling, and this client lets its model be asked."""
         return run.root.turns.mind == SAMPLING and samples(asked)
 
-    def explain(self, run: Run, asked: Asked, seconds: float) -> None:
+    def explain(self, run: Run, asked: ToolRequest, seconds: float) -> None:
         """Note for the caller why it is asked for a solution, though the run is answered by sampling."""
         if asked.told or not _waiting(run) or run.status != "needs_solution":
             return
@@ -90,7 +89,7 @@ class Sampler:
         out = self._outstanding.unanswered(run.root, waiting) if waiting else []
         return _unanswered(out) if out else None
 
-    def due(self, run: Run, asked: Asked, rounds: int) -> list[Run]:
+    def due(self, run: Run, asked: ToolRequest, rounds: int) -> list[Run]:
         """The runs (it, or rooms of it) whose Request is to be put to the client's model now.
 
         Args:
@@ -120,7 +119,7 @@ class Sampler:
             return []
         return found[:_AT_ONCE]
 
-    def waits_for_others(self, run: Run, asked: Asked) -> bool:
+    def waits_for_others(self, run: Run, asked: ToolRequest) -> bool:
         """Whether nothing is to be put to this client's model because other requests wait for the answers of theirs:
         one moves the run, or gives its question up, and then it is to be put here.
         """
@@ -129,7 +128,7 @@ class Sampler:
         free, held, _ = self._open(run, asked)
         return bool(held) and not any(len(one.turns.rejected) < MALFORMED for one in free)
 
-    def _open(self, run: Run, asked: Asked) -> tuple[list[Run], list[Run], list[Put]]:
+    def _open(self, run: Run, asked: ToolRequest) -> tuple[list[Run], list[Run], list[Put]]:
         """What waits for a solution of the client's model: what may be put to it, what other requests here have put to
         theirs and wait for, and what went out in rounds.
         """
@@ -144,14 +143,14 @@ class Sampler:
         return [one for one in left if one not in held], held, out
 
     @staticmethod
-    def _halt(asked: Asked, why: str) -> None:
+    def _halt(asked: ToolRequest, why: str) -> None:
         asked.halted = True
         if why not in asked.told:
             asked.told.append(why)
 
     # -- on the back-channel -----------------------------------------------------------------------------------
 
-    async def ask(self, run: Run, asked: Asked) -> bool:
+    async def ask(self, run: Run, asked: ToolRequest) -> bool:
         """Put the open Requests to the client's model and hand in what comes, until none is left that may be put;
         False where there was none.
 
@@ -188,7 +187,7 @@ class Sampler:
             above.runner.poke()
             above = above.parent
 
-    async def _ask(self, run: Run, asked: Asked, mine: set[_Key], number: int) -> None:
+    async def _ask(self, run: Run, asked: ToolRequest, mine: set[_Key], number: int) -> None:
         turn, key = run.turn, (run.id, run.turn)
         result: _Result | None = None
         scope = anyio.CancelScope()
@@ -212,7 +211,7 @@ class Sampler:
             # It came too late, or could not be kept: how the run stands says so to whoever waits.
             return
 
-    async def _answer(self, run: Run, asked: Asked) -> _Result | None:
+    async def _answer(self, run: Run, asked: ToolRequest) -> _Result | None:
         session: ServerSession = asked.context.session
         try:
             params = types.CreateMessageRequestParams.model_validate(self._question(run, asked))
@@ -229,7 +228,7 @@ class Sampler:
             self._halt(asked, f"what the client answered is no result of sampling/createMessage: {_HAND_IN}")
         return None
 
-    async def _failed(self, run: Run, error: MCPError, asked: Asked) -> None:
+    async def _failed(self, run: Run, error: MCPError, asked: ToolRequest) -> None:
         said = self._bridge.secrets.mask(error.error.message)[:500]
         if is_refusal(error):
             asked.halted = True
@@ -242,7 +241,7 @@ class Sampler:
             f" or {_HAND_IN}",
         )
 
-    def _question(self, run: Run, asked: Asked) -> JSONObject:
+    def _question(self, run: Run, asked: ToolRequest) -> JSONObject:
         request = run.runner.request
         if request is None:
             raise SampleError("the run asks nothing any more")
@@ -250,7 +249,7 @@ class Sampler:
 
     # -- in rounds ---------------------------------------------------------------------------------------------
 
-    async def questions(self, due: list[Run], asked: Asked) -> tuple[JSONObject, tuple[Sample, ...]]:
+    async def questions(self, due: list[Run], asked: ToolRequest) -> tuple[JSONObject, tuple[Sample, ...]]:
         """The Requests as a round holds them, and what its state keeps of them."""
         told: JSONObject = {}
         kept: list[Sample] = []
@@ -267,7 +266,7 @@ class Sampler:
             await root.patiently(lambda: self._outstanding.note(root, kept, _waiting(root)))
         return told, tuple(kept)
 
-    async def answered(self, last: Round, asked: Asked, responses: Mapping[str, types.InputResponse]) -> None:
+    async def answered(self, last: Round, asked: ToolRequest, responses: Mapping[str, types.InputResponse]) -> None:
         """Hand in what the client's model answered in a round.
 
         What cannot be taken is told, where something else of the round was taken.

@@ -15,8 +15,7 @@ from ideabridge.bridge.loop.event import SolutionRejected
 from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.minds.turns import RULES
 from ideabridge.bridge.run_values import rejection
-from ideabridge.server.callers import Asked
-from ideabridge.server.rounds import has_back_channel, has_rounds
+from ideabridge.server.rounds import ToolRequest, has_back_channel, has_rounds
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.inline import inline_refs
@@ -47,14 +46,14 @@ class SampleError(IdeabridgeError):
     """What came back from the client's model holds no solution; the message says what did."""
 
 
-def samples(asked: Asked) -> bool:
+def samples(asked: ToolRequest) -> bool:
     """Whether the client declares that its model may be asked, and there is a way to do it."""
     capabilities = asked.context.session.client_capabilities
     declared = capabilities is not None and capabilities.sampling is not None
     return declared and (has_back_channel(asked) or has_rounds(asked))
 
 
-def takes_tools(asked: Asked) -> bool:
+def takes_tools(asked: ToolRequest) -> bool:
     """Whether its model can be given tools."""
     capabilities = asked.context.session.client_capabilities
     told = capabilities.sampling if capabilities is not None else None

@@ -20,7 +20,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.ideas.errors import CursorError
 from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
-from ideabridge.server.callers import Asked, caller_of
+from ideabridge.server.callers import caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.deciding import TOOL as DECIDE
 from ideabridge.server.direct_calls import DirectCalls
@@ -31,7 +31,7 @@ from ideabridge.server.prompts import IdeaPrompts
 from ideabridge.server.published import PublishedTool
 from ideabridge.server.quotas import QuotaError, Quotas
 from ideabridge.server.resources import IdeaResources
-from ideabridge.server.rounds import InputRequired
+from ideabridge.server.rounds import InputRequired, ToolRequest
 from ideabridge.server.running import Running
 from ideabridge.server.stopping import METHOD as CANCELLED
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
@@ -182,7 +182,7 @@ class Front:
             await self.catalogue.await_modules()
         try:
             tools, following = self.catalogue.page(params.cursor if params else None, caller_of(context))
-            if not self.running.deciding.offers(Asked(caller_of(context), context)):
+            if not self.running.deciding.offers(ToolRequest(caller_of(context), context)):
                 tools = [tool for tool in tools if tool["name"] != DECIDE]
         except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
@@ -210,7 +210,7 @@ class Front:
         size = len(encode(arguments))
         if size > MAX_BYTES:
             raise LimitExceededError(f"arguments of {name[:64]} have {size:,} bytes; at most {MAX_BYTES:,} are taken")
-        asked = Asked(caller_of(context), context)
+        asked = ToolRequest(caller_of(context), context)
         if params.request_state is not None:
             await self.running.take_up(asked, params.request_state, params.input_responses)
         with self.quotas.holding(asked.caller, "bytes of arguments in progress", MOST_ARGUMENTS, size):
@@ -223,7 +223,7 @@ class Front:
                 self._expect_place(asked)
             return await found.call(arguments, asked)
 
-    def _expect_place(self, asked: Asked) -> None:
+    def _expect_place(self, asked: ToolRequest) -> None:
         """Refuse to start one more run for a caller that has too many at work; one that comes again has its run."""
         count = 0 if asked.resumed is not None else self._bridge.runs_at_work(asked.caller)
         if count >= MOST_RUNS:

@@ -11,7 +11,7 @@ from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event
 from ideabridge.bridge.loop.executor import label
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.run import Run, RunStatus
-from ideabridge.server.callers import Asked
+from ideabridge.server.rounds import ToolRequest
 
 _BUFFERED = 1000
 """Notes kept for a client that reads slowly; later ones are left out."""
@@ -19,7 +19,7 @@ _BUFFERED = 1000
 _Note = tuple[float, float, str]
 
 
-async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]]) -> RunStatus:
+async def wait(run: Run, asked: ToolRequest, stay: Callable[[], Awaitable[RunStatus]]) -> RunStatus:
     """Wait for a run; tell the client of every call meanwhile.
 
     Args:
@@ -59,7 +59,7 @@ async def wait(run: Run, asked: Asked, stay: Callable[[], Awaitable[RunStatus]])
     return run.status
 
 
-async def _report(notes: MemoryObjectReceiveStream[_Note], asked: Asked) -> None:
+async def _report(notes: MemoryObjectReceiveStream[_Note], asked: ToolRequest) -> None:
     async for done, total, message in notes:
         await asked.context.session.report_progress(done, total, message)
 

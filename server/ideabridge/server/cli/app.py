@@ -58,9 +58,10 @@ def root(
 ) -> None:
     """Take the options that stand before the command."""
     if version:
-        from ideabridge.server.main import main
+        from importlib.metadata import version as installed_version
 
-        raise typer.Exit(main(["--version"]))
+        echo(f"ideabridge {installed_version('ideabridge')}")
+        raise typer.Exit
     ctx.obj = Options(config, project, store, tuple(tools or ()), allow_all)
     if ctx.invoked_subcommand is None:
         echo(ctx.get_help())

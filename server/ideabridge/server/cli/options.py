@@ -126,7 +126,7 @@ class Options:
         else:
             ask = None
             if asking and standing_in_terminal():
-                from ideabridge.server.cli.trust import ask
+                from ideabridge.server.cli.project_file import ask
             loaded = load_workspace(file, project=self.folder(), ask=ask)
         if asking and loaded.untrusted is not None:
             report(loaded.untrusted.told(anywhere=not standing_in_terminal()))
