@@ -27,7 +27,7 @@ from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.deciding import Deciding, in_form
 from ideabridge.server.forms import Commands, choices_of, clipped, form_of, message
-from ideabridge.server.rounds import ROUNDS, InputRequired, Round, ToolRequest, has_rounds
+from ideabridge.server.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest, has_rounds
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -316,7 +316,7 @@ async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:
 
 def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     """The calls the person is to be asked about in the round that follows."""
-    if last.number >= ROUNDS:
+    if last.number >= MAX_FORM_ROUNDS:
         return []
     return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
 

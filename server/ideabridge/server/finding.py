@@ -145,12 +145,12 @@ class Finding:
         chosen = IdeaFilter(**{name: str(arguments[name]) for name in _FILTERS if name in arguments})
         words, caller = str(arguments.get("words", "")), asked.caller
         hits = self._bridge.store.search_ideas(words, count, chosen, caller=caller)
-        ideas: list[JSON] = [self._told(hit, caller) for hit in hits]
+        ideas: list[JSON] = [self._hit_json(hit, caller) for hit in hits]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
         return answer({"ideas": ideas}, "\n".join(lines))
 
-    def _told(self, hit: IdeaHit, caller: str) -> JSONObject:
+    def _hit_json(self, hit: IdeaHit, caller: str) -> JSONObject:
         run, meta = self._made(hit, caller)
         told: JSONObject = {"idea": hit.id, "title": meta.title[:200], "time": meta.time}
         # Others may have come to the same idea, and published it to themselves.

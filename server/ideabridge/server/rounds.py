@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ideabridge.bridge.run import Run
 
-ROUNDS: Final = 9
+MAX_FORM_ROUNDS: Final = 9
 """Rounds of forms within one call: SDK clients end a call after ten."""
 
 STATE_SECONDS: Final = 7 * 86_400.0

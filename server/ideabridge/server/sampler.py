@@ -37,7 +37,7 @@ from ideabridge.server.sampling import (
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-ROUNDS: Final = 8
+MAX_SAMPLING_ROUNDS: Final = 8
 """Rounds of sampling within one request: clients end it after ten, and forms may need some."""
 
 MALFORMED: Final = 3
@@ -110,7 +110,7 @@ class Sampler:
             self._halt(
                 asked, f"the client's model gave {MALFORMED} malformed solutions ({str(last[:1])[:300]}): {_HAND_IN}"
             )
-        elif found and rounds >= ROUNDS:
+        elif found and rounds >= MAX_SAMPLING_ROUNDS:
             self._halt(
                 asked,
                 f"the client's model was asked {rounds} times within this request, the most a client takes: {_HAND_IN},"

@@ -180,7 +180,7 @@ def _raw(blocks: list[Any]) -> JSON:
     if uses:
         if len(uses) > 1 or uses[0].name != TOOL:
             raise SampleError(
-                f"expected one call of the tool {TOOL}, or text with one JSON object; found {_told(uses)}"
+                f"expected one call of the tool {TOOL}, or text with one JSON object; found {_described(uses)}"
             )
         value = normalise(uses[0].input, what="the solution")
         _expect_fits(len(encode(value)), "bytes")
@@ -189,7 +189,7 @@ def _raw(blocks: list[Any]) -> JSON:
     _expect_fits(sum(map(len, texts)), "characters")
     text = "\n".join(texts)
     if not text.strip():
-        raise SampleError(f"expected text with one JSON object, found {_told(blocks)}")
+        raise SampleError(f"expected text with one JSON object, found {_described(blocks)}")
     return text
 
 
@@ -200,7 +200,7 @@ def _expect_fits(size: int, what: str) -> None:
         )
 
 
-def _told(blocks: list[Any]) -> str:
+def _described(blocks: list[Any]) -> str:
     """What came instead of a solution, for the model that wrote it."""
     told = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
     more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"] if len(blocks) > _SHOWN_BLOCKS else []
@@ -234,4 +234,4 @@ def remembered(result: types.CreateMessageResult | types.CreateMessageResultWith
             kept.append(block.text[:left])
             left -= len(block.text) + 1
     text = "\n".join(kept)
-    return text if text.strip() else _told(blocks)
+    return text if text.strip() else _described(blocks)

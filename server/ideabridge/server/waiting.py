@@ -92,7 +92,7 @@ class _Counter:
                 self._finished.setdefault(run.id, set()).add(one.call.index)
             elif _has_started(one):
                 self._started.add(key)
-                notes.append(self._told(run, f"{self._named(run, one)} started"))
+                notes.append(self._note(run, f"{self._named(run, one)} started"))
         for room in run.rooms.values():
             notes.extend(self._so_far(room))
         return notes
@@ -108,13 +108,13 @@ class _Counter:
             if key in self._started:
                 return None
             self._started.add(key)
-            return self._told(run, f"{named} started")
+            return self._note(run, f"{named} started")
         if one is not None and not one.settled:
             # Items of it are still running.
             return None
         self._finished.setdefault(run.id, set()).add(event.call)
         how = "failed" if event.error is not None else "done"
-        return self._told(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
+        return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, one: Progress) -> str:
         """The call, and in which calls' rooms it is, the outermost first."""
@@ -125,7 +125,7 @@ class _Counter:
             run = run.parent
         return ": ".join(reversed(names))
 
-    def _told(self, run: Run, message: str) -> _Note:
+    def _note(self, run: Run, message: str) -> _Note:
         # Rooms that have ended stay counted: progress never falls.
         self._counts[run.id] = (self._settled(run), len(run.calls()))
         settled, total = (sum(counts) for counts in zip(*self._counts.values(), strict=True))

@@ -16,7 +16,7 @@ from ideabridge.bridge.modules.form import FormError, read_inquiry
 from ideabridge.bridge.modules.results import shown
 from ideabridge.bridge.modules.secrets import Secrets
 
-ROUNDS: Final = 10
+MAX_QUESTION_ROUNDS: Final = 10
 """How often one call may come back with questions (2026)."""
 
 QUESTIONS: Final = 20

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
 from ideabridge.bridge.inquiry import Asker
-from ideabridge.bridge.modules.asking import ROUNDS, Asking
+from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking
 from ideabridge.bridge.modules.connection import Connection
 from ideabridge.bridge.modules.errors import (
     ModuleDownError,
@@ -106,14 +106,16 @@ async def remote_call(
     try:
         with asking.scope, connection.backchannel.calling(asking):
             result = await send(params)
-            for _ in range(ROUNDS):
+            for _ in range(MAX_QUESTION_ROUNDS):
                 if not isinstance(result, types.InputRequiredResult):
                     break
                 answers = await asking.answers(result)
                 again = {"input_responses": answers or None, "request_state": result.request_state}
                 result = await send(params.model_copy(update=again))
             if isinstance(result, types.InputRequiredResult):
-                raise ModuleInputRequiredError(module, f"{name} asks again and again: {ROUNDS} times in one call")
+                raise ModuleInputRequiredError(
+                    module, f"{name} asks again and again: {MAX_QUESTION_ROUNDS} times in one call"
+                )
             answered = result
     except MCPError as error:
         raise _failure(connection, module, tool.name, error, secrets) from None

@@ -45,7 +45,7 @@ def show_run(
     if options.json:
         from ideabridge.server.cli.console import print_json
 
-        print_json({**_told(record, story), **lineage, "events": _events(journal, story)})
+        print_json({**_run_json(record, story), **lineage, "events": _events(journal, story)})
         return 0
     _print_story(record, story, lineage)
     return 0
@@ -68,7 +68,7 @@ def _lineage(store: Store, record: RunRecord) -> JSONObject:
     return {**told, "ideas": ideas} if ideas else told
 
 
-def _told(record: RunRecord, story: Story) -> JSONObject:
+def _run_json(record: RunRecord, story: Story) -> JSONObject:
     from ideabridge.server.cli.run_text import call_told
 
     machine = story.machine

@@ -64,7 +64,11 @@ async def _list(options: Options) -> int:
     if options.json:
         source = str(configuration.source) if configuration.source else None
         print_json(
-            {"configuration": source, "modules": [_told(status) for status in statuses], "names": list[JSON](notes)}
+            {
+                "configuration": source,
+                "modules": [_status_json(status) for status in statuses],
+                "names": list[JSON](notes),
+            }
         )
     elif not statuses:
         if configuration.untrusted is not None:
@@ -82,7 +86,7 @@ def _is_well(status: ModuleStatus) -> bool:
     return status.state in ("up", "disabled")
 
 
-def _told(status: ModuleStatus) -> JSONObject:
+def _status_json(status: ModuleStatus) -> JSONObject:
     told = cast("JSONObject", dataclasses.asdict(status))
     return {**told, "notes": list(status.notes)}
 
@@ -146,14 +150,14 @@ async def _test(options: Options, name: str, tool: str | None, arguments: JSONOb
                     Validator(one.parameters, what=f"parameters of {tool}").check(arguments or {})
             result = await modules.call(name, tool, arguments or {})
             if options.json:
-                print_json({"module": _told(status), "tool": tool, "result": result})
+                print_json({"module": _status_json(status), "tool": tool, "result": result})
             else:
                 print_value(result)
             return ExitCode.DONE
         found = modules.tools()
         if options.json:
             listed: list[JSON] = [one.to_json() for one in found]
-            print_json({"module": _told(status), "tools": listed})
+            print_json({"module": _status_json(status), "tools": listed})
             return ExitCode.DONE
         print_table(("tool", "parameters"), [(shown_name(one.origin[1]), signature(one.parameters)) for one in found])
         server = " ".join(part for part in (status.server_name, status.server_version) if part)

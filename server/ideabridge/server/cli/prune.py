@@ -37,7 +37,7 @@ def prune_ideas(
     with opened(options) as store:
         found = store.prunable(before=older_than)
         if options.json and (dry_run or not found.families):
-            print_json({"pruned": None, **_told(found)})
+            print_json({"pruned": None, **_prunable_json(found)})
         elif not options.json:
             for line in lines_of(found):
                 say(line)
@@ -55,7 +55,7 @@ def prune_ideas(
             "before": pruned.before,
             "after": pruned.after,
         }
-        print_json({"pruned": done, **_told(found)})
+        print_json({"pruned": done, **_prunable_json(found)})
     else:
         freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
         say(f"{_count(pruned.runs, 'run')} and {_count(pruned.ideas, 'idea')} deleted; {freed}", "green")
@@ -77,7 +77,7 @@ def lines_of(found: Prunable) -> list[str]:
     return lines
 
 
-def _told(found: Prunable) -> JSONObject:
+def _prunable_json(found: Prunable) -> JSONObject:
     return {
         "runs": found.runs,
         "ideas": found.ideas,

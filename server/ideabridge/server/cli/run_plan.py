@@ -128,7 +128,7 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
 
 async def _rehearse(bridge: Bridge, plan: Plan, dry: bool, draw: str | None) -> tuple[JSONObject, str | None]:
     """What the plan would do, and the drawing of it."""
-    told = await _told(bridge, plan) if dry else {}
+    told = await _dry_run_json(bridge, plan) if dry else {}
     drawing = None if draw is None else await bridge.draw(plan, cast("Literal['mermaid', 'text']", draw))
     return told, drawing
 
@@ -150,7 +150,7 @@ def _print_rehearsal(told: JSONObject, drawing: str | None, options: Options, dr
         print_value(told if dry or drawing is None else drawing)
 
 
-async def _told(bridge: Bridge, plan: Plan) -> JSONObject:
+async def _dry_run_json(bridge: Bridge, plan: Plan) -> JSONObject:
     """`Bridge.dry_run`, and of each call `asks` or `denied`: why it would wait for approval, or not run at all."""
     from ideabridge.bridge.ideas.users import LOCAL
     from ideabridge.bridge.loop.policy import policy_named

@@ -66,12 +66,12 @@ def read_story(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]
         except IdeabridgeError as error:
             story.broken = f"event {number} cannot be read: {error}"
             return story
-        text, style, call = _told(event, story.machine)
+        text, style, call = _event_text(event, story.machine)
         story.moments.append(Moment(number, times.get(number), text, style, event, call))
     return story
 
 
-def _told(event: Event, machine: Machine) -> tuple[str, str | None, int | None]:
+def _event_text(event: Event, machine: Machine) -> tuple[str, str | None, int | None]:
     """(text, style, call)."""
     match event:
         case events.RunStarted():

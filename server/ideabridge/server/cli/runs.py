@@ -57,7 +57,7 @@ def list_runs(
         records = list(itertools.islice(listed, limit))
     following = records[-1].id if len(records) == limit else None
     if options.json:
-        runs: list[JSON] = [_told(record) for record in records]
+        runs: list[JSON] = [_run_json(record) for record in records]
         print_json({"runs": runs, "next": following})
     elif records:
         callers = {record.caller for record in records}
@@ -141,7 +141,7 @@ def _direct(one: DirectCall) -> list[str]:
     return [at, one.outcome, f"{one.seconds:.3f} s", tool, ", ".join(part for part in by if part)]
 
 
-def _told(record: RunRecord) -> JSONObject:
+def _run_json(record: RunRecord) -> JSONObject:
     status, reason = standing_of(record)
     told: JSONObject = {
         "run": record.id,

@@ -103,7 +103,7 @@ def unpin_name(options: Options, name: NameArgument) -> int:
     """Make a pinned name stand for its latest version again."""
     with opened(options) as store:
         told = store.stand_for(name)
-    return _told(options, told)
+    return _print_publication(options, told)
 
 
 def _stand(options: Options, ref: str, *, pinned: bool) -> int:
@@ -114,16 +114,19 @@ def _stand(options: Options, ref: str, *, pinned: bool) -> int:
         raise UsageError(f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}")
     with opened(options) as store:
         told = store.stand_for(name, int(version), pinned=pinned)
-    return _told(options, told)
+    return _print_publication(options, told)
 
 
-def _told(options: Options, told: Publication) -> int:
+def _print_publication(options: Options, publication: Publication) -> int:
     from ideabridge.server.cli.console import print_json, say
 
     if options.json:
-        print_json({"name": told.name, "version": told.version, "pinned": told.pinned})
+        print_json({"name": publication.name, "version": publication.version, "pinned": publication.pinned})
     else:
-        say(f"{told.name} stands for version {told.version}{', pinned' if told.pinned else ''}", "green")
+        say(
+            f"{publication.name} stands for version {publication.version}{', pinned' if publication.pinned else ''}",
+            "green",
+        )
     return 0
 
 
