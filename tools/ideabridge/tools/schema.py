@@ -16,7 +16,7 @@ import jsonschema_rs
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
-from ideabridge.tools.explain import Problem, explain
+from ideabridge.tools.explain import PATTERNS, Problem, explain, explain_schema
 from ideabridge.tools.inline import inline_refs
 from ideabridge.tools.keywords import (
     DEFINITIONS,
@@ -52,11 +52,16 @@ them."""
 BLOCKED_SHARE: Final = 0.05
 """How many of these seconds come back in each second."""
 
-_EXPLAINED_HERE: Final = 20_000
-"""Weight of a schema times parts of a value whose problems are explained in this process: an error takes 22 us."""
+_EXPLAINED_HERE: Final = 5_000
+"""Weight of a schema times parts of a value whose problems are explained in this process: a part takes jsonschema some
+20 us for each keyword."""
+
+_EXPLAINED_BYTES: Final = 256 * 1024
+"""Bytes of such a value: jsonschema writes each value that does not fit into a message."""
 
 _EXPLAINED_SECONDS: Final = 2.0
-_EXPLAINED_BLOCKED: Final = 0.3
+_EXPLAINED_BLOCKED: Final = 0.5
+"""Seconds; a worker that explains for the first time takes half of them to start and to import jsonschema."""
 _LEAST_BLOCKED: Final = 0.05
 _PATTERNS_SECONDS: Final = 0.25
 _PLAIN_CHARACTERS: Final = 2_000
@@ -95,8 +100,6 @@ class _Compiled:
     weight: int
     is_recursive: bool
 
-
-_PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
 
 _compiled: OrderedDict[str, _Compiled] = OrderedDict()
 _lock = threading.Lock()
@@ -278,7 +281,7 @@ class Validator:
 
     def _explains_here(self, value: JSON) -> bool:
         most = _EXPLAINED_HERE // self._own.weight
-        return not self._own.is_recursive and _nodes(value, most + 1) <= most
+        return not self._own.is_recursive and _nodes(value, most + 1) <= most and _size(value) <= _EXPLAINED_BYTES
 
     def _told(self, value: JSON) -> str:
         return f"{self.what}: checking {_size(value):,} bytes against a schema of {_size(self.schema):,}"
@@ -287,13 +290,13 @@ class Validator:
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
     """Why a value does not satisfy a schema, whatever that takes."""
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
-        return explain(compiled.valid.iter_errors(value), schema)
+        return explain(compiled.valid, schema, value)
     # Of a value too large to collect all its errors (a million items that each fail take 16 s), a sample.
     cut: list[tuple[str | int, ...]] = []
     sample = _sample(value, (), cut)
     if _nodes(sample, _EXPLAINED_NODES) < _EXPLAINED_NODES and not compiled.valid.is_valid(sample):
         # A problem at or above a place that was cut may come from the cut.
-        found = explain(compiled.valid.iter_errors(sample), schema)
+        found = explain(compiled.valid, schema, sample)
         whole = [p for p in found if not any(place[: len(p.place)] == p.place for place in cut)]
         if whole:
             return whole
@@ -379,7 +382,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     factory = _DRAFTS.get(name, jsonschema_rs.Draft202012Validator)
     _check_patterns(schema, what)
     try:
-        valid = factory(schema, validate_formats=False, offline=True, pattern_options=_PATTERNS)
+        valid = factory(schema, validate_formats=False, offline=True, pattern_options=PATTERNS)
     except jsonschema_rs.ValidationError as error:
         raise SchemaError(f"{what}: the schema is invalid: {_told(error, schema)}") from None
     except ValueError as error:
@@ -410,14 +413,14 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
     for pattern in unlike:
         with suppress(ValueError):
             # One that is invalid is named with its place when the whole is compiled.
-            jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=_PATTERNS)
+            jsonschema_rs.Draft202012Validator({"pattern": pattern}, pattern_options=PATTERNS)
         if time.thread_time() > deadline:
             raise LimitExceededError(f"{what}: the patterns of the schema ({len(unlike):,}) take too long to compile")
 
 
 def _told(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
     if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
-        return "; ".join(problem.message for problem in explain([error], None)[:_EXPLAINED]) or error.message[:200]
+        return explain_schema(error, schema).message
     for place, keyword, target in _references(schema):
         if target.lstrip("#") in error.message:
             where = show_path((*place, keyword))

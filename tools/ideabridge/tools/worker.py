@@ -17,6 +17,7 @@ import sys
 import threading
 from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,11 @@ if TYPE_CHECKING:
     from anyio.lowlevel import RunVar
 
 _SCRIPT: Final = Path(__file__).with_name("worker_process.py")
-_NEEDED: Final = ("orjson", "jsonschema_rs", "jmespath", "ideabridge.tools.errors")
+_NEEDED: Final = (
+    *("ideabridge", "orjson", "jsonschema_rs", "jmespath"),
+    # jsonschema and what it imports.
+    *("jsonschema", "attr", "attrs", "jsonschema_specifications", "referencing", "rpds", "typing_extensions"),
+)
 _INHERITED: Final = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
@@ -54,8 +59,10 @@ def _folders() -> list[str]:
     """Where the modules that a worker imports are, and nothing else: not the working directory."""
     folders: dict[str, None] = {}
     for name in _NEEDED:
-        module = __import__(name)
-        for place in getattr(module, "__path__", None) or [module.__file__]:
+        # Found, not imported: jsonschema takes longer to import than a worker to start.
+        spec = find_spec(name)
+        places = None if spec is None else spec.submodule_search_locations or [spec.origin]
+        for place in places or ():
             folders[str(Path(str(place)).parent)] = None
     return list(folders)
 
