@@ -122,10 +122,8 @@ def test_a_document_without_its_digest_is_refused_whatever_was_changed(
             assert main(["ideas", "import", put(here, changed), *words, "--store", "other.sqlite"]) == 2, what
             said = capsys.readouterr().err
             assert "digest: missing" in said if what == "no digest" else "digest: the document says" in said
-    # A document of an earlier version had one for its publication alone.
-    old = {key: value for key, value in document(here).items() if key != "digest"}
-    assert main(["ideas", "import", put(here, {**old, "ideabridge": 1}), "--store", "other.sqlite"]) == 2
-    assert "ideas import --edited" in capsys.readouterr().err
+    assert main(["ideas", "import", put(here, {**document(here), "ideabridge": 1}), "--store", "other.sqlite"]) == 2
+    assert "expected format 2, found the number 1" in capsys.readouterr().err
     assert main(["ideas", "import", "twice.json", "--store", "other.sqlite"]) == 0
 
 

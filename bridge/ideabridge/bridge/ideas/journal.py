@@ -201,11 +201,11 @@ class Journal:
             )
 
     def times(self, run_id: str) -> dict[int, float]:
-        """When each event was journaled, in seconds since 1970; those of an old store say nothing."""
+        """When each event was journaled, in seconds since 1970, by its sequence number."""
         with self._database.guard:
             base = self._number(run_id) << _BITS
             rows = self._database.execute(
-                "SELECT id, at FROM events WHERE id > ? AND id < ? AND at IS NOT NULL", (base, base + 2**_BITS)
+                "SELECT id, at FROM events WHERE id > ? AND id < ?", (base, base + 2**_BITS)
             ).fetchall()
         return {number - base: at for number, at in rows}
 

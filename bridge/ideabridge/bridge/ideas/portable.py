@@ -16,7 +16,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.schema import check_schema
 
 FORMAT: Final = 2
-"""The value of the member `ideabridge` of a document. Those of format 1 had no digest over all of their content."""
+"""The value of the member `ideabridge` of a document."""
 
 Checks: TypeAlias = Literal["whole", "idea", "nothing"]
 """What of a document must be unchanged. whole: everything, by its digest. idea: context, schema and solution, by their
@@ -139,10 +139,10 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     unknown = [key for key in document if key not in _IDEA + _OPTIONAL]
     if unknown:
         raise IdeaDocumentError(f"unknown members of an exported idea: {', '.join(unknown)[:200]}")
-    if document["ideabridge"] not in (1, FORMAT) or isinstance(document["ideabridge"], bool):
+    if document["ideabridge"] != FORMAT or isinstance(document["ideabridge"], bool):
         raise IdeaDocumentError(
             f"ideabridge: expected format {FORMAT}, found {_found(document['ideabridge'])}; "
-            "a newer ideabridge may have written it"
+            "another version of ideabridge may have written it"
         )
     context = document["context"]
     if not isinstance(context, list):
@@ -154,17 +154,12 @@ def read_document(raw: JSON, checks: Checks = "whole") -> Document:
     meta = dict(_members(document.get("meta", {}), META_KINDS, "meta"))
     if meta.get("time"):
         meta["time"] = _moment(str(meta["time"]))
-    publication = document.get("publication")
-    if document["ideabridge"] == 1 and isinstance(publication, dict):
-        # The digest of a publication in format 1, which the digest of the document took the place of.
-        publication = {key: value for key, value in publication.items() if key != "digest"}
-    found = Document(idea, IdeaMeta.from_json(meta), _publication(publication))
+    found = Document(idea, IdeaMeta.from_json(meta), _publication(document.get("publication")))
     if checks == "whole":
         if "digest" not in document:
             raise TamperedIdeaError(
-                "digest: missing, so nobody can tell whether the document is as it was exported; earlier"
-                " versions of ideabridge wrote none. Export it again, or look at it and take it as edited"
-                " (`ideas import --edited`)"
+                "digest: missing, so nobody can tell whether the document is as it was exported. Export it again, or"
+                " look at it and take it as edited (`ideas import --edited`)"
             )
         _check_hash("digest", document["digest"], str(sealed(document)["digest"]))
     return found

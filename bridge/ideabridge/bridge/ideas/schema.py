@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.ideas.sqlite import sqlite3
 
-VERSION: Final = 17
+VERSION: Final = 18
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -92,7 +92,7 @@ _TABLES: Final[dict[str, dict[str, Any]]] = {
     },
     # The journals: `id` is the run's number times 2^32 plus the sequence number, so one tree holds all, in order.
     # `parts` says which members of the event are kept in `contents`.
-    "events": {"columns": {"id": int, "body": str, "at": float, "parts": str}, "pk": "id", "nullable": {"at", "parts"}},
+    "events": {"columns": {"id": int, "body": str, "at": float, "parts": str}, "pk": "id", "nullable": {"parts"}},
     "settings": {"columns": {"key": str, "value": bytes}, "pk": "key", "not_null": {"value"}},
     "counters": {"columns": {"key": str, "value": int}, "pk": "key", "not_null": {"value"}},
     # What each module listed last, by the fingerprint of its configuration: its tools are known before it is up.
