@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
 from ideabridge.tools.schema import Validator, check_schema, inline_refs
+
+D2020 = "https://json-schema.org/draft/2020-12/schema"
 
 CALL: JSONObject = {
     "type": "object",
@@ -358,3 +362,50 @@ def test_problems_are_told_exactly_where_a_value_does_not_fit(value: JSON) -> No
     for problem in problems:
         assert problem.found
         assert problem.expected
+
+
+# -- explaining by jsonschema ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"pattern": "^(a+)+$"}, "a" * 40 + "!"),
+        ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, {"a" * 40 + "!": 1}),
+        ({"propertyNames": {"pattern": "^(a+)+$"}}, {"a" * 40 + "!": 1}),
+        # By `$schema`, and by a meta-schema, jsonschema changes to validators of its own.
+        ({"properties": {"a": {"$schema": D2020, "pattern": "^(a+)+$"}}}, {"a": "a" * 40 + "!"}),
+        ({"$dynamicAnchor": "meta", "items": {"$ref": D2020}, "pattern": "^(a+)+$"}, [{"not": "a" * 40 + "!"}]),
+        ({"unevaluatedProperties": False, "patternProperties": {"^(a+)+$": {}}}, {"a" * 40 + "!": 1}),
+        ({"uniqueItems": True}, [*({"a": number} for number in range(1_500)), {"a": 1}]),
+    ],
+)
+def test_what_a_stranger_sends_never_keeps_an_explanation_busy(schema: JSONObject, value: JSON) -> None:
+    start = time.process_time()
+    assert Validator(schema, what="W").problems(value)
+    assert time.process_time() - start < 2
+
+
+def test_older_drafts_are_explained_as_well() -> None:
+    schema: JSONObject = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"n": {"minimum": 3}}}
+    assert told(schema, {"n": 1}) == "W: n: found 1, expected at least 3"
+
+
+def test_a_recursive_schema_is_explained_by_a_worker() -> None:
+    node: JSONObject = {"properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
+    assert told(node, {"next": {"nxet": {}}}) == (
+        "W: next.nxet: found {}, expected no property of this name; there is 'next'. Did you mean 'next'?"
+    )
+
+
+def test_jsonschema_is_imported_only_to_explain() -> None:
+    program = (
+        "import sys\n"
+        "from ideabridge.tools.schema import Validator\n"
+        "one = Validator({'type': 'string'}, what='W')\n"
+        "one.check('a')\n"
+        "assert 'jsonschema' not in sys.modules\n"
+        "one.problems(1)\n"
+        "assert 'jsonschema' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

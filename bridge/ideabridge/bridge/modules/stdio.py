@@ -15,13 +15,13 @@ from typing import Final
 import anyio
 import anyio.abc
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from ideabridge.bridge.modules import process as processes
 from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.lines import Lines, LongLine
+from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.tools.encoding import count_values
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024

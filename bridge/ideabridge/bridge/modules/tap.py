@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import anyio
 import orjson
-from mcp.client._transport import ReadStream, TransportStreams, WriteStream
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from ideabridge.bridge.modules.backchannel import Backchannel
 from ideabridge.bridge.modules.listing import repair_page
+from ideabridge.bridge.modules.sdk import ReadStream, TransportStreams, WriteStream
 
 MOST_NOTIFICATIONS: Final = 1000
 """Notifications of a module that are passed on at once. What comes faster than `NOTIFICATIONS_RATE` is left out: each

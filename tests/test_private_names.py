@@ -1,0 +1,57 @@
+"""Private names of other packages: each stands in one module, and a release without it is noticed here."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import httpx
+import httpx2
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SDK = ROOT / "bridge/ideabridge/bridge/modules/sdk.py"
+WIRE = ROOT / "bridge/ideabridge/bridge/minds/wire.py"
+PRIVATE = re.compile(r"^\s*(?:from|import)\s+(mcp|pydantic_ai)(?:[.]\w+)*[.]_\w+", re.MULTILINE)
+
+
+def test_private_modules_are_imported_in_one_place() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): one
+        for part in ("tools", "bridge", "server")
+        for path in (ROOT / part).rglob("*.py")
+        for one in PRIVATE.findall(path.read_text(encoding="utf-8"))
+    }
+    assert found == {SDK.relative_to(ROOT).as_posix(): "mcp"}
+
+
+def test_the_private_client_of_pydantic_ai_is_named_in_one_place() -> None:
+    using = [
+        path
+        for part in ("tools", "bridge", "server")
+        for path in (ROOT / part).rglob("*.py")
+        if "_own_http_client" in path.read_text(encoding="utf-8")
+    ]
+    assert using == [WIRE]
+
+
+@pytest.mark.parametrize("name", ["ReadStream", "TransportStreams", "WriteStream"])
+def test_the_sdk_still_has_its_private_names(name: str) -> None:
+    transport = import_module("mcp.client._transport")
+    assert hasattr(transport, name), f"mcp.client._transport.{name} is gone: adapt {SDK.relative_to(ROOT)}"
+
+
+@pytest.mark.parametrize("kind", ["openai-compatible", "openai", "anthropic"])
+def test_pydantic_ai_still_has_its_private_client(kind: str) -> None:
+    providers = import_module("pydantic_ai.providers")
+    try:
+        made = providers.infer_provider_class(kind if kind != "openai-compatible" else "openai")
+        provider = made(api_key="none", base_url="http://127.0.0.1:9/v1") if "openai" in kind else made(api_key="none")
+    except ImportError as error:
+        pytest.skip(f"the package of {kind} is not installed: {error}")
+    client = getattr(provider, "_own_http_client", None)
+    assert isinstance(client, httpx.AsyncClient | httpx2.AsyncClient), (
+        f"the provider {kind} has no `_own_http_client` any more: without it the sizes of answers have no bound;"
+        f" adapt `bind` in {WIRE.relative_to(ROOT)}"
+    )
