@@ -60,8 +60,7 @@ _EXPLAINED_BYTES: Final = 256 * 1024
 """Bytes of such a value: jsonschema writes each value that does not fit into a message."""
 
 _EXPLAINED_SECONDS: Final = 2.0
-_EXPLAINED_BLOCKED: Final = 0.5
-"""Seconds; a worker that explains for the first time takes half of them to start and to import jsonschema."""
+_EXPLAINED_BLOCKED: Final = 0.3
 _LEAST_BLOCKED: Final = 0.05
 _PATTERNS_SECONDS: Final = 0.25
 _PLAIN_CHARACTERS: Final = 2_000
