@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ideabridge.bridge.ideas.sqlite import sqlite3
 
-VERSION: Final = 18
+VERSION: Final = 19
 """`PRAGMA user_version` of a store that this code reads and writes."""
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -122,14 +122,14 @@ _STATEMENTS: Final = (
         request BLOB NOT NULL,
         run TEXT,
         step INTEGER,
+        time TEXT GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.time'), '')) STORED,
+        outcome TEXT GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.outcome'), '')) STORED,
+        mind TEXT GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.mind'), '')) STORED,
         meta TEXT NOT NULL,
         schema INTEGER NOT NULL REFERENCES contents(number),
         context TEXT NOT NULL,
         solved INTEGER,
-        solution TEXT NOT NULL,
-        time TEXT GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.time'), '')) VIRTUAL,
-        outcome TEXT GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.outcome'), '')) VIRTUAL,
-        mind TEXT GENERATED ALWAYS AS (coalesce(json_extract(meta, '$.mind'), '')) VIRTUAL
+        solution TEXT NOT NULL
     ) STRICT
     """,
     "CREATE UNIQUE INDEX ideas_by_id ON ideas(id)",

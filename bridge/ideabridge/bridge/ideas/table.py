@@ -19,7 +19,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_t
 MAX_PAGE: Final = 1000
 """The most items one page holds."""
 
-FEW: Final = 1000
+FEW: Final = 5000
 """A tool, server or tag that fewer ideas have is looked up first, whatever else a list is filtered by."""
 
 _HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
