@@ -1,4 +1,4 @@
-"""Ideas: saved triples (context, schema, solution), and the store of ideas, publications and runs (DESIGN 4.11)."""
+"""Ideas: saved triples (context, schema, solution), and the store of ideas, publications and runs."""
 
 from ideabridge.bridge.ideas.filters import IdeaFilter
 from ideabridge.bridge.ideas.idea import Idea, IdeaMeta, function_schemas

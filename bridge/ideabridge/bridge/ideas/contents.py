@@ -1,4 +1,4 @@
-"""Contents: messages, schemas and lists of messages, each stored once by content (DESIGN 4.11).
+"""Contents: messages, schemas and lists of messages, each stored once by content.
 
 A context is kept as a JSON array of entries: a positive entry is the number of a message, a negative one the
 number (negated) of a list of entries, stored the same way. A long context is cut where a fixed function of an

@@ -1,4 +1,4 @@
-"""Database: the SQLite file behind the store: opening, locking, transactions, and errors by cause (DESIGN 7)."""
+"""Database: the SQLite file behind the store: opening, locking, transactions, and errors by cause."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Database:
     their connection and turn SQLite's errors into the store's. Reads inside a transaction see what it has written.
     A database in memory has one connection for both.
 
-    A writer that finds the file locked by another process waits with sleeps, and holds no lock of ours meanwhile.
+    A writer that finds the file locked by another process waits with sleeps. Meanwhile it holds no lock.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Database:
         self.durability: Final = durability
         self.depth = 0
         self.voids = 0
-        """Counts what makes row numbers that were remembered void: rolled back transactions, deletions of ours."""
+        """Counts what makes row numbers that were remembered void: rolled back transactions, own deletions."""
         self.lock = threading.RLock()
         """Held by the thread that writes, for as long as its transaction lasts."""
         self._busy_timeout_s = busy_timeout_s

@@ -112,4 +112,4 @@ class PruningStoppedError(StoreError):
 
 
 class StaleDriverError(StoreError):
-    """The epoch is not the run's current one: another driver took the run over, or it was released (DESIGN 7)."""
+    """The epoch is not the run's current one: another driver took the run over, or it was released."""

@@ -1,4 +1,4 @@
-"""Filters: which ideas a search or list is to hold (DESIGN 6)."""
+"""Filters: which ideas a search or list is to hold."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class IdeaFilter:
         """What a row of `ideas` says itself; the indexes `ideas_by_...` answer each of these, and all together.
 
         Raises:
-            FilterError: a time that is none.
+            FilterError: a time cannot be read.
         """
         clauses: list[str] = []
         values: list[Any] = []

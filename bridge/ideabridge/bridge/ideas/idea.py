@@ -1,4 +1,4 @@
-"""Idea: the saved triple (context, schema, solution), named by its content (DESIGN 2, 4.11)."""
+"""Idea: the saved triple (context, schema, solution), named by its content."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Idea:
 
 @dataclass(frozen=True, slots=True)
 class IdeaMeta:
-    """What is known beside the triple (DESIGN 4.11). None of it enters an id.
+    """What is known beside the triple. None of it enters an id.
 
     Attributes:
         run: the run it was made in.
@@ -148,7 +148,7 @@ _META_NAMES = tuple(entry.name for entry in dataclasses.fields(IdeaMeta))
 
 
 def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
-    """(input schema, output schema) of an idea as a function (DESIGN 4.11).
+    """(input schema, output schema) of an idea as a function.
 
     The input schema is that of the first `input` message without an instance: the declared one, else a permissive
     one from its value. None: the idea takes no input. The output schema is what `idea.schema` says of `output`
@@ -216,7 +216,7 @@ def _output_schema(schema: JSON) -> JSONObject | None:
 
 
 _NOTE: Final = "The result, once known; null while calls must run first and their results be seen"
-"""What composing adds to the description of an output (DESIGN 4.2)."""
+"""What composing adds to the description of an output."""
 
 
 def _untold(output: JSONObject) -> JSONObject:
@@ -238,7 +238,7 @@ def _joined(beside: JSONObject, said: list[JSON]) -> JSONObject:
 
 
 def is_reference_schema(schema: JSON) -> bool:
-    """Whether a schema admits exactly references: text with a pattern that begins with a dagger (DESIGN 4.2)."""
+    """Whether a schema admits exactly references: text with a pattern that begins with a dagger."""
     if not isinstance(schema, dict):
         return False
     pattern = schema.get("pattern")

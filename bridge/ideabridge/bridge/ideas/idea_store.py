@@ -1,4 +1,4 @@
-"""IdeaStore: the part of the store that saves, lists and finds ideas (DESIGN 4.11, 6)."""
+"""IdeaStore: the part of the store that saves, lists and finds ideas."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class IdeaStore(RunStore):
 
         Raises:
             CursorError: not a cursor of this list, or a limit out of bounds.
-            FilterError: a time that is none.
+            FilterError: a time cannot be read.
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self._index_all()
@@ -179,7 +179,7 @@ class IdeaStore(RunStore):
 
         Raises:
             CursorError: a limit out of bounds.
-            FilterError: a time that is none.
+            FilterError: a time cannot be read.
         """
         check_limit(limit)
         chosen = chosen or IdeaFilter()

@@ -1,4 +1,4 @@
-"""Journal: runs, their drivers' leases, and the append-only log of events (DESIGN 7)."""
+"""Journal: runs, their drivers' leases, and the append-only log of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leaks: secrets in what is about to leave the store (DESIGN 7). They are found by their shape, wherever they stand.
+"""Leaks: secrets in what is about to leave the store. They are found by their shape, wherever they stand.
 
 The shapes are those that the makers of the tokens chose so that they can be found; what has no shape is found only
 where it is configured here.

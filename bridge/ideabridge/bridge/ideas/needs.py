@@ -1,4 +1,4 @@
-"""Needs: the tools a plan calls, and where they are (DESIGN 4.10, 4.11)."""
+"""Needs: the tools a plan calls, and where they are."""
 
 from __future__ import annotations
 

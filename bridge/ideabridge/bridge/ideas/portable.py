@@ -1,4 +1,4 @@
-"""Portable ideas: one idea as a JSON document that anybody can check (DESIGN 4.11)."""
+"""Portable ideas: one idea as a JSON document that anybody can check."""
 
 from __future__ import annotations
 

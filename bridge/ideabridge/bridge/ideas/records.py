@@ -11,7 +11,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 Item = TypeVar("Item")
 
 Answer = Literal["recorded", "plan", "solve", "auto"]
-"""How a call of a published idea is answered (DESIGN 4.11)."""
+"""How a call of a published idea is answered."""
 
 ANSWERS: Final = ("recorded", "plan", "solve", "auto")
 
@@ -66,7 +66,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One version of a published name (DESIGN 4.11).
+    """One version of a published name.
 
     Attributes:
         name: what the tool is called.
@@ -112,7 +112,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is other in one idea, or version of a name, than in another: a line for each (DESIGN 4.11).
+    """What is other in one idea, or version of a name, than in another: a line for each.
 
     Attributes:
         lines: `+ what is new`, `- what is gone`, `~ what is other`, each with its place.
@@ -155,7 +155,7 @@ class RunRecord:
         kind: `plan`, `solve`, ...
         caller: whose run it is.
         title: one line for people.
-        fingerprint: of the configuration it was made under (DESIGN 7).
+        fingerprint: of the configuration it was made under.
         parent: the run it is part of.
         status: `running` until `set_status` says otherwise.
         summary: what the last `set_status` stored.

@@ -1,4 +1,4 @@
-"""RunStore: the part of the store that holds runs and settings (DESIGN 7)."""
+"""RunStore: the part of the store that holds runs and settings."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class RunStore:
         return self._journal.forks(run_id)
 
     def rooms_of(self, run_id: str) -> list[RunRecord]:
-        """The runs that answered calls of this one (DESIGN 4.10), oldest first."""
+        """The runs that answered calls of this one, oldest first."""
         return self._journal.rooms(run_id)
 
     def set_status(self, run_id: str, epoch: int, status: str, summary: JSONObject | None) -> None:

@@ -1,4 +1,4 @@
-"""Search: full-text search over ideas and published names (DESIGN 8).
+"""Search: full-text search over ideas and published names.
 
 A save does not index: the next search does, or whoever has time (`Store.index_ideas`), or, once too much is left
 over, a later save. What is indexed can be read again from the idea, so the index keeps no copy of it.
@@ -39,11 +39,11 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 UNINDEXED: Final = "unindexed"
 """Key of the counter of deleted ideas that the index still holds."""
 
-_GONE: Final = f"SELECT value FROM counters WHERE key = '{UNINDEXED}'"  # noqa: S608 - a name of ours
+_GONE: Final = f"SELECT value FROM counters WHERE key = '{UNINDEXED}'"  # noqa: S608 - a constant
 _REBUILT: Final = "rebuilt"
 """Key of the counter of how often it was begun to index all anew: the latest to begin goes on, the others end."""
 
-_REBUILDS: Final = f"SELECT value FROM counters WHERE key = '{_REBUILT}'"  # noqa: S608 - a name of ours
+_REBUILDS: Final = f"SELECT value FROM counters WHERE key = '{_REBUILT}'"  # noqa: S608 - a constant
 _RANK: Final = {"idea_words": "bm25(4.0, 2.0, 1.0)", "publication_words": "bm25(4.0, 1.0)"}
 
 
@@ -178,7 +178,7 @@ class Search:
                 self._said[run] = entry
             entries.append((number, *entry))
         self._database.connection.executemany(
-            f"INSERT INTO {table}(rowid, title, tools, body) VALUES (?, ?, ?, ?)",  # noqa: S608 - a name of ours
+            f"INSERT INTO {table}(rowid, title, tools, body) VALUES (?, ?, ?, ?)",  # noqa: S608 - a constant
             entries,
         )
         return len(rows), rows[-1][0]

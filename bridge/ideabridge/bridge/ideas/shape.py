@@ -1,4 +1,4 @@
-"""Shape: the calls of an idea without their literals: what is done over and over is recognised by it (DESIGN 4.11)."""
+"""Shape: the calls of an idea without their literals: what is done over and over is recognised by it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Shapes: the shapes of ideas, so that what was done over and over is recognised; and which tools they called (DESIGN
-4.11).
+"""Shapes: the shapes of ideas, so that what was done over and over is recognised; and which tools they called.
 
 Like the words for the search, they are taken up when there is time, not when an idea is saved.
 """

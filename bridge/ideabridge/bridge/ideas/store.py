@@ -1,4 +1,4 @@
-"""Store: ideas, publications, runs and settings in one SQLite file (DESIGN 4.11, 7; `docs/store.md`)."""
+"""Store: ideas, publications, runs and settings in one SQLite file (`docs/store.md`)."""
 
 from __future__ import annotations
 
