@@ -64,50 +64,42 @@ class Answer:
     bars: list[Bar]
 
 
-class Assistant:
-    """One connected client."""
+async def tools_of(client: Client) -> dict[str, str]:
+    """Every tool the server offers now, with its description."""
+    page = await client.list_tools(cache_mode="bypass")
+    found = {tool.name: tool.description or "" for tool in page.tools}
+    while page.next_cursor is not None:
+        page = await client.list_tools(cursor=page.next_cursor, cache_mode="bypass")
+        found |= {tool.name: tool.description or "" for tool in page.tools}
+    return found
 
-    def __init__(self, client: Client) -> None:
-        self.client = client
 
-    async def tools(self) -> dict[str, str]:
-        """Every tool the server offers now, with its description."""
-        found: dict[str, str] = {}
-        cursor: str | None = None
-        while True:
-            page = await self.client.list_tools(cursor=cursor, cache_mode="bypass")
-            found.update({tool.name: tool.description or "" for tool in page.tools})
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
+async def call(client: Client, tool: str, arguments: JSONObject) -> Answer:
+    """Call a tool.
 
-    async def call(self, tool: str, arguments: JSONObject) -> Answer:
-        """Call a tool.
+    Raises:
+        CheckFailedError: it answered with an error.
+    """
+    began = time.monotonic()
+    bars: dict[str, Bar] = {}
 
-        Raises:
-            CheckFailedError: it answered with an error.
-        """
-        began = time.monotonic()
-        bars: dict[str, Bar] = {}
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        note = _NOTE.match(message or "")
+        if note is not None:
+            now = time.monotonic() - began
+            bar = bars.setdefault(note["call"], Bar(note["call"], now))
+            if note["what"] != "started":
+                bar.finished, bar.failed = now, note["what"] == "failed"
 
-        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-            note = _NOTE.match(message or "")
-            if note is not None:
-                now = time.monotonic() - began
-                bar = bars.setdefault(note["call"], Bar(note["call"], now))
-                if note["what"] != "started":
-                    bar.finished, bar.failed = now, note["what"] == "failed"
-
-        result = await self.client.call_tool(tool, cast("dict[str, Any]", arguments), progress_callback=on_progress)
-        seconds = time.monotonic() - began
-        wire = cast("JSONObject", result.model_dump(mode="json", by_alias=True, exclude_none=True))
-        if result.is_error:
-            texts = [str(block.get("text", "")) for block in cast("list[dict[str, Any]]", wire.get("content", []))]
-            raise CheckFailedError(f"{tool}: {' '.join(texts)}")
-        content = wire.get("structuredContent")
-        if not isinstance(content, dict):
-            raise CheckFailedError(f"{tool}: answered without structured content")
-        return Answer(content, len(encode(wire)), seconds, list(bars.values()))
+    result = await client.call_tool(tool, cast("dict[str, Any]", arguments), progress_callback=on_progress)
+    seconds = time.monotonic() - began
+    wire = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if result.is_error:
+        raise CheckFailedError(f"{tool}: {' '.join(block.get('text', '') for block in wire.get('content', []))}")
+    content = wire.get("structuredContent")
+    if not isinstance(content, dict):
+        raise CheckFailedError(f"{tool}: answered without structured content")
+    return Answer(cast("JSONObject", content), len(encode(wire)), seconds, list(bars.values()))
 
 
 def most_at_once(bars: list[Bar]) -> int:
@@ -151,11 +143,10 @@ def draw(bars: list[Bar], width: int = WIDTH) -> list[str]:
 async def visit(address: str, tool: str, arguments: JSONObject) -> JSONObject:
     """What assistant B does: look at the tools, call one, and report what came."""
     async with Client(address) as client:
-        assistant = Assistant(client)
-        tools = await assistant.tools()
+        tools = await tools_of(client)
         if tool not in tools:
             raise CheckFailedError(f"assistant B does not see the tool {tool}; it sees {', '.join(tools)}")
-        answer = await assistant.call(tool, arguments)
+        answer = await call(client, tool, arguments)
         return {
             "protocol": client.protocol_version,
             "tools": len(tools),

@@ -22,13 +22,14 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.server.callers import TOKEN_VARIABLE
 from ideabridge.server.demo.assistant import (
-    Assistant,
     Bar,
     CheckFailedError,
+    call,
     cause_of,
     draw,
     most_at_once,
     together,
+    tools_of,
 )
 from ideabridge.server.demo.checks import Checks, DemoSetupError, Repository, check_answer
 from ideabridge.tools.encoding import JSONObject, encode
@@ -156,29 +157,28 @@ class Demo:
         )
         command = StdioServerParameters(command=serve[0], args=serve[1:], env=dict(os.environ), cwd=_OUTSIDE)
         async with Client(stdio_client(command, errlog=log)) as client:
-            assistant = Assistant(client)
-            count = len(await assistant.tools())
+            count = len(await tools_of(client))
             self._head(f"Assistant A connects over stdio, MCP {client.protocol_version}, {count} tools in its context")
-            first = await self._hand_over(assistant, for_a, folder / "ideas.sqlite")
+            first = await self._hand_over(client, for_a, folder / "ideas.sqlite")
             run, output = str(first["run"]), cast("JSONObject", first["output"])
-            await self._publish(assistant, run, NAME, "plan")
+            await self._publish(client, run, NAME, "plan")
             # While A is still connected: two servers, two processes, one store.
             second = await self._second_assistant([*serve, "--http", "127.0.0.1:0"], for_b)
             if for_a != for_b:
                 differs = cast("JSONObject", second["content"]).get("report") != output.get("report")
                 self.checks.holds("assistant B: other input, other answer", differs, "the answer is the same")
-            recorded = await self._recorded(assistant, run, for_a, for_b, output)
+            recorded = await self._recorded(client, run, for_a, for_b, output)
         return {"repository": root, "a": first, "b": second, "recorded": recorded, "tokens": first["tokens"]}
 
-    async def _hand_over(self, assistant: Assistant, given: JSONObject, store: Path) -> JSONObject:
+    async def _hand_over(self, client: Client, given: JSONObject, store: Path) -> JSONObject:
         """Assistant A hands over the plan."""
         plan: JSONObject = {**PLAN, "input": given}
         self._say(f"It hands over one plan of {len(CALLS)} calls ({len(encode(plan)):,} bytes), once:", None)
-        for call in CALLS:
-            module = f"{call['_module']}." if "_module" in call else ""
-            parameters = ", ".join(f"{key}={value}" for key, value in call.items() if not key.startswith("_"))
-            self._say(f"   {module}{call['_tool']}({parameters}) -> {call['_outputPath']}", None)
-        answer = await assistant.call("run_plan", plan)
+        for one in CALLS:
+            module = f"{one['_module']}." if "_module" in one else ""
+            parameters = ", ".join(f"{key}={value}" for key, value in one.items() if not key.startswith("_"))
+            self._say(f"   {module}{one['_tool']}({parameters}) -> {one['_outputPath']}", None)
+        answer = await call(client, "run_plan", plan)
         output, usage = answer.content.get("output"), answer.content.get("usage")
         if answer.content.get("status") != "done" or not isinstance(output, dict):
             raise CheckFailedError(f"run_plan: expected an output, found {encode(answer.content)[:600]!r}")
@@ -211,9 +211,9 @@ class Demo:
             "at_once": at_once,
         }
 
-    async def _publish(self, assistant: Assistant, run: str, name: str, how: str) -> None:
+    async def _publish(self, client: Client, run: str, name: str, how: str) -> None:
         arguments: JSONObject = {"idea": run, "name": name, "answer": how, "description": DESCRIPTION}
-        published = (await assistant.call("publish_idea", arguments)).content
+        published = (await call(client, "publish_idea", arguments)).content
         self.checks.same(f"{name} is published", published.get("answer"), how)
         schema = cast("dict[str, Any]", published.get("input_schema") or {})
         names = ", ".join(schema.get("properties", {}))
@@ -240,11 +240,11 @@ class Demo:
         return found
 
     async def _recorded(
-        self, assistant: Assistant, run: str, same: JSONObject, other: JSONObject, first: JSONObject
+        self, client: Client, run: str, same: JSONObject, other: JSONObject, first: JSONObject
     ) -> JSONObject:
         """The run, published as its recorded answer: the same input gets it at once, other input is refused."""
-        await self._publish(assistant, run, RECORDED_NAME, "recorded")
-        answer = await assistant.call(RECORDED_NAME, same)
+        await self._publish(client, run, RECORDED_NAME, "recorded")
+        answer = await call(client, RECORDED_NAME, same)
         self.checks.same("recorded: the stored answer, to the letter", answer.content, first)
         self.checks.holds("recorded: no call ran", not answer.bars, "calls ran")
         took = f"{answer.seconds * 1000:.1f} ms"
@@ -252,7 +252,7 @@ class Demo:
         refused = ""
         if other != same:
             try:
-                await assistant.call(RECORDED_NAME, other)
+                await call(client, RECORDED_NAME, other)
             except CheckFailedError as error:
                 refused = str(error).removeprefix(f"{RECORDED_NAME}: ")
                 self._say(f"Other input is refused: {refused}", "dim")
