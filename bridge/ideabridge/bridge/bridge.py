@@ -62,7 +62,7 @@ from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
 from ideabridge.bridge.replay.lift import lift
 from ideabridge.bridge.replay.pins import Changed
-from ideabridge.bridge.replay.replay import Replay, check_arguments
+from ideabridge.bridge.replay.replay import Replay
 from ideabridge.bridge.replay.verify import Verdict
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.runs import Runs, RunSummary
@@ -418,8 +418,13 @@ class Bridge:
         given = read_object("arguments", arguments) or {}
         pinned = version is not None
         publication = store.publication(name, version, caller=caller) if pinned else store.named(name, caller=caller)
-        check_arguments(publication, given)
-        return await self._replay(publication, given, mind, caller, samples=samples)
+        choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
+        way = await self.ways.answer(publication, given, caller=caller, settings=self.settings(), choice=choice)
+        if way.start is None:
+            return Replay(way.answer, way.output)
+        answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
+        answering = answering if way.start.kind == "solve" else None
+        return Replay(way.answer, run=await self._open_runs.create(way.start, caller, publication.name, answering))
 
     async def drift(
         self, plan: Plan, output: JSON, *, effects: bool = False, caller: str = LOCAL
@@ -636,20 +641,6 @@ class Bridge:
         answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
         start = start_solve(messages, catalogue, settings, output_schema, choice)
         return await self._open_runs.create(start, caller, title, answering)
-
-    async def _replay(
-        self, publication: Publication, arguments: JSONObject, mind: MindName | Choice, caller: str, *, samples: bool
-    ) -> Replay:
-        choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
-        ways = self._open_runs.ways
-        way = ways.way(publication, arguments)
-        if way.answer == "recorded":
-            return Replay(way.answer, way.output)
-        start = await ways.start(publication, arguments, way, caller, self.settings(), choice, [])
-        answering = self.mind if self.mind is not None and self.mind.name == choice.name else None
-        answering = answering if start.kind == "solve" else None
-        run = await self._open_runs.create(start, caller, publication.name, answering)
-        return Replay(way.answer, run=run)
 
     async def fork(
         self,

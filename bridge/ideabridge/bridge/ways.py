@@ -1,9 +1,9 @@
-"""Ways: how a call of a published idea is answered: recorded, by its plan, or by solving it anew (DESIGN 4.11)."""
+"""Ways: how a call of a published idea is answered: by its recorded output, by its plan, or by solving it anew."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -28,7 +28,7 @@ from ideabridge.bridge.replay.pins import (
     tools_meant,
 )
 from ideabridge.bridge.replay.recorded import read_run
-from ideabridge.bridge.replay.replay import plan_of, recorded_answer
+from ideabridge.bridge.replay.replay import check_arguments, plan_of, recorded_answer
 from ideabridge.bridge.replay.solving import calls_of, context_of, tools_of, without_cycles
 from ideabridge.bridge.starts import Start, start_plan, start_solve
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -41,10 +41,12 @@ class Way:
     Attributes:
         answer: `recorded`: with `output`; else by a run.
         output: the stored output.
+        start: of the run.
     """
 
     answer: Literal["recorded", "plan", "solve"]
     output: JSON = None
+    start: Start | None = None
 
 
 Patiently = Callable[[Callable[[], Publication]], Awaitable[Publication]]
@@ -63,6 +65,39 @@ class Ways:
         self._store = store
         self._offer = offer
         self._patiently = patiently
+
+    async def answer(
+        self,
+        publication: Publication,
+        arguments: JSONObject,
+        *,
+        caller: str,
+        settings: Settings,
+        choice: Choice,
+        before: Sequence[JSON] = (),
+    ) -> Way:
+        """Answer a call of a published idea: with its recorded output, or by a run, of which this is the start.
+
+        Args:
+            publication: what is called.
+            arguments: its input.
+            caller: who calls.
+            settings: of the run.
+            choice: of the mind that answers; of a plan, in its rooms.
+            before: context messages before its own.
+
+        Raises:
+            ValueMismatchError: the arguments do not satisfy the parameters.
+            PublicationError: `recorded` with another input, or there is nothing to answer with.
+            PlanError, SchemaError: the plan cannot run.
+            MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
+        """
+        check_arguments(publication, arguments)
+        way = self.way(publication, arguments)
+        if way.answer == "recorded":
+            return way
+        start = await self.start(publication, arguments, way, caller, settings, choice, [*before])
+        return dataclasses.replace(way, start=start)
 
     @staticmethod
     def way(publication: Publication, arguments: JSONObject) -> Way:
