@@ -1,1 +1,1 @@
-"""Contexts: messages and their handlers, references, state (DESIGN 4.1, 4.3)."""
+"""Contexts: messages and their handlers, references, state."""

@@ -1,4 +1,4 @@
-"""Documents: JSON values read and written by path, without ever changing a value in place (DESIGN 4.3).
+"""Documents: JSON values read and written by path, without ever changing a value in place.
 
 A write copies the objects along its path and shares the rest, so that the value before a Solution stays at hand
 for as long as some call still reads it.
@@ -71,7 +71,7 @@ def _index(key: str, length: int) -> int | None:
 def read(document: JSON, path: Path) -> JSON | Missing:
     """The value at `path`, or MISSING.
 
-    A key that goes into a text that holds one JSON object or array goes into that (DESIGN 4.3).
+    A key that goes into a text that holds one JSON object or array goes into that.
     """
     value: JSON = document
     for key in path:

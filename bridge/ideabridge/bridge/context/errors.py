@@ -1,4 +1,4 @@
-"""Errors of contexts, references and state (DESIGN 4.1, 4.3)."""
+"""Errors of contexts, references and state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handlers: what each type of message does to a Request before it goes out (DESIGN 4.1).
+"""Handlers: what each type of message does to a Request before it goes out.
 
 A handler may change the messages (a typed message becomes text), the settings of the model, and the schema: properties
 before `calls`, the tools that are offered, and the schema of the output. What it changes holds for one Request; every

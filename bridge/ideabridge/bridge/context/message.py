@@ -1,4 +1,4 @@
-"""Messages: the entries of a Context (DESIGN 2, 4.1).
+"""Messages: the entries of a Context.
 
 A message is `{"role", "content"}` where the content is text or a typed object; the shorthand `{"type": K, ...}` is
 the same with the type's default role, and `{"type": K, K: value}` the same as `{"type": "data", "kind": K,

@@ -1,4 +1,4 @@
-"""Previews: what a mind or a host sees of a value, so that it writes `†state.log` and not the log (DESIGN 4.1, 6)."""
+"""Previews: what a mind or a host sees of a value, so that it writes `†state.log` and not the log."""
 
 from __future__ import annotations
 

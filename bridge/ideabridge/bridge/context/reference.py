@@ -1,4 +1,4 @@
-"""References: `†kind.path`, a value to be read when the call runs (DESIGN 4.3).
+"""References: `†kind.path`, a value to be read when the call runs.
 
 Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first that
 exists, `a && b` the last where all exist; `&&` binds tighter; every operand starts with a dagger.
@@ -268,7 +268,7 @@ def parse_reference(text: str) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a result is written: `_outputPath` (DESIGN 4.3).
+    """Where a result is written: `_outputPath`.
 
     Attributes:
         mode: `one`; `either` (`p || q`: success to the first, a failure to the second); `both` (`p && q`).
@@ -363,7 +363,7 @@ Compiled = object
 def compile_value(
     value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = (), *, inside: bool = True
 ) -> Compiled:
-    """Scan text written by a mind or a plan's author, once (DESIGN 4.3).
+    """Scan text written by a mind or a plan's author, once.
 
     Args:
         value: any JSON value; keys of objects are never references.

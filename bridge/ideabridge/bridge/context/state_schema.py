@@ -1,4 +1,4 @@
-"""StateSchema: what may be written to a state, and what it must be in the end (DESIGN 4.3)."""
+"""StateSchema: what may be written to a state, and what it must be in the end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class StateSchema:
                 if _matches(pattern, key):
                     return found
         additional = schema.get("additionalProperties")
-        # Left out, `additionalProperties` would admit all: here declared properties close (DESIGN 4.3).
+        # Left out, `additionalProperties` would admit all: here declared properties close.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:

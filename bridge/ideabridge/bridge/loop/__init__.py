@@ -1,1 +1,1 @@
-"""The agent loop: a pure machine, its graph, and the runner that performs its effects (DESIGN 4.4)."""
+"""The agent loop: a pure machine, its graph, and the runner that performs its effects."""

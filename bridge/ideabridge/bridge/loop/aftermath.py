@@ -1,4 +1,4 @@
-"""Aftermath: what becomes of calls whose outcome nobody knows (DESIGN 7): those that a crash left in flight, and those
+"""Aftermath: what becomes of calls whose outcome nobody knows: those that a crash left in flight, and those
 whose module ended, or did not answer, while they ran.
 """
 
@@ -36,7 +36,7 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
         else:
             events.append(_in_doubt(machine, progress, number, None, now))
     if machine.is_streaming:
-        # What had streamed in is the Solution; the mind is never asked again for it (DESIGN 4.4.6).
+        # What had streamed in is the Solution; the mind is never asked again for it.
         events.append(SolutionClosed(CUT_OFF))
     return again, events
 

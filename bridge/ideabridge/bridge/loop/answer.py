@@ -1,4 +1,4 @@
-"""Answer: reads a Solution while it streams in, and gives each call the moment its object closes (DESIGN 4.4.1).
+"""Answer: reads a Solution while it streams in, and gives each call the moment its object closes.
 
 Pieces may be of any size and cut anywhere. The scanner only finds where values end, one token at a time; each value
 is then decoded by itself, exactly. So the cost is linear in the length of the answer, integers may be of any size,
@@ -126,7 +126,7 @@ class Answer:
 
     def _end(self, broken: str | None) -> None:
         if broken is None and "_tool" in self._extra and not self._seen & {"calls", "output"}:
-            # A single call in place of a Solution: what models write now and then (DESIGN 4.2).
+            # A single call in place of a Solution: what models write now and then.
             self._pieces.append(CallPiece(self._extra))
             self._extra = {}
         self._ended = True

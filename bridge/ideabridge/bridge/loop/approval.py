@@ -1,4 +1,4 @@
-"""Approval: whether a call whose references are resolved runs, is denied, or is put before a person (DESIGN 4.6)."""
+"""Approval: whether a call whose references are resolved runs, is denied, or is put before a person."""
 
 from __future__ import annotations
 

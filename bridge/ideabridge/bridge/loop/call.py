@@ -1,4 +1,4 @@
-"""Call: a filled-in Tool as a mind or a plan lists it, read and checked (DESIGN 2, 4.2)."""
+"""Call: a filled-in Tool as a mind or a plan lists it, read and checked."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _read_imports(call: Call, reading: int) -> None:
             call.problems.append(f"_imports.{number}: expected a reference")
             continue
         before = len(call.reads)
-        # "input" is short for †input (DESIGN 4.10).
+        # "input" is short for †input.
         _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}", reading)
         expressions = [read.expression for read in call.reads[before:]]
         if any(len(list(one.operands())) != 1 or one.uses_item for one in expressions):

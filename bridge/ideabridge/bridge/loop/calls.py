@@ -1,4 +1,4 @@
-"""Calls: the calls of one run that are at work, each in a task of its own (DESIGN 4.4.2)."""
+"""Calls: the calls of one run that are at work, each in a task of its own."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class Calls:
         context = CallContext(effect, on_progress, on_message, run=self, asker=asker, kept=self._kept)
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
-        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone (DESIGN 4.5)
+        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
             # What fails while everything is being cancelled fails because of that: the module was closed, say. It is no
             # outcome. The journal keeps the call as in flight, and whoever takes the run up decides.
             await anyio.lowlevel.checkpoint_if_cancelled()

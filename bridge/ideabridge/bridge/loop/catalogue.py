@@ -1,4 +1,4 @@
-"""Catalogue: the tools one run may call, and how each is validated (DESIGN 4.2, 4.10)."""
+"""Catalogue: the tools one run may call, and how each is validated."""
 
 from __future__ import annotations
 

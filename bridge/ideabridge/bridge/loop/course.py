@@ -1,4 +1,4 @@
-"""Course: whether a run goes on with another Request after a Solution, or ends (DESIGN 4.4.4, 4.4.5)."""
+"""Course: whether a run goes on with another Request after a Solution, or ends."""
 
 from __future__ import annotations
 

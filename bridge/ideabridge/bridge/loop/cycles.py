@@ -1,4 +1,4 @@
-"""Cycles: calls that wait for each other in a circle (DESIGN 4.9)."""
+"""Cycles: calls that wait for each other in a circle."""
 
 from __future__ import annotations
 

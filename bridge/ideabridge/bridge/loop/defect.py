@@ -1,4 +1,4 @@
-"""Defects: exceptions that nobody expected, where one run must end alone and not take others with it (DESIGN 7)."""
+"""Defects: exceptions that nobody expected, where one run must end alone and not take others with it."""
 
 from __future__ import annotations
 

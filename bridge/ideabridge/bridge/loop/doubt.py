@@ -1,4 +1,4 @@
-"""Doubt: executions of which nobody knows what came of them, and what a person says of them (DESIGN 7)."""
+"""Doubt: executions of which nobody knows what came of them, and what a person says of them."""
 
 from __future__ import annotations
 

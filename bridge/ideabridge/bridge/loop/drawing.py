@@ -1,4 +1,4 @@
-"""Drawing: a plan as a picture, for people (DESIGN 4.9). Mermaid for documents and hosts, text for a terminal."""
+"""Drawing: a plan as a picture, for people. Mermaid for documents and hosts, text for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dry run: what a plan would do, told without doing it (DESIGN 4.9)."""
+"""Dry run: what a plan would do, told without doing it."""
 
 from __future__ import annotations
 

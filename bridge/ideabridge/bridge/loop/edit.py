@@ -1,4 +1,4 @@
-"""Edit: a call as a person changed it: other parameters, or another tool in its place (DESIGN 4.6).
+"""Edit: a call as a person changed it: other parameters, or another tool in its place.
 
 Its values are literals. Where the result goes, and for which instance, stays as the call says.
 """

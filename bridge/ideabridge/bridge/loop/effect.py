@@ -1,4 +1,4 @@
-"""Effects: what the machine wants done. Each is acknowledged by an event (DESIGN 3)."""
+"""Effects: what the machine wants done. Each is acknowledged by an event."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Events: what happened in a run, in order. The journal is a list of them, and folding it again gives the run back.
 
-Each is journaled before it is acted on (DESIGN 7), so an event holds everything the machine needs to take the
+Each is journaled before it is acted on, so an event holds everything the machine needs to take the
 same step again: no clock, no network, no lookup.
 """
 
@@ -22,7 +22,7 @@ EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"
 
 
 Pattern: TypeAlias = Literal["all", "any", "race"]
-"""What the calls of one Solution are to each other (DESIGN 4.7); see `loop.group`."""
+"""What the calls of one Solution are to each other; see `loop.group`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
-    """A Request went out to a mind. `request` is its id (DESIGN 4.11). `offered` is what handlers of messages made of
+    """A Request went out to a mind. `request` is its id. `offered` is what handlers of messages made of
     the tools and the output schema, for this Request alone; see `loop.offered`.
     """
 
@@ -74,7 +74,7 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended; `broken` says why where it broke off (DESIGN 4.4.6). `extra` is what stood beside."""
+    """The answer ended; `broken` says why where it broke off. `extra` is what stood beside."""
 
     name: ClassVar[str] = "solution_closed"
     broken: str | None = None
@@ -144,7 +144,7 @@ class ApprovalAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(OfCall):
-    """A decision on a call: by whom, why, and the edited call where there is one (DESIGN 4.6).
+    """A decision on a call: by whom, why, and the edited call where there is one.
 
     `tool` is the full definition of another tool that runs in the call's place: a plan's journal holds only those that
     the plan names.
@@ -161,7 +161,7 @@ class CallDecided(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Journaled):
-    """A person is asked about a plan as a whole, of which nothing has run (DESIGN 4.9). `digest` is the hash of the
+    """A person is asked about a plan as a whole, of which nothing has run. `digest` is the hash of the
     plan the decision is bound to, `at` as in `ApprovalAsked`.
     """
 
@@ -189,7 +189,7 @@ class PlanDecided(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(OfCall):
-    """A call (or one item of it) is about to run. Started and not finished: in flight (DESIGN 7)."""
+    """A call (or one item of it) is about to run. Started and not finished: in flight."""
 
     name: ClassVar[str] = "call_started"
     item: int | None = None
@@ -213,7 +213,7 @@ class CallFinished(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
-    """Nobody knows what came of a call (or one item) that was in flight: a person is asked (DESIGN 7). `digest` is the
+    """Nobody knows what came of a call (or one item) that was in flight: a person is asked. `digest` is the
     hash of the question, `at` as in `ApprovalAsked`. `why` says what happened; None: the process died.
     """
 

@@ -1,4 +1,4 @@
-"""Executor: runs one call, here or at its module (DESIGN 2, 4.5, 4.10)."""
+"""Executor: runs one call, here or at its module."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class Executor:
         return value
 
     def explain(self, error: Exception, tool: Tool | None = None) -> JSONObject:
-        """An error as a mind sees it: bounded, masked, without traces (DESIGN 4.5).
+        """An error as a mind sees it: bounded, masked, without traces.
 
         Its `kind` is `runtime`. Where it ends a call of a `tool` that may change something it is `unknown` if nobody
         knows whether the call took effect, and `ran` if it ran and its result cannot be used.

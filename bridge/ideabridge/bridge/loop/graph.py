@@ -1,4 +1,4 @@
-"""Graph: the calls of one Solution, bound to each other by what they read and write (DESIGN 4.3, 4.4, 4.9).
+"""Graph: the calls of one Solution, bound to each other by what they read and write.
 
 A read binds to the value before the Solution plus the calls listed before it that write an overlapping path; only
 where none of that exists to the calls listed after it, which is known once the answer has ended. So a Solution
@@ -40,7 +40,7 @@ class Graph:
         modules: what the configuration says about the order of single modules.
         known: ids of calls of earlier Solutions, which have all ended.
         schemas: the state schemas, by instance.
-        output_by_instance: the output is resolved once in every instance, to a map by instance (DESIGN 4.8).
+        output_by_instance: the output is resolved once in every instance, to a map by instance.
         reading: by which rules calls and the output are read; see `READING`.
         alternatives: the calls stand side by side: none sees what another adds.
     """
@@ -139,7 +139,7 @@ class Graph:
                 self.output_problems.append(f"{hole.expression.text}: †item is read only in a call with _each")
 
     def drop_output(self) -> None:
-        """The answer broke off: it has no output (DESIGN 4.4.6)."""
+        """The answer broke off: it has no output."""
         self.output = None
         self.output_reads, self.output_problems, self.output_faults = {}, [], {}
 
@@ -172,7 +172,7 @@ class Graph:
                     where = f"output{f' of {instance}' if instance else ''}"
                     self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
         if len(self.output_faults) == len(self.output_reads):
-            # One instance's fault is told at the end, and refuses nothing of the others (DESIGN 4.8).
+            # One instance's fault is told at the end, and refuses nothing of the others.
             self.output_problems.extend(text for texts in self.output_faults.values() for text in texts)
         if self._forward:
             self._name_cycles()

@@ -1,4 +1,4 @@
-"""Group: the calls of one Solution under a pattern: all of them, any, or a race (DESIGN 4.7)."""
+"""Group: the calls of one Solution under a pattern: all of them, any, or a race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guidance: a plan message, and where its calls stand at a later Request (DESIGN 4.9).
+"""Guidance: a plan message, and where its calls stand at a later Request.
 
 A call whose output path is written is done. One without an output path is done where the run has made the same call.
 """

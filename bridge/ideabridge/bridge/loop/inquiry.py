@@ -1,4 +1,4 @@
-"""Inquiries: what the module of a call that runs asks, on its way through a run (DESIGN 4.10).
+"""Inquiries: what the module of a call that runs asks, on its way through a run.
 
 A call that waits for an answer is parked: it runs at its module, and nothing moves here before somebody answers.
 """

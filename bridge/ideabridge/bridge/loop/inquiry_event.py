@@ -1,4 +1,4 @@
-"""Events of what modules ask while they answer a call (DESIGN 4.10). `loop.event` lists them among all events."""
+"""Events of what modules ask while they answer a call. `loop.event` lists them among all events."""
 
 from __future__ import annotations
 

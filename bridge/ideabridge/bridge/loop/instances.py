@@ -1,4 +1,4 @@
-"""Instances: a plan's calls over several states (DESIGN 4.8)."""
+"""Instances: a plan's calls over several states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intake: the Solutions of a run, bound and checked before anything of them runs (DESIGN 4.4.1)."""
+"""Intake: the Solutions of a run, bound and checked before anything of them runs."""
 
 from __future__ import annotations
 

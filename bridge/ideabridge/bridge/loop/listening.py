@@ -1,4 +1,4 @@
-"""Listening: a mind's answer is taken up while it streams in, each call the moment it closes (DESIGN 4.4.1)."""
+"""Listening: a mind's answer is taken up while it streams in, each call the moment it closes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
 
     Raises:
         StaleDriverError, StoreError, JournalError: the run could not be journaled; whatever else a mind raises breaks
-            its answer off (DESIGN 4.4.6), or ends the run (`MindError`).
+            its answer off, or ends the run (`MindError`).
     """
     answer = Answer()
     parts = mind.answer(request)

@@ -446,7 +446,7 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """What a mind writes in a lazy run is a plan: nothing of it runs before it is accepted (DESIGN 4.9)."""
+        """What a mind writes in a lazy run is a plan: nothing of it runs before it is accepted."""
         if self.phase == "asking":
             self.phase, self._planning = "planning", Planning(self._intake, self.step)
         self._expect("planning")
@@ -491,7 +491,7 @@ class Machine:
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
         if event.broken is not None:
-            # The journaled prefix is the Solution, and its output is null (DESIGN 4.4.6).
+            # The journaled prefix is the Solution, and its output is null.
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
             self.solution.output = None

@@ -1,4 +1,4 @@
-"""Memory: the documents of a run and the writes of the Solution at hand (DESIGN 4.3).
+"""Memory: the documents of a run and the writes of the Solution at hand.
 
 State is an append-only log of writes, read as one JSON object per instance. A document holds what references can
 read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.

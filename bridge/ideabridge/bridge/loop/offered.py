@@ -1,4 +1,4 @@
-"""Offered: the tools and the output schema of one Request, where handlers of messages changed them (DESIGN 4.1).
+"""Offered: the tools and the output schema of one Request, where handlers of messages changed them.
 
 A journal holds the change in `RequestMade.offered`, so that a run that is folded again takes the same Solutions:
 `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. A tool is a number, its place among the tools that the run

@@ -1,4 +1,4 @@
-"""Opening: the documents a context gives a run to begin with (DESIGN 4.1, 4.3, 4.8)."""
+"""Opening: the documents a context gives a run to begin with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output: what a run gives, checked against the schema its user asked for (DESIGN 4.2, 4.8)."""
+"""Output: what a run gives, checked against the schema its user asked for."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OutputSchema:
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool]:
         """The output without its wrapping, what is wrong with it, and whether it can be given.
 
-        A plan's map by instance is given without the instances at fault, so long as one is left (DESIGN 4.8).
+        A plan's map by instance is given without the instances at fault, so long as one is left.
 
         Args:
             graph: of a Solution whose calls have settled.
@@ -84,7 +84,7 @@ class OutputSchema:
 
 def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, list[str]]:
     """The output of a Solution whose calls have settled, and what is wrong; by instance, a map of those that could be
-    made (DESIGN 4.8).
+    made.
 
     Raises:
         JournalError: a call has not settled.
@@ -116,12 +116,12 @@ def resolve(graph: Graph, judge: Judge, *, by_instance: bool) -> tuple[JSON, lis
 
 
 def error_message(kind: str, message: str) -> JSONObject:
-    """An error that belongs to no call: `{"call": null, "error": {"kind", "message"}}` (DESIGN 4.5)."""
+    """An error that belongs to no call: `{"call": null, "error": {"kind", "message"}}`."""
     return {"call": None, "error": {"kind": kind, "message": message}}
 
 
 def state_errors(opening: Opening, memory: Memory) -> list[JSONObject]:
-    """Where the states that have a schema do not satisfy it when the run ends (DESIGN 4.3)."""
+    """Where the states that have a schema do not satisfy it when the run ends."""
     errors: list[JSONObject] = []
     for instance, schema in opening.schemas.items():
         try:

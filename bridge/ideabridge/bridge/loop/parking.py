@@ -1,4 +1,4 @@
-"""Parking: the calls of one run whose modules have asked something and wait for the answer (DESIGN 4.10)."""
+"""Parking: the calls of one run whose modules have asked something and wait for the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PathIndex: which calls write a path that overlaps another (DESIGN 4.3)."""
+"""PathIndex: which calls write a path that overlaps another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning: the plan of a lazy run, from its first piece until it is accepted as a whole or set aside (DESIGN 4.9)."""
+"""Planning: the plan of a lazy run, from its first piece until it is accepted as a whole or set aside."""
 
 from __future__ import annotations
 

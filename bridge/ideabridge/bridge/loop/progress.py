@@ -1,4 +1,4 @@
-"""Progress: how far each call of a run has come, and what its reads see (DESIGN 4.3-4.5)."""
+"""Progress: how far each call of a run has come, and what its reads see."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Progress:
         staged: what it wrote is seen inside its group only.
         approval: (id, digest, resolved call, why) while a person is asked.
         value: the result, once done.
-        replaced: the tool that runs instead of the call's own, where a person said so (DESIGN 4.6).
+        replaced: the tool that runs instead of the call's own, where a person said so.
         held: it may run, and waits for calls that only the listed order puts before it.
         unasked: what its module asked and nobody was asked, and why.
     """
@@ -137,7 +137,7 @@ def items_error(items: list[Item], *, uncaught: bool) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """(call, item) of what was started and has not finished: after a crash, its outcome is unknown (DESIGN 7)."""
+    """(call, item) of what was started and has not finished: after a crash, its outcome is unknown."""
     return [
         (one, number if one.call.has_each else None)
         for one in history

@@ -1,4 +1,4 @@
-"""Proposal: a Solution as it was written, bound and checked, of which nothing has run (DESIGN 4.4.1, 4.9).
+"""Proposal: a Solution as it was written, bound and checked, of which nothing has run.
 
 In a lazy run it is a plan that waits to be accepted as a whole.
 """

@@ -1,4 +1,4 @@
-"""Question: what a run asks people, and what may be answered (DESIGN 4.6, 7).
+"""Question: what a run asks people, and what may be answered.
 
 A question is bound to the digest of what it shows: an answer holds for exactly that.
 """

@@ -1,4 +1,4 @@
-"""Readiness: whether a call may run, and with which parameters (DESIGN 4.3, 4.4.2)."""
+"""Readiness: whether a call may run, and with which parameters."""
 
 from __future__ import annotations
 

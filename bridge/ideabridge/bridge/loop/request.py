@@ -189,7 +189,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
 
 
 def _state(machine: Machine, message: Message) -> Message:
-    # Large values are told by reference, so that the ideas of a long run grow with what is new (DESIGN 4.11).
+    # Large values are told by reference, so that the ideas of a long run grow with what is new.
     value = shorten(machine.state_of(message.instance), ("state",))
     return Message(message.role, "state", value, "state", message.instance, message.schema, message.description)
 

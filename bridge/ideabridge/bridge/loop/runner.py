@@ -1,4 +1,4 @@
-"""Runner: performs the machine's effects with anyio, each after the event that says so was journaled (DESIGN 3, 7)."""
+"""Runner: performs the machine's effects with anyio, each after the event that says so was journaled."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Runner:
             another Request follows). What it returns saves the idea, together with the step that follows.
         rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
         mind: answers the Requests; None: somebody hands the solutions in, by turns.
-        open_room: sees to a call that a run of its own answers (DESIGN 4.10), and posts what came of it.
+        open_room: sees to a call that a run of its own answers, and posts what came of it.
         used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
         kept: bounds the bytes of its results; a room's is that of the run it belongs to.
         is_orphan: whether the run is a room whose call has ended without it: it is about to be ended too.

@@ -1,4 +1,4 @@
-"""Settings of a run: what the machine must know to take the same steps again (DESIGN 4.4)."""
+"""Settings of a run: what the machine must know to take the same steps again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.reading import READING
 
 Planning: TypeAlias = Literal["eager", "lazy"]
-"""When the calls of a Solution run (DESIGN 4.9)."""
+"""When the calls of a Solution run."""
 
 PLANNINGS: Final[tuple[Planning, ...]] = get_args(Planning)
 
@@ -30,10 +30,10 @@ class Settings:
         requests: how many Requests a run may make.
         tokens: how many tokens its minds may use; None: as many as they like.
         planning: `eager`: planning is execution; `lazy`: nothing of a Solution runs before it is accepted as a whole.
-        depth: how deep rooms may open in each other (DESIGN 4.10).
+        depth: how deep rooms may open in each other.
         cost: how many US dollars its minds may spend; None: as many as they like.
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
-        output_by_instance: the output is a map by instance (DESIGN 4.8).
+        output_by_instance: the output is a map by instance.
         thought_process: whether minds write their reasoning before the calls; it is journaled, and changes nothing.
         reading: by which rules calls and outputs are read; see `READING`.
         uncaught_items: `p || q` of an `_each` does not catch an item that may have taken effect; see `UNCERTAIN`.

@@ -1,4 +1,4 @@
-"""Settling: what calls that have ended write, and where their failures go (DESIGN 4.3, 4.5)."""
+"""Settling: what calls that have ended write, and where their failures go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spending: what the answers of a run have taken, and the limit on it (DESIGN 4.4.5)."""
+"""Spending: what the answers of a run have taken, and the limit on it."""
 
 from __future__ import annotations
 

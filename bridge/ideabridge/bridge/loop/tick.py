@@ -1,4 +1,4 @@
-"""Tick: the calls of one Solution on their way (DESIGN 4.4, 4.5).
+"""Tick: the calls of one Solution on their way.
 
 A call is considered again when the one thing it waits for happens: no barrier, no polling.
 """
@@ -59,7 +59,7 @@ class Tick:
         self.corrections: list[JSONObject] = []
         self.group = Group(pattern)
         self._memory = memory
-        # What a group writes is seen only inside it until all of it is there (DESIGN 4.7).
+        # What a group writes is seen only inside it until all of it is there.
         self._seen = memory.staged() if pattern == "all" else memory
         self._committed = pattern != "all"
         self._settings = settings
