@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import anyio
@@ -15,10 +15,11 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import RunVar
 
 from ideabridge.bridge.context.message import read_message
+from ideabridge.bridge.loop.aftermath import ending
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
-from ideabridge.bridge.loop.event import CallFinished, Event, MessageAdded
+from ideabridge.bridge.loop.event import CallFinished, MessageAdded
 from ideabridge.bridge.loop.executor import CallContext, Executor, Kept
-from ideabridge.bridge.loop.parking import CallAsker, Parking
+from ideabridge.bridge.loop.parking import ActiveRun, CallAsker, Parking
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError
 
@@ -66,13 +67,9 @@ class Calls:
     """Runs calls.
 
     Args:
+        run: the run whose calls these are.
         executor: runs one call.
         group: task group the calls run in; it outlives the run.
-        post: takes the events: that calls have ended, or added a message.
-        ending: what is journaled of a call that has ended; see `aftermath.ending`.
-        wanted: whether the run still wants calls to run, and to hear of them.
-        hears: whether the Solution of a call is still at hand, so that a message of it reaches a Request.
-        fail: given what came, where what has happened could not be posted.
         progress_watchers: told what calls report.
         parking: puts what their modules ask.
         kept: bounds the bytes of their results.
@@ -80,25 +77,17 @@ class Calls:
 
     def __init__(
         self,
+        run: ActiveRun,
         executor: Executor,
         group: TaskGroup,
         *,
-        post: Callable[[Sequence[Event]], None],
-        ending: Callable[[CallFinished], list[Event]],
-        wanted: Callable[[], bool],
-        hears: Callable[[int], bool],
-        fail: Callable[[Exception], None],
         progress_watchers: list[ReportedProgress],
         parking: Parking,
         kept: Kept,
     ) -> None:
+        self._run = run
         self._executor = executor
         self._group = group
-        self._post = post
-        self._ending = ending
-        self._wanted = wanted
-        self._hears = hears
-        self._fail = fail
         self._progress_watchers = progress_watchers
         self._parking = parking
         self._kept = kept
@@ -109,7 +98,7 @@ class Calls:
 
     def start(self, effect: Execute) -> None:
         """Start a call; that it has started is journaled."""
-        self._handles[effect.key] = self._group.create_task(self._run(effect))
+        self._handles[effect.key] = self._group.create_task(self._execute(effect))
 
     def stop(self) -> None:
         """Cancel every call."""
@@ -126,17 +115,17 @@ class Calls:
         if handle is not None:
             handle.cancel()
 
-    async def _run(self, effect: Execute) -> None:
+    async def _execute(self, effect: Execute) -> None:
         try:
             # Given up between being due and its turn: what no journal holds must not run.
-            if self._wanted() and effect.key not in self._called_off:
+            if self._run.wanted and effect.key not in self._called_off:
                 finished = await self._outcome(effect)
                 if is_large(finished.value):
                     await self._tell_in_turn(finished)
                 else:
                     await self._tell(finished)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
-            self._fail(error)
+            self._run.fail(error)
         finally:
             self._handles.pop(effect.key, None)
 
@@ -167,8 +156,9 @@ class Calls:
         finally:
             ended = [one for one in self._ended if (one.call, one.item) not in self._called_off]
             self._ended = []
-            if ended and self._wanted():
-                self._post([event for one in ended for event in self._ending(one)])
+            if ended and self._run.wanted:
+                now = time.time()
+                self._run.post(*(event for one in ended for event in ending(self._run.machine, one, now)))
 
     async def _outcome(self, effect: Execute) -> CallFinished:
         index = effect.call.index
@@ -191,10 +181,10 @@ class Calls:
         def add(added: MessageAdded) -> None:
             if effect.key in self._called_off:
                 return
-            if not self._wanted() or not self._hears(index):
+            if not self._run.wanted or not self._run.machine.is_current(index):
                 # An activity that kept its context, or left a thread behind.
                 raise ActivityError("add_message: the solution of this call has ended; the message comes too late")
-            self._post([added])
+            self._run.post(added)
 
         module = effect.tool.module
         asker = None if module is None else CallAsker(self._parking, effect.key, module)

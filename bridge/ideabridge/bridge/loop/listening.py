@@ -17,27 +17,17 @@ from ideabridge.bridge.loop.event import (
     SolutionClosed,
     UsageNoted,
 )
-from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.parking import ActiveRun
 from ideabridge.bridge.minds.mind import Counting, Mind, MindError
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools.encoding import JSONObject
 
 
-class Listener(Protocol):
-    """What takes an answer up: a runner."""
+class Listener(ActiveRun, Protocol):
+    """A run that takes up an answer: a runner."""
 
-    machine: Machine
     untold: Counting | None
     """The answer under way, where it can be asked what it has taken, and nobody was told yet."""
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anything more may come of the run."""
-        ...
-
-    def post(self, *events: Event) -> None:
-        """Journal events, take them, and perform what follows."""
-        ...
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
         """End the run before its time, with everything done so far."""

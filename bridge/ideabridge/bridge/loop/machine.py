@@ -198,6 +198,10 @@ class Machine:
             return not self._planning.waits
         return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
 
+    def is_current(self, call: int) -> bool:
+        """Whether a call belongs to the Solution that runs now; else messages of it come too late."""
+        return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
+
     @property
     def calls_left(self) -> int:
         """How many more calls the run may list."""

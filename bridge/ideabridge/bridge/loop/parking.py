@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import anyio
 
@@ -20,7 +20,27 @@ from ideabridge.bridge.loop.event import (
     QuestionRefused,
 )
 from ideabridge.bridge.loop.inquiry import asked
-from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import Standing
+
+
+class ActiveRun(Protocol):
+    """A run at work in this process, as its calls and its mind see it: a runner."""
+
+    machine: Machine
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything more may come of the run here."""
+        ...
+
+    def post(self, *events: Event) -> None:
+        """Take events, journal them, and perform what follows."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Give the run up here, because what has happened could not be posted."""
+        ...
 
 
 @dataclass(slots=True)
@@ -36,23 +56,11 @@ class Parking:
     """Puts the questions of modules, and lets their calls go on with what was answered.
 
     Args:
-        call: a call of the run, by its index.
-        post: takes the events.
-        wanted: whether anything more may come of the run here.
-        fail: given what came, where what has happened could not be posted.
+        run: the run whose calls these are.
     """
 
-    def __init__(
-        self,
-        call: Callable[[int], Progress],
-        post: Callable[[Sequence[Event]], None],
-        wanted: Callable[[], bool],
-        fail: Callable[[Exception], None],
-    ) -> None:
-        self._call = call
-        self._post = post
-        self._wanted = wanted
-        self._fail = fail
+    def __init__(self, run: ActiveRun) -> None:
+        self._run = run
         # By the digest of the question: a module may ask again before the journal holds what became of its last one.
         self._places: dict[tuple[ExecutionKey, str], _Place] = {}
 
@@ -69,7 +77,7 @@ class Parking:
 
     async def ask(self, key: ExecutionKey, inquiry: Inquiry) -> Reply:
         """Put the question of the module that runs a call, and wait for the answer."""
-        question = asked(self._call(key[0]), key[1], inquiry, time.time()) if self._runs(key) else None
+        question = asked(self._run.machine.history[key[0]], key[1], inquiry, time.time()) if self._runs(key) else None
         if question is None or not self._tell(question):
             return Reply("cancel")
         place = self._places[key, question.digest] = _Place(question)
@@ -78,7 +86,9 @@ class Parking:
 
     def refuse(self, key: ExecutionKey, module: str, message: str, why: str) -> None:
         """Note a question that is not put. The mind is told of it without the module's words."""
-        content = f"module {module!r} asked something while it ran {self._call(key[0]).call.label}: {why}"
+        content = (
+            f"module {module!r} asked something while it ran {self._run.machine.history[key[0]].call.label}: {why}"
+        )
         told = MessageAdded(key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
         if not self._runs(key):
             return
@@ -87,24 +97,24 @@ class Parking:
     def withdraw(self, key: ExecutionKey) -> None:
         """The module takes back what it has asked."""
         # The machine knows what is open. Watchers are told of an answer when it is journaled.
-        one = self._call(key[0]).items[key[1] or 0].question
+        one = self._run.machine.history[key[0]].items[key[1] or 0].question
         if one is not None and (key, one.digest) in self._places:
             why = "it took its question back"
             self._tell(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
 
     def _runs(self, key: ExecutionKey) -> bool:
         """Whether the call runs, as far as the machine knows: it knows of a cancellation before the journal does."""
-        progress = self._call(key[0])
-        return self._wanted() and progress.standing is Standing.RUNNING and not progress.items[key[1] or 0].finished
+        progress = self._run.machine.history[key[0]]
+        return self._run.wanted and progress.standing is Standing.RUNNING and not progress.items[key[1] or 0].finished
 
     def _tell(self, *events: Event) -> bool:
         """Journal what happened; whether that could be done."""
-        if not self._wanted():
+        if not self._run.wanted:
             return False
         try:
-            self._post(events)
+            self._run.post(*events)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
-            self._fail(error)
+            self._run.fail(error)
             return False
         return True
 

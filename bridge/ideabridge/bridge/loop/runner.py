@@ -11,7 +11,7 @@ from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.loop.aftermath import aftermath, ending
+from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.calls import Calls, ReportedProgress
 from ideabridge.bridge.loop.defect import cause, log
 from ideabridge.bridge.loop.effect import (
@@ -107,9 +107,7 @@ class Runner:
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
-        parking = Parking(
-            lambda call: machine.history[call], lambda events: self.post(*events), lambda: self.wanted, self.fail
-        )
+        parking = Parking(self)
         self.watchers: list[Watcher] = [parking.watch]
         self.progress_watchers: list[ReportedProgress] = []
         self._lost: str | None = None
@@ -140,13 +138,9 @@ class Runner:
         self._closed = False
         self._changed = anyio.Event()
         self._calls = Calls(
+            self,
             executor,
             group,
-            post=lambda events: self.post(*events),
-            ending=lambda finished: ending(machine, finished, time.time()),
-            wanted=lambda: self.wanted,
-            hears=self._hears,
-            fail=self.fail,
             progress_watchers=self.progress_watchers,
             parking=parking,
             kept=self.kept,
@@ -176,10 +170,6 @@ class Runner:
     def is_behind(self) -> bool:
         """Whether the machine has taken events that the journal does not hold yet: nothing follows from them before."""
         return self._batch is not None and self.lost is None
-
-    def _hears(self, call: int) -> bool:
-        machine = self.machine
-        return machine.phase == "solving" and call >= len(machine.history) - len(machine.solution.calls)
 
     # -- events in ---------------------------------------------------------------------------------------------
 
