@@ -7,7 +7,7 @@ import pytest
 from ideabridge.bridge.context.errors import ClosedStateError
 from ideabridge.bridge.context.message import read_context
 from ideabridge.bridge.context.state_schema import StateSchema
-from ideabridge.bridge.loop.opening import open_context
+from ideabridge.bridge.loop.opening import initial_documents
 from ideabridge.tools.encoding import JSON, JSONObject
 
 AB: JSONObject = {"a": {"type": "integer"}, "b": {"type": "integer"}}
@@ -64,7 +64,7 @@ def test_members_the_run_began_with_stay() -> None:
         "state": state,
         "schema": {"properties": {**AB, "o": part, "l": {"items": part}}},
     }
-    schema = open_context(read_context([message])).schemas[""]
+    schema = initial_documents(read_context([message])).schemas[""]
     schema.check_write({**state, "b": 5})
     with pytest.raises(ClosedStateError):
         schema.check_write({**state, "other": 5})

@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.aftermath import ending
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished, MessageAdded
 from ideabridge.bridge.loop.executor import CallContext, Executor, Kept
-from ideabridge.bridge.loop.parking import ActiveRun, CallAsker, Parking
+from ideabridge.bridge.loop.parking import ActiveRun, CallAsker, ModuleQuestions
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError
 
@@ -82,7 +82,7 @@ class Calls:
         group: TaskGroup,
         *,
         progress_watchers: list[ReportedProgress],
-        parking: Parking,
+        parking: ModuleQuestions,
         kept: Kept,
     ) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""Course: whether a run goes on with another Request after a Solution, or ends."""
+"""EndRules: whether a run goes on with another Request after a Solution, or ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ideabridge.tools.encoding import JSONObject
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SolutionOutcome:
     """What a Solution that has run held: calls, an output; and whether the output could be given."""
 
     calls: bool = False
@@ -34,13 +34,15 @@ def _broken(error: JSONObject) -> str | None:
     return message.removeprefix(BROKE_OFF) if isinstance(message, str) and message.startswith(BROKE_OFF) else None
 
 
-class Course:
+class EndRules:
     """Counts the Solutions that did nothing, and knows the limits."""
 
     def __init__(self) -> None:
         self._idle = 0
 
-    def after(self, mode: Literal["plan", "solve"], outcome: Outcome, errors: list[JSONObject]) -> Finish | None:
+    def after(
+        self, mode: Literal["plan", "solve"], outcome: SolutionOutcome, errors: list[JSONObject]
+    ) -> Finish | None:
         """The end, where a Solution leads to it: it gave the output, its author answers once only, or it is the second
         in a row that did nothing.
 

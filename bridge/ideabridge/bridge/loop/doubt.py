@@ -8,7 +8,7 @@ from ideabridge.bridge.loop.event import CallFinished, JournalError, OutcomeAske
 from ideabridge.bridge.loop.progress import Item, Progress, Standing
 
 
-def raise_doubt(progress: Mapping[int, Progress], event: OutcomeAsked) -> None:
+def mark_unknown(progress: Mapping[int, Progress], event: OutcomeAsked) -> None:
     """Note that a person is asked about an execution in flight.
 
     Raises:
@@ -20,7 +20,7 @@ def raise_doubt(progress: Mapping[int, Progress], event: OutcomeAsked) -> None:
     item.doubt, item.cut_off = event.digest, event.why
 
 
-def settle_doubt(progress: Mapping[int, Progress], event: OutcomeDecided) -> CallFinished | None:
+def decide_outcome(progress: Mapping[int, Progress], event: OutcomeDecided) -> CallFinished | None:
     """Take a person's word for an execution.
 
     Returns:

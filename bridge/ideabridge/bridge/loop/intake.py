@@ -1,4 +1,4 @@
-"""Intake: the Solutions of a run, bound and checked before anything of them runs."""
+"""SolutionReader: the Solutions of a run, bound and checked before anything of them runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Pattern, SolutionProposed
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
-from ideabridge.bridge.loop.opening import Opening
+from ideabridge.bridge.loop.opening import InitialDocuments
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.settings import Settings
@@ -23,7 +23,7 @@ MOST_BOUND: Final = 200_000
 """How many times its calls may wait for another: 5,000 reads of what 5,000 calls write are 25 million."""
 
 
-class Intake:
+class SolutionReader:
     """Reads Solutions.
 
     Args:
@@ -35,7 +35,7 @@ class Intake:
     """
 
     def __init__(
-        self, catalogue: Catalogue, settings: Settings, opening: Opening, memory: Memory, spending: Spending
+        self, catalogue: Catalogue, settings: Settings, opening: InitialDocuments, memory: Memory, spending: Spending
     ) -> None:
         self.listed = 0
         self.checked: Proposal | None = None

@@ -38,8 +38,9 @@ Invariants:
 - An effect stays due until its event arrives, and no call is executed twice unless a person says so.
 - Between two Requests every listed call has settled.
 
-The parts: `Intake` reads and checks Solutions, `Planning` holds the plan of a lazy run, `Tick` moves the calls of the
-current Solution, `Memory` holds what references read, `Spending` adds up usage. Outside this folder nobody sees them.
+The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run, `Tick` moves the calls
+of the current Solution, `Memory` holds what references read, `Spending` adds up usage. Outside this folder nobody sees
+them.
 
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", context, tools, latent, settings, None))
@@ -60,17 +61,17 @@ from typing import Literal
 from ideabridge.bridge.context.message import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.course import BROKE_OFF, Course, Outcome
+from ideabridge.bridge.loop.course import BROKE_OFF, EndRules, SolutionOutcome
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.intake import Intake
+from ideabridge.bridge.loop.intake import SolutionReader
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.bridge.loop.offered import offered_by
-from ideabridge.bridge.loop.opening import Opening, open_context
+from ideabridge.bridge.loop.opening import InitialDocuments, initial_documents
 from ideabridge.bridge.loop.output import OutputSchema, error_message, state_errors
-from ideabridge.bridge.loop.planning import PlanEvent, Planning, Verdict
+from ideabridge.bridge.loop.planning import PlanEvent, Planning, PlanResult
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.question import Question
@@ -153,7 +154,7 @@ class Machine:
         self.has_output = False
         self.output_schema: JSONObject | None = None
         self.initial_output_schema: JSONObject | None = None
-        self._opening = Opening()
+        self._opening = InitialDocuments()
         self._memory = Memory({})
         self._spending = Spending()
         self.has_mind = False
@@ -165,8 +166,8 @@ class Machine:
         self._finish: Finish | None = None
         self._mind_due = False
         self._told: list[tuple[int, Message]] = []
-        self._course = Course()
-        self._intake = Intake(self.catalogue, self.settings, self._opening, self._memory, self._spending)
+        self._course = EndRules()
+        self._intake = SolutionReader(self.catalogue, self.settings, self._opening, self._memory, self._spending)
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -381,9 +382,9 @@ class Machine:
         self.messages = read_context(event.context)
         self.output_schema = self.initial_output_schema = event.output_schema
         self._output = OutputSchema(event.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
-        self._opening = open_context(self.messages)
+        self._opening = initial_documents(self.messages)
         self._memory = Memory(self._opening.documents)
-        self._intake = Intake(self.catalogue, self.settings, self._opening, self._memory, self._spending)
+        self._intake = SolutionReader(self.catalogue, self.settings, self._opening, self._memory, self._spending)
         self.phase = "asking"
         self.step = 0
         # A plan's author has answered already: its Solution follows as the next event.
@@ -456,7 +457,7 @@ class Machine:
         self._expect("planning")
         self._settle_plan(self._planning.take(event) if self._planning is not None else None)
 
-    def _settle_plan(self, verdict: Verdict | None) -> None:
+    def _settle_plan(self, verdict: PlanResult | None) -> None:
         if verdict is None:
             return
         self._planning = None
@@ -467,7 +468,7 @@ class Machine:
         self._forget_told()
         self.errors.extend(verdict.errors)
         self.corrections.extend(verdict.corrections)
-        outcome = Outcome(calls=bool(verdict.plan.calls))
+        outcome = SolutionOutcome(calls=bool(verdict.plan.calls))
         denied = Finish("cancelled", verdict.reason) if self.mode == "plan" else None
         self._go_on(denied or self._course.after(self.mode, outcome, self.errors))
 
@@ -520,7 +521,7 @@ class Machine:
             value, faults, self.has_output = self._output.settle(tick.graph, tick.judge)
             self.errors.extend(error_message("output", fault) for fault in faults)
             self.output = value if self.has_output else None
-        outcome = Outcome(bool(calls), output is not None, self.has_output)
+        outcome = SolutionOutcome(bool(calls), output is not None, self.has_output)
         self._go_on(self._course.after(self.mode, outcome, self.errors))
 
     def _go_on(self, end: Finish | None) -> None:

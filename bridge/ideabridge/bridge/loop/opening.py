@@ -1,4 +1,4 @@
-"""Opening: the documents a context gives a run to begin with."""
+"""InitialDocuments: the documents a context gives a run to begin with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_INSTANCE_NAME = 64
 
 
 @dataclass(slots=True)
-class Opening:
+class InitialDocuments:
     """What references can read when a run begins.
 
     Attributes:
@@ -44,14 +44,14 @@ def check_instance(name: str) -> None:
         )
 
 
-def open_context(messages: Iterable[Message]) -> Opening:
+def initial_documents(messages: Iterable[Message]) -> InitialDocuments:
     """Build the documents of a context: data of one kind and instance merge; input without an instance is seen by
     all instances and overridden by an instanced one.
 
     Raises:
         MessageError: too many instances, or a name that could not be told from a reference's kind.
     """
-    opening = Opening()
+    opening = InitialDocuments()
     own: dict[str, dict[str, JSONObject]] = {"": {"input": {}, "state": {}, "data": {}}}
     schemas: dict[str, JSONObject] = {}
     for message in messages:

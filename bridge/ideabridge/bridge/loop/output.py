@@ -10,7 +10,7 @@ from ideabridge.bridge.context.reference import fill
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import Memory
-from ideabridge.bridge.loop.opening import Opening
+from ideabridge.bridge.loop.opening import InitialDocuments
 from ideabridge.bridge.loop.progress import Absent, Judge, Wait
 from ideabridge.bridge.loop.readiness import Filling
 from ideabridge.tools.compose import wrap_output
@@ -120,7 +120,7 @@ def error_message(kind: str, message: str) -> JSONObject:
     return {"call": None, "error": {"kind": kind, "message": message}}
 
 
-def state_errors(opening: Opening, memory: Memory) -> list[JSONObject]:
+def state_errors(opening: InitialDocuments, memory: Memory) -> list[JSONObject]:
     """Where the states that have a schema do not satisfy it when the run ends."""
     errors: list[JSONObject] = []
     for instance, schema in opening.schemas.items():

@@ -1,4 +1,4 @@
-"""Parking: the calls of one run whose modules have asked something and wait for the answer."""
+"""ModuleQuestions: the calls of one run whose modules have asked something and wait for the answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Place:
     reply: Reply = field(default_factory=lambda: Reply("cancel"))
 
 
-class Parking:
+class ModuleQuestions:
     """Puts the questions of modules, and lets their calls go on with what was answered.
 
     Args:
@@ -122,13 +122,13 @@ class Parking:
 class CallAsker:
     """Whom the module of one call may ask: an `Asker`."""
 
-    def __init__(self, parking: Parking, key: ExecutionKey, module: str) -> None:
+    def __init__(self, parking: ModuleQuestions, key: ExecutionKey, module: str) -> None:
         self._parking = parking
         self._key = key
         self._module = module
 
     async def ask(self, inquiry: Inquiry) -> Reply:
-        """Put a question; see `Parking.ask`."""
+        """Put a question; see `ModuleQuestions.ask`."""
         return await self._parking.ask(self._key, inquiry)
 
     def refuse(self, message: str, why: str) -> None:

@@ -15,7 +15,7 @@ from ideabridge.bridge.loop.event import (
     SolutionClosed,
     SolutionProposed,
 )
-from ideabridge.bridge.loop.intake import Intake
+from ideabridge.bridge.loop.intake import SolutionReader
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.proposal import Proposal
 from ideabridge.bridge.loop.question import Question
@@ -25,7 +25,7 @@ PlanEvent: TypeAlias = CallProposed | OutputProposed | SolutionClosed | PlanAske
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PlanResult:
     """What becomes of a plan.
 
     Attributes:
@@ -51,7 +51,7 @@ class Planning:
         plan: where it came whole; else its pieces are taken.
     """
 
-    def __init__(self, intake: Intake, step: int, plan: Proposal | None = None) -> None:
+    def __init__(self, intake: SolutionReader, step: int, plan: Proposal | None = None) -> None:
         self.plan = plan or Proposal(intake.graph())
         self.step = step
         self._intake = intake
@@ -79,7 +79,7 @@ class Planning:
         question = self.question
         return [AskPlan(question.approval, question.digest)]
 
-    def settled(self, broken: str | None = None) -> Verdict | None:
+    def settled(self, broken: str | None = None) -> PlanResult | None:
         """What becomes of the plan without asking anybody, now that its end has come; None: it waits to be accepted.
 
         Args:
@@ -88,12 +88,12 @@ class Planning:
         plan = self.plan
         if broken is not None:
             # A plan that breaks off is not used: nothing of it has run, and nothing of it will.
-            return Verdict(plan, errors=[error_message("structural", f"the answer broke off: {broken}")])
+            return PlanResult(plan, errors=[error_message("structural", f"the answer broke off: {broken}")])
         if not plan.calls:
-            return Verdict(plan, plan)
-        return Verdict(plan, errors=plan.graph.errors()) if plan.graph.problems else None
+            return PlanResult(plan, plan)
+        return PlanResult(plan, errors=plan.graph.errors()) if plan.graph.problems else None
 
-    def take(self, event: PlanEvent) -> Verdict | None:
+    def take(self, event: PlanEvent) -> PlanResult | None:
         """Take one event.
 
         Returns:
@@ -124,14 +124,14 @@ class Planning:
         if self.question.digest != digest:
             raise JournalError("the decision is bound to another plan than the one that waits")
 
-    def _decided(self, event: PlanDecided) -> Verdict:
+    def _decided(self, event: PlanDecided) -> PlanResult:
         plan, by, reason = self.plan, event.by, event.reason
         if event.decision == "deny":
             why = f"the plan was denied by {by}: {reason or 'no reason given'}"
-            return Verdict(plan, corrections=[plan.correction(None, str(by), reason)], reason=why)
+            return PlanResult(plan, corrections=[plan.correction(None, str(by), reason)], reason=why)
         if event.decision == "approve":
-            return Verdict(plan, plan)
+            return PlanResult(plan, plan)
         proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
         edited = self._intake.take(proposed).expect_well_formed()
         edited.extra = plan.extra
-        return Verdict(plan, edited, corrections=[plan.correction(edited, str(by), reason)])
+        return PlanResult(plan, edited, corrections=[plan.correction(edited, str(by), reason)])

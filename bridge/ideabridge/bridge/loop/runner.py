@@ -40,7 +40,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.executor import Executor, Kept
 from ideabridge.bridge.loop.listening import listen, told_so_far
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.parking import Parking
+from ideabridge.bridge.loop.parking import ModuleQuestions
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.minds.mind import Counting, Mind
 from ideabridge.bridge.screen import Screen
@@ -107,7 +107,7 @@ class Runner:
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
-        parking = Parking(self)
+        parking = ModuleQuestions(self)
         self.watchers: list[Watcher] = [parking.watch]
         self.progress_watchers: list[ReportedProgress] = []
         self._lost: str | None = None

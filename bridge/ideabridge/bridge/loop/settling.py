@@ -1,4 +1,4 @@
-"""Settling: what calls that have ended write, and where their failures go."""
+"""CallSettler: what calls that have ended write, and where their failures go."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ideabridge.bridge.loop.progress import Absent, Progress, Standing, items_er
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
-class Settling:
+class CallSettler:
     """Settles the calls of one Solution.
 
     Args:

@@ -14,7 +14,7 @@ from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.approval import Denial, correction, judged
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.cycles import cycles
-from ideabridge.bridge.loop.doubt import raise_doubt, settle_doubt
+from ideabridge.bridge.loop.doubt import decide_outcome, mark_unknown
 from ideabridge.bridge.loop.edit import apply
 from ideabridge.bridge.loop.effect import Commit, Effect, EffectKey, Execute, ExecutionKey
 from ideabridge.bridge.loop.event import JournalError
@@ -28,7 +28,7 @@ from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Stand
 from ideabridge.bridge.loop.question import ENDED, unknown
 from ideabridge.bridge.loop.readiness import Readiness, Refusal
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.loop.settling import Settling
+from ideabridge.bridge.loop.settling import CallSettler
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
@@ -64,7 +64,7 @@ class Tick:
         self._committed = pattern != "all"
         self._settings = settings
         self._policy = policy_named(settings.approval)
-        self._settling = Settling(
+        self._settling = CallSettler(
             self._seen, schemas, self.group, self._on_settled, uncaught_items=settings.uncaught_items
         )
         self.judge = Judge(self._seen, self.progress)
@@ -156,13 +156,13 @@ class Tick:
     def doubted(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
         """What came of an execution in flight nobody knows: a person is asked, or said it, or to run it again."""
         if isinstance(event, events.OutcomeAsked):
-            raise_doubt(self.progress, event)
+            mark_unknown(self.progress, event)
             self._running -= 1
             self._asking += 1
             # Its place is free for others.
             self._drain()
             return
-        ended = settle_doubt(self.progress, event)
+        ended = decide_outcome(self.progress, event)
         self._asking -= 1
         if ended is None:
             self._queue.append((event.call, event.item or 0))
