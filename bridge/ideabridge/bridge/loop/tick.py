@@ -1,6 +1,40 @@
-"""Tick: the calls of one Solution on their way.
+"""Tick: the calls of one Solution, from being listed until all have settled.
 
-A call is considered again when the one thing it waits for happens: no barrier, no polling.
+Theory of operation
+-------------------
+
+A call waits for one thing at a time: a call that writes what it reads, or one that the listed order puts before it.
+`_waiting` maps what is waited for to the calls that wait. When a call settles, exactly those are considered again;
+there is no polling and no barrier between layers. After every event `_drain` considers calls until nothing moves, and
+leaves new effects in `due`.
+
+The standings of a call (`Standing`), and what leads from one to the next:
+
+    standing   meaning                                        next
+    WAITING    what it reads is not there yet                 resolved and allowed: QUEUED; the policy asks: ASKING;
+                                                              malformed, or a value it needs is absent: FAILED;
+                                                              it reads a branch not taken: SKIPPED
+    ASKING     a person must decide                           approved: QUEUED; denied: FAILED
+    QUEUED     may run; the listed order or the limit of      a place is free: RUNNING
+               parallel calls holds it
+    RUNNING    `Execute` is due, or it runs                   the last item has finished: DONE or FAILED, or CAUGHT
+                                                              where the failure is written to its second output path
+    any of these                                              its group is decided, or its Solution is cancelled:
+                                                              CANCELLED
+
+A call none of whose items has anything left to run goes from WAITING to its end at once.
+
+Invariants:
+
+- `_running`, `_asking` and `_unsettled` count the executions that occupy a place, those that wait for a person, and the
+  calls that have not settled.
+- At most `settings.parallel_calls` executions have a place.
+- When nothing can move and no one is asked, calls that wait for each other in a circle are untied: data wins over
+  order. A call that only the order holds runs; where data alone closes the circle, its calls fail.
+
+Example: `a` writes `state.x`, `b` reads it. Both are listed as WAITING. `a` becomes QUEUED, then RUNNING, and `due`
+holds its `Execute`; `_waiting` is `{a: [b]}`. `CallFinished` of `a` settles it, `b` is considered and is RUNNING before
+`finished` returns.
 """
 
 from __future__ import annotations
