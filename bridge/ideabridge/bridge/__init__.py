@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleConfiguration
     from ideabridge.bridge.modules.status import ModuleStatus
     from ideabridge.bridge.people import ApprovalRequest, Approver, Decision, DecisionName
-    from ideabridge.bridge.plan import Plan, PlanLike, read_plan
+    from ideabridge.bridge.plan import Plan, PlanLike, WaitingPlan, read_plan
     from ideabridge.bridge.replay.decide import Decided
     from ideabridge.bridge.replay.replay import Replay
     from ideabridge.bridge.replay.report import report_lines, report_of
@@ -112,7 +112,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs import RunSummary
     from ideabridge.bridge.session import Session
     from ideabridge.bridge.trust import TrustError, trust_file
-    from ideabridge.bridge.waiting_plan import WaitingPlan
 
 __all__ = [
     "Answer",
@@ -350,6 +349,7 @@ _HOMES: Final = {
     "plan": (
         "Plan",
         "PlanLike",
+        "WaitingPlan",
         "read_plan",
     ),
     "replay.decide": ("Decided",),
@@ -368,7 +368,6 @@ _HOMES: Final = {
         "TrustError",
         "trust_file",
     ),
-    "waiting_plan": ("WaitingPlan",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -31,13 +31,12 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import read_context, with_instances
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.forking import Forking
+from ideabridge.bridge.forks import Forking
 from ideabridge.bridge.idea_tools import hints_now, idea_tool
 from ideabridge.bridge.ideas.records import Answer, Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import LOCAL as LOCAL
 from ideabridge.bridge.ideas.writer import Writer
-from ideabridge.bridge.limits import settings_under
 from ideabridge.bridge.loop.catalogue import chosen_tools
 from ideabridge.bridge.loop.decider import APPROVER, Decider
 from ideabridge.bridge.loop.executor import Executor
@@ -51,12 +50,10 @@ from ideabridge.bridge.modules.expansion import learn_secrets
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.offer import Offer, defined_tools
-from ideabridge.bridge.outputs import schema_of
 from ideabridge.bridge.people import Approver, Decision
-from ideabridge.bridge.plan import Plan, PlanLike
+from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
 from ideabridge.bridge.publishing import Publisher
 from ideabridge.bridge.recovery import Recovery, Tell
-from ideabridge.bridge.rehearsal import Rehearsal, rehearse
 from ideabridge.bridge.replay.adopt import Adopted
 from ideabridge.bridge.replay.choices import read_choices
 from ideabridge.bridge.replay.decide import Decided, decide
@@ -65,10 +62,11 @@ from ideabridge.bridge.replay.pins import Changed
 from ideabridge.bridge.replay.replay import Replay
 from ideabridge.bridge.replay.verify import Verdict
 from ideabridge.bridge.run import Run
+from ideabridge.bridge.run_values import schema_of
 from ideabridge.bridge.runs import Runs, RunSummary
 from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.session import Session, opened
-from ideabridge.bridge.starts import start_plan, start_solve
+from ideabridge.bridge.session import Session, open_session
+from ideabridge.bridge.starts import settings_under, start_plan, start_solve
 from ideabridge.bridge.ways import Ways
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -173,11 +171,20 @@ class Bridge:
             redact=self.secrets.redact,
             result_bytes=limits.result_bytes,
         )
-        under = (self.handlers, self.fingerprint, Screen(self.secrets))
-        answering = (self.mind, self.approver, self._lease_seconds)
-        most = self.configuration.users.runs
         self._open = Runs(
-            self._store, self._writer, self._group, executor, self.offer, *under, *answering, most, limits.run_bytes
+            self._store,
+            self._writer,
+            self._group,
+            executor,
+            self.offer,
+            handlers=self.handlers,
+            fingerprint=self.fingerprint,
+            screen=Screen(self.secrets),
+            mind=self.mind,
+            approver=self.approver,
+            lease_seconds=self._lease_seconds,
+            most_of_user=self.configuration.users.runs,
+            run_bytes=limits.run_bytes,
         )
         self._group.start_soon(self._open.heartbeat)
         self._group.start_soon(self._open.listen)
@@ -705,7 +712,7 @@ class Bridge:
         settings = dataclasses.replace(self.settings(), requests=self.settings().calls + 1)
         by = Choice(TURNS, "an application answers each step itself")
         start = partial(self._begin, said, tools, settings, by, caller, "a session")
-        return opened(start if run_id is None else partial(self.resume, run_id, caller=caller))
+        return open_session(start if run_id is None else partial(self.resume, run_id, caller=caller))
 
     async def run(self, run_id: str, *, caller: str = LOCAL) -> Run:
         """A run of this caller: the one at work here, or one taken up again from its journal.

@@ -8,9 +8,9 @@ from ideabridge.bridge.ideas.errors import UnknownPublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import CAUTIOUS, Store
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.offer import SOLVE
 from ideabridge.bridge.replay.pins import calls_in, defined_in, read_pins
 from ideabridge.bridge.replay.solving import tools_of
-from ideabridge.bridge.room_context import SOLVE
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
 

@@ -13,7 +13,6 @@ from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.status import ModuleStatus
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.room_context import SOLVE
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ToolDefinitionError
 from ideabridge.tools.fixed import with_fixed
@@ -30,6 +29,29 @@ _LOOK_SECONDS: Final = 3.0
 
 SETTLE_SECONDS: Final = 30.0
 """How long a run waits for modules that still connect before it says that a tool is unknown."""
+
+
+SOLVE: Final = Tool(
+    "solve",
+    "Solve a task in a clean room: the agent loop on the task, which sees its input and _imports and nothing else.",
+    {
+        "type": "object",
+        "properties": {
+            "task": {"type": "string", "description": "What to do, in words."},
+            "input": {"type": "object", "description": "What †input reads there."},
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Names or patterns of tools of this run that it may call; none if absent.",
+            },
+            "output_schema": {"type": "object", "description": "JSON Schema of the result; text if absent."},
+        },
+        "required": ["task"],
+        "additionalProperties": False,
+    },
+    module=ANONYMOUS,
+)
+"""The tool of `_module: "anonymous"` itself; latent tools of here can be called there too."""
 
 
 class Offer:

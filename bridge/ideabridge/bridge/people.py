@@ -56,8 +56,8 @@ from ideabridge.bridge.loop.question import (
     unknown,
 )
 from ideabridge.bridge.loop.readiness import Refusal
+from ideabridge.bridge.plan import waiting_plan
 from ideabridge.bridge.run_values import rejection
-from ideabridge.bridge.waiting_plan import waiting_plan
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.reading import read_solution

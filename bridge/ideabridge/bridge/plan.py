@@ -1,16 +1,31 @@
-"""Plan: calls with references, a DAG by data flow, as a caller hands it over (DESIGN 4.8, 4.9)."""
+"""Plan: calls with references, a DAG by data flow.
+
+`read_plan` reads a plan as a caller hands it over. A `Rehearsal` is a plan that was bound and checked as its run would
+be, and that never runs: it has the dry run and the drawings. A `WaitingPlan` is the plan of a lazy run as people see it
+before they decide on it.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import MessageError
-from ideabridge.bridge.context.reference import Hole, compile_value, quoted
+from ideabridge.bridge.context.reference import DAGGER, Hole, Reference, compile_value, format_reference, quoted
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.drawing import FORMS, draw
+from ideabridge.bridge.loop.dry_run import dry_run
+from ideabridge.bridge.loop.event import RunStarted
+from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.instances import spread
+from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.opening import check_instance
+from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
@@ -201,3 +216,160 @@ def read_published(
         tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
         reading=READING if plan.get("reading") == READING else 1,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """A plan that can run.
+
+    Attributes:
+        graph: its calls, bound to each other.
+        missing: what it reads of an input, where it was given none.
+    """
+
+    graph: Graph
+    missing: tuple[str, ...] = ()
+
+    def told(self) -> JSONObject:
+        """What it would do; see `dry_run`."""
+        return dry_run(self.graph, self.missing)
+
+    def drawn(self, form: str) -> str:
+        """A drawing of it; see `draw`.
+
+        Raises:
+            PlanError: no such form.
+        """
+        if form not in FORMS:
+            raise PlanError(f"drawing: expected {' or '.join(map(repr, FORMS))}, found {form!r}")
+        return draw(self.graph, form, self.missing)
+
+
+def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
+    """Check a plan as its run would. Where it was given no input, what it reads of one is told, not refused.
+
+    Raises:
+        PlanError: it is malformed; `errors` has every fault with its call.
+    """
+    graph, errors = _checked(plan, catalogue, settings)
+    missing: tuple[str, ...] = ()
+    if errors and plan.input is None:
+        needed = _needed_inputs(plan)
+        if needed:
+            graph, errors = _checked(dataclasses.replace(plan, input=_placeholder(needed)), catalogue, settings)
+            missing = tuple(dict.fromkeys(format_reference(one.full) for one in needed))
+    if errors:
+        raise PlanError(rejection(errors), [dict(error) for error in errors])
+    return Rehearsal(graph, missing)
+
+
+def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Graph, list[JSONObject]]:
+    settings = dataclasses.replace(settings, reading=plan.reading)
+    catalogue = catalogue.as_read(plan.reading)
+    machine = Machine(catalogue)
+    machine.receive(RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema))
+    calls, places = plan.expanded()
+    errors = machine.check(calls, plan.output, places)
+    # Without a graph there are more calls than a run may list, which is an error.
+    return machine.checked_graph or Graph(catalogue, {}), errors
+
+
+def _needed_inputs(plan: Plan) -> list[Reference]:
+    """What the plan reads of its input where nothing else may stand in for it."""
+    holes: list[Hole] = []
+    compile_value([*plan.calls, _imported(plan), plan.output], holes, [])
+    needed: list[Reference] = []
+    for hole in holes:
+        reads = [[one for one in operands if one.kind == "input"] for operands in hole.expression.alternatives]
+        if all(reads):
+            needed.extend(one for one in reads[0] if one.path)
+    return needed
+
+
+def _imported(plan: Plan) -> list[JSON]:
+    """What `_imports` name without a dagger (DESIGN 4.10)."""
+    listed = [call.get("_imports") for call in plan.calls if isinstance(call, dict)]
+    names = [name for names in listed if isinstance(names, list) for name in names]
+    return [DAGGER + name for name in names if isinstance(name, str) and not name.startswith(DAGGER)]
+
+
+def _placeholder(needed: list[Reference]) -> JSONObject:
+    """An input in which every one of these is there."""
+    root: JSONObject = {}
+    for operand in needed:
+        here = root
+        for key in operand.path:
+            below: JSON = here.setdefault(key, {})
+            here = cast("JSONObject", below)
+    return root
+
+
+SHOWN: Final = 200
+"""Calls up to which a plan over instances is drawn with each of its copies; beyond, one instance stands for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPlan:
+    """A plan of which nothing has run.
+
+    Attributes:
+        question: what is asked; its `approval` is what `Run.decide` takes.
+        instances: how many instances one stands for in the dry run and the drawings; 0: each is there.
+    """
+
+    question: Question
+    rehearsal: Rehearsal
+    instances: int = 0
+
+    @property
+    def calls(self) -> list[JSON]:
+        """Its calls; one for every instance stands once."""
+        calls = self.question.shown["calls"]
+        return calls if isinstance(calls, list) else []
+
+    @property
+    def output(self) -> JSON:
+        """Its output, with references; None: it has none yet."""
+        return self.question.shown["output"]
+
+    def dry_run(self) -> JSONObject:
+        """Its order, what runs in parallel, reads and writes, what is not read-only; see `Bridge.dry_run`."""
+        return self.rehearsal.told()
+
+    def draw(self, form: str = "text") -> str:
+        """A drawing: `text` or `mermaid`.
+
+        Raises:
+            PlanError: no such form.
+        """
+        return self.rehearsal.drawn(form)
+
+    def to_json(self) -> JSONObject:
+        """`{"calls", "output", "instances"?, "dry_run", "drawing"}`."""
+        told: JSONObject = dict(self.question.shown)
+        if self.instances:
+            told["instances"] = self.instances
+        return {**told, "dry_run": self.dry_run(), "drawing": self.draw()}
+
+
+def waiting_plan(machine: Machine) -> WaitingPlan | None:
+    """The plan that waits; None where there is none."""
+    question, plan = machine.plan_question, machine.waiting_plan
+    if question is None or plan is None:
+        return None
+    if plan.places is None or len(plan.calls) <= SHOWN:
+        return WaitingPlan(question, Rehearsal(plan.graph))
+    # As if there were no instances: what the first has, all have.
+    instances = machine.instances
+    documents = machine.documents
+    settings = machine.settings
+    graph = Graph(
+        machine.offered,
+        {**documents, "": documents[instances[0]]},
+        order=settings.order,
+        modules=settings.modules,
+        reading=settings.reading,
+    )
+    shown = question.shown["calls"]
+    graph.take(shown if isinstance(shown, list) else [], plan.output)
+    return WaitingPlan(question, Rehearsal(graph), len(instances))

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
+from ideabridge.bridge.context.message import read_message
+from ideabridge.bridge.context.reference import Path, format_reference
+from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
 from ideabridge.bridge.ideas.errors import PASSING, StoreError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
@@ -26,20 +30,21 @@ from ideabridge.bridge.loop.event import (
     SolutionProposed,
     UsageNoted,
 )
+from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
 from ideabridge.bridge.replay.replay import check_arguments
-from ideabridge.bridge.room_context import here, import_messages, latent_context
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.starts import Start, start_solve
 from ideabridge.bridge.ways import Way, Ways
-from ideabridge.tools.encoding import JSON
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import check_schema
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.ideas.records import Publication
+    from anyio.abc import TaskGroup
+
+    from ideabridge.bridge.ideas.records import Publication, RunRecord
     from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.minds.mind import Mind
-    from ideabridge.bridge.runs import Runs
 
 _AGAIN: Final = 1.0
 """Seconds until a run that another process drives is told again that a room of it has ended."""
@@ -49,6 +54,36 @@ _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 _ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
 
 _COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
+
+_TASK: Final = (
+    "Write the result of the call below as `output`, as the tool's description asks; it satisfies the output's schema."
+    " There are no calls to make."
+)
+
+
+class RunKeeper(Protocol):
+    """Keeps the runs of this process; `Runs` does."""
+
+    group: TaskGroup
+
+    async def create(
+        self,
+        start: Start,
+        caller: str,
+        title: str,
+        mind: Mind | None = None,
+        room: tuple[str, Run] | None = None,
+    ) -> Run:
+        """See `Runs.create`."""
+        ...
+
+    def get(self, run_id: str, caller: str) -> Run:
+        """See `Runs.get`."""
+        ...
+
+    def enter(self, record: RunRecord, parent: Run) -> Run:
+        """See `Runs.enter`."""
+        ...
 
 
 class Rooms:
@@ -61,7 +96,7 @@ class Rooms:
         mind: answers in the rooms of plans, where there is one; in those of other runs, their own mind does.
     """
 
-    def __init__(self, runs: Runs, store: Store, ways: Ways, mind: Mind | None) -> None:
+    def __init__(self, runs: RunKeeper, store: Store, ways: Ways, mind: Mind | None) -> None:
         self._runs = runs
         self._store = store
         self._ways = ways
@@ -304,3 +339,71 @@ async def _end(run: Run) -> None:
             return
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             run.runner.fail(error)
+
+
+# -- what the run that answers a call sees ----------------------------------------------------------------------
+
+
+def import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
+    """Context messages in which the imports are read under the paths they have here.
+
+    Args:
+        imports: (path, value), such as (`("state", "doc")`, value).
+    """
+    messages: list[JSON] = []
+    for path, value in imports:
+        kind, rest = path[0], list(path[1:])
+        if kind == "results":
+            # Results of calls are data to those who did not make them.
+            kind, rest = "data", ["results", *rest]
+        if kind == "data" and rest:
+            messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
+        elif kind == "data" and isinstance(value, dict):
+            messages.extend({"type": "data", "kind": one, "data": held} for one, held in value.items())
+        else:
+            messages.append({"type": kind, kind: _nested(rest, value)})
+    return messages
+
+
+def _nested(path: list[str], value: JSON) -> JSON:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def here(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
+    """What a latent call of here is answered with before one's eyes: the context of its Request, of its own instance.
+
+    Args:
+        machine: of the run the call is part of.
+        request: the Request it was proposed in; None: a plan, which nobody was asked for.
+        instance: of the call; inside the room it is the only one, and paths need no name.
+    """
+    context = request.context if request is not None else [message.to_json() for message in machine.messages]
+    found: list[JSON] = []
+    for raw in context:
+        message = read_message(raw)
+        # Tools and plans are for who makes calls, errors for who mends them.
+        if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
+            # A Request of a later step tells large values by reference, which is not read in here.
+            value = machine.state_of(message.instance) if message.type == "state" else message.value
+            found.append(dataclasses.replace(message, value=value, instance="").to_json())
+    return found
+
+
+def latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
+    """The context in which the result of a latent call is written: parameters and imports stand there whole.
+
+    Args:
+        effect: the call, resolved.
+        before: messages to see besides.
+    """
+    call: JSONObject = {"_tool": effect.tool.name}
+    if effect.tool.description:
+        call["description"] = effect.tool.description
+    call["parameters"] = effect.parameters
+    shown: list[JSON] = [
+        f"{format_reference(path)}:\n{value if isinstance(value, str) else encode_text(value)}"
+        for path, value in effect.imports
+    ]
+    return [*before, *shown, f"{_TASK}\n{encode_text(call)}"]

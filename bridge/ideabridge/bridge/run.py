@@ -56,7 +56,6 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.loop.spending import Spending
 from ideabridge.bridge.minds.turns import INSTRUCTIONS
-from ideabridge.bridge.outputs import typed
 from ideabridge.bridge.people import (
     ApprovalRequest,
     DecidedEvent,
@@ -66,9 +65,9 @@ from ideabridge.bridge.people import (
     questions,
     read_decision,
 )
-from ideabridge.bridge.run_values import INLINE, given_by, rejection, results_of, value_at
+from ideabridge.bridge.plan import WaitingPlan, waiting_plan
+from ideabridge.bridge.run_values import INLINE, given_by, rejection, results_of, typed, value_at
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
-from ideabridge.bridge.waiting_plan import WaitingPlan, waiting_plan
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
 
 T = TypeVar("T")

@@ -1,18 +1,20 @@
-"""Run values: what a run has made, and what was wrong with what it was given (DESIGN 6)."""
+"""Run values: what a run has made, as JSON or as a type of Python's, and the faults of what it was given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar, cast
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from ideabridge.bridge.context.document import Missing, describe_missing
 from ideabridge.bridge.context.document import read as read_path
 from ideabridge.bridge.context.preview import shorten
 from ideabridge.bridge.context.reference import parse_reference
-from ideabridge.bridge.errors import UnknownPathError
+from ideabridge.bridge.errors import OutputTypeError, UnknownPathError
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.progress import Standing
-from ideabridge.tools.encoding import JSON, JSONObject, encode
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 
 INLINE: Final = 4096
 """Bytes of JSON up to which an answer gives a value whole (DESIGN 6)."""
@@ -97,3 +99,43 @@ def rejection(errors: Sequence[JSONObject]) -> str:
     if len(errors) > 20:
         lines.append(f"... and {len(errors) - 20} more")
     return "\n".join(lines)
+
+
+T = TypeVar("T")
+
+
+def _adapter(model: type[T]) -> TypeAdapter[T]:
+    try:
+        return TypeAdapter(model)
+    except PydanticUserError as error:
+        raise OutputTypeError(f"{_name(model)} is no type of JSON: {str(error).splitlines()[0]}") from None
+
+
+def _name(model: object) -> str:
+    return getattr(model, "__name__", None) or str(model)
+
+
+def schema_of(model: type[object]) -> JSONObject:
+    """The JSON Schema a value must satisfy to become a `model`.
+
+    Raises:
+        OutputTypeError: pydantic makes no schema of it.
+    """
+    try:
+        schema = _adapter(model).json_schema()
+    except PydanticUserError as error:
+        raise OutputTypeError(f"{_name(model)} has no JSON Schema: {str(error).splitlines()[0]}") from None
+    return cast("JSONObject", normalise(schema, what=f"the schema of {_name(model)}"))
+
+
+def typed(value: JSON, model: type[T]) -> T:
+    """The value as a `model`, read as pydantic reads JSON.
+
+    Raises:
+        OutputTypeError: it does not fit; the message says where.
+    """
+    try:
+        return _adapter(model).validate_json(encode(value))
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, one['loc'])) or 'the output'}: {one['msg']}" for one in error.errors()[:5]]
+        raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None

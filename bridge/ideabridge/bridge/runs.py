@@ -24,7 +24,6 @@ from ideabridge.bridge.errors import (
     InterruptedRunError,
     UnknownRunError,
 )
-from ideabridge.bridge.hindrance import hindrance
 from ideabridge.bridge.ideas.errors import StoreError
 from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
@@ -51,7 +50,7 @@ from ideabridge.bridge.people import Approver, Decision, People
 from ideabridge.bridge.rooms import Rooms
 from ideabridge.bridge.run import Run
 from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.starts import Start
+from ideabridge.bridge.starts import Start, hindrance
 from ideabridge.bridge.ways import Ways
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
@@ -138,6 +137,7 @@ class Runs:
         group: TaskGroup,
         executor: Executor,
         offer: Offer,
+        *,
         handlers: Handlers,
         fingerprint: str,
         screen: Screen,

@@ -246,7 +246,7 @@ def _outcome(item: Item) -> str:
 
 
 @asynccontextmanager
-async def opened(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]:
+async def open_session(start: Callable[[], Awaitable[Run]]) -> AsyncGenerator[Session]:
     """A session over a run that `start` gives. Left, it ends the run: `done`, `cancelled`, or `failed` where an error
     of the application's own leaves it.
     """
