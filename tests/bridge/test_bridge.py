@@ -21,9 +21,8 @@ from ideabridge.bridge.errors import (
     RejectedSolutionError,
     SettledTurnError,
     UnknownPathError,
-    UnknownRunError,
 )
-from ideabridge.bridge.ideas.errors import StoreBusyError
+from ideabridge.bridge.ideas.errors import StoreBusyError, UnknownRunError
 from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallStarted, Event

@@ -8,7 +8,8 @@ import pytest
 
 from ideabridge.bridge import Bridge, PlanError, Run, read_plan
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.errors import ForkError, RejectedSolutionError, UnknownRunError
+from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.ideas.errors import UnknownRunError
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallStarted, RequestMade
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject

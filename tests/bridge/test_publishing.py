@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.errors import PlanError, PublicationError, UnknownRunError
-from ideabridge.bridge.ideas.errors import UnknownIdeaError
+from ideabridge.bridge.errors import PlanError, PublicationError
+from ideabridge.bridge.ideas.errors import UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.replay.consistency import inconsistency

@@ -15,8 +15,8 @@ import pytest
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
-from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, UnknownRunError
-from ideabridge.bridge.ideas.errors import StoreFullError
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
+from ideabridge.bridge.ideas.errors import StoreFullError, UnknownRunError
 from ideabridge.bridge.ideas.records import Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.plan import read_plan

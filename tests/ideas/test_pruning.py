@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.errors import UnknownRunError as UnknownBridgeRunError
 from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, reach, search
 from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
 from ideabridge.bridge.ideas.sqlite import sqlite3
@@ -523,7 +522,7 @@ async def test_what_is_published_answers_and_can_be_lifted_again_after_a_pruning
         assert await replay.run.result() == 4
         assert (await bridge.publish("letters", "letters")).version == 2
         assert (await bridge.run(runs[1])).given() == 2
-        with pytest.raises(UnknownBridgeRunError):
+        with pytest.raises(UnknownRunError):
             await bridge.run(runs[0])
 
 

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         SettledTurnError,
         UnknownOutcomeError,
         UnknownPathError,
-        UnknownRunError,
         UnwrittenRunError,
     )
     from ideabridge.bridge.ideas.errors import (
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
         TamperedIdeaError,
         UnknownIdeaError,
         UnknownPublicationError,
+        UnknownRunError,
     )
     from ideabridge.bridge.ideas.filters import IdeaFilter
     from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
@@ -268,7 +268,6 @@ _HOMES: Final = {
         "SettledTurnError",
         "UnknownOutcomeError",
         "UnknownPathError",
-        "UnknownRunError",
         "UnwrittenRunError",
     ),
     "ideas.errors": (
@@ -280,6 +279,7 @@ _HOMES: Final = {
         "TamperedIdeaError",
         "UnknownIdeaError",
         "UnknownPublicationError",
+        "UnknownRunError",
     ),
     "ideas.filters": ("IdeaFilter",),
     "ideas.idea": (

@@ -15,10 +15,6 @@ class PlanError(IdeabridgeError):
         self.errors = errors or []
 
 
-class UnknownRunError(IdeabridgeError):
-    """No run of that id, or not one of this caller's."""
-
-
 class FinishedRunError(IdeabridgeError):
     """The run has ended; nothing more can be handed in."""
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.message import Message, read_context
-from ideabridge.bridge.errors import ForkError, RejectedSolutionError, UnknownRunError
+from ideabridge.bridge.errors import ForkError, RejectedSolutionError
+from ideabridge.bridge.ideas.errors import UnknownRunError
 from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.aftermath import forked

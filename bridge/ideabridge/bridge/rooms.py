@@ -17,8 +17,8 @@ import anyio
 from ideabridge.bridge.context.message import read_message
 from ideabridge.bridge.context.reference import Path, format_reference
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError, UnknownRunError
-from ideabridge.bridge.ideas.errors import PASSING, StoreError
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError
+from ideabridge.bridge.ideas.errors import PASSING, StoreError, UnknownRunError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey, room_name
 from ideabridge.bridge.loop.event import (
@@ -249,10 +249,10 @@ class Rooms:
                 if key in parent.machine.open_rooms:
                     self._answer(parent, room.as_call())
                 return
-            except (InterruptedRunError, StoreError):
-                await anyio.sleep(_AGAIN)
             except UnknownRunError:
                 return
+            except (InterruptedRunError, StoreError):
+                await anyio.sleep(_AGAIN)
             except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
                 parent.runner.fail(error)
                 return
@@ -295,7 +295,7 @@ class Rooms:
 
     def look(self, run: Run) -> None:
         """One beat of a run that is driven here: what became of rooms that other processes drive, or of its own run."""
-        with contextlib.suppress(InterruptedRunError, FinishedRunError, UnknownRunError, StoreError):
+        with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # What the store refuses now is looked at again at the next beat.
             above = None if run.parent is None else self._store.run(run.root.id)
             if above is not None and above.status in _ENDED:

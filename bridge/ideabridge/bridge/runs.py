@@ -22,9 +22,8 @@ from ideabridge.bridge.errors import (
     DecisionError,
     FinishedRunError,
     InterruptedRunError,
-    UnknownRunError,
 )
-from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.errors import StoreError, UnknownRunError
 from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.ideas.users import user_of

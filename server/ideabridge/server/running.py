@@ -17,7 +17,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import InterruptedRunError, ModulesAwayError
-from ideabridge.bridge.ideas.errors import StoreError
+from ideabridge.bridge.ideas.errors import StoreError, UnknownRunError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.run import Run, RunStatus
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
@@ -341,6 +341,8 @@ class Running:
             return {"name": name, "error": f"not published: the run is {status}"}
         try:
             publication = await self._bridge.publish(run, name, caller=caller)
+        except UnknownRunError as error:
+            return {"name": name, "error": self._bridge.secrets.mask(str(error))}
         except (ModulesAwayError, StoreError):
             raise
         except IdeabridgeError as error:

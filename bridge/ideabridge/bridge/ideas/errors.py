@@ -100,7 +100,7 @@ class UnknownTokenError(UserError):
 
 
 class UnknownRunError(StoreError):
-    """No run has this id."""
+    """No run has this id, or the run is another caller's."""
 
 
 class RunExistsError(StoreError):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ideabridge.bridge.errors import PublicationError, UnknownRunError
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.ideas.errors import UnknownRunError
 from ideabridge.bridge.ideas.records import RunRecord, StoredIdea
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import (

@@ -332,7 +332,7 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
 
 
 def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
-    from ideabridge.bridge.errors import UnknownRunError
+    from ideabridge.bridge.ideas.errors import UnknownRunError
     from ideabridge.server.cli.exits import UsageError
     from ideabridge.server.cli.runs import standing_text
 

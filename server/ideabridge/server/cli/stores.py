@@ -74,7 +74,7 @@ def run_named(store: Store, text: str) -> RunRecord:
         UnknownRunError: there is none.
         UsageError: several begin so.
     """
-    from ideabridge.bridge.errors import UnknownRunError
+    from ideabridge.bridge.ideas.errors import UnknownRunError
     from ideabridge.server.cli.exits import UsageError
     from ideabridge.tools.names import did_you_mean
 
@@ -113,8 +113,7 @@ def idea_named(store: Store, ref: str) -> str:
         UnknownIdeaError, AmbiguousIdeaError: it names neither.
         UsageError: several runs begin so.
     """
-    from ideabridge.bridge.errors import UnknownRunError
-    from ideabridge.bridge.ideas.errors import UnknownIdeaError
+    from ideabridge.bridge.ideas.errors import UnknownIdeaError, UnknownRunError
 
     try:
         store.idea(ref)
