@@ -1,4 +1,15 @@
-"""Driver: the lease under which this process drives a run, and its journal; and whether other drivers are at work."""
+"""Driver: the lease under which this process drives a run, and its journal; and whether other drivers are at work.
+
+A run is driven by one process at a time. That process holds the run's lease, renews it with each heartbeat, and gives
+it back when the run waits for somebody or has ended. Each acquisition begins a new epoch. Every append to the journal
+carries its epoch, and the store refuses an old one in the transaction that writes: a process that was suspended cannot
+write into a run that another has taken over.
+
+    free -> held (acquire) -> free (release)
+                           -> lapsed -> held by another process, with a new epoch
+
+`Watch` decides whether a lease has lapsed, without comparing the clocks of two machines.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +41,7 @@ _LOOKS: Final = 10_000
 
 
 def _stat(pid: int) -> tuple[str, str] | None:
-    """(state, start time) of a process, as its system tells them; None where there is none to see, or no telling."""
+    """(state, start time) of a process, as the system reports them; None where it reports none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -40,7 +51,7 @@ def _stat(pid: int) -> tuple[str, str] | None:
 
 def _place() -> tuple[str, str]:
     """(boot, space) in which this process has its id: containers count processes of their own, each from 1, and may
-    share a host's name and a store. Empty where the system does not tell.
+    share a host's name and a store. Empty where the system does not report it.
     """
     return _place_of(os.getpid())
 
@@ -124,10 +135,10 @@ class Watch:
     """Watches the leases of other drivers, by the clock of this process alone.
 
     The clocks of two machines may be an hour apart, and may be set while runs are at work. So a time that another
-    process wrote is never compared with one of ours. A driver changes the row of its run with every heartbeat; its
-    lease has lapsed when this process has seen the same row for as long as the lease holds. The lease of a process of
-    this system never lapses while it is alive and not stopped, however late its heartbeat is: it may be busy. A process
-    that is stopped does no work, and nobody knows until when: its lease lapses, and its epoch with it.
+    process wrote is never compared with a time of this process. A driver changes the row of its run with every
+    heartbeat; its lease has lapsed when this process has seen the same row for as long as the lease holds. The lease of
+    a process of this system never lapses while it is alive and not stopped, however late its heartbeat is: it may be
+    busy. A process that is stopped does no work, and nobody knows until when: its lease lapses, and its epoch with it.
 
     Args:
         clock: seconds that only grow.
@@ -291,7 +302,7 @@ class Driver:
         """Append events to the run's journal, in one transaction with the ideas of steps; see `runner.Journal`.
 
         Raises:
-            StaleDriverError: the lease is not ours any more; nothing was written.
+            StaleDriverError: this process does not hold the lease any more; nothing was written.
         """
         creates, held = self._creates, self.epoch
         # Whoever reads the end of a run in its journal finds it in the table of runs too.
@@ -365,7 +376,7 @@ class Driver:
             later: called when that is written, where it is not at once.
 
         Raises:
-            StaleDriverError: the lease is not ours any more.
+            StaleDriverError: this process does not hold the lease any more.
         """
         epoch = self.epoch
         if epoch is None:

@@ -1,7 +1,7 @@
-"""Forks: a run that goes on from a point of another, with another solution or input (time travel, DESIGN 3).
+"""Forks: a run that goes on from a point of another, with another solution or input (time travel).
 
-The fork's journal begins with the parent's. Its events are told to a machine again, so a fork is a run like any other:
-folded, driven, resumed, published. What had been started before the fork keeps what came of it and is not run again.
+The fork's journal begins with the parent's. A new machine takes its events, so a fork is a run like any other:
+it is folded, driven, resumed, published. What had been started before the fork keeps its result and is not run again.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def plan_of(started: RunStarted, solution: JSON) -> Plan:
     proposed, _ = read_submission(solution, None, None)
     messages = read_context(started.context)
     taken = next((one for one in messages if one.type == "input" and not one.instance), None)
-    told = next((str(one.value) for one in messages if one.type == "text"), None)
+    description = next((str(one.value) for one in messages if one.type == "text"), None)
     return Plan(
         calls=proposed.calls,
         input=taken.value if taken is not None and isinstance(taken.value, dict) else None,
@@ -136,7 +136,7 @@ def plan_of(started: RunStarted, solution: JSON) -> Plan:
         output=proposed.output,
         input_schema=taken.schema if taken is not None else None,
         output_schema=started.output_schema,
-        description=told,
+        description=description,
     )
 
 
@@ -163,7 +163,7 @@ def with_input(started: RunStarted, given: JSONObject) -> RunStarted:
 
 
 class Retelling:
-    """A journal told again to a new machine, of which the beginning may be another.
+    """A journal that a new machine takes, with a beginning that may differ.
 
     Args:
         composer: composes the Requests: another input makes others.
@@ -179,7 +179,7 @@ class Retelling:
         self._take(dataclasses.replace(started, settings=settings.to_json()))
 
     def tell(self, events: Sequence[Event]) -> None:
-        """Tell the events after the first.
+        """Take the events after the first.
 
         Raises:
             ForkError: with what is other, other calls would have run.
@@ -319,7 +319,7 @@ class Forking:
         store: holds the runs.
         offer: the tools there are: a plan with other calls may name others.
         handlers: of message types, for the Requests.
-        configuration: tells what asks from now on.
+        configuration: decides what asks from now on.
         fingerprint: of it.
         screen: keeps secrets out of journals.
     """
@@ -344,8 +344,8 @@ class Forking:
         made = self.screen.admit(await self._events(events, at, given, solution, caller))
         fork = f"run_{secrets.token_hex(8)}"
         with self.store.transaction():
-            told = [event.to_json() for event in made]
-            self.store.create_fork(fork, told, parent=record, at=at, fingerprint=self.fingerprint)
+            events_json = [event.to_json() for event in made]
+            self.store.create_fork(fork, events_json, parent=record, at=at, fingerprint=self.fingerprint)
             if given is None:
                 self._keep_steps(record, fork, sum(isinstance(event, RequestMade) for event in made))
         return fork

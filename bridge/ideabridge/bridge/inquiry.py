@@ -1,4 +1,4 @@
-"""Inquiry: what a module asks whoever called it, and what they answered (DESIGN 4.10; MCP elicitation, form mode)."""
+"""Inquiry: what a module asks whoever called it, and what they answered (MCP's elicitation in form mode)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Action: TypeAlias = Literal["accept", "decline", "cancel"]
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """One question of a module: a form to be filled in. Its words are the module's, not ours.
+    """One question of a module: a form to be filled in. Its words are the module's, and are to be trusted as little.
 
     Attributes:
         module: who asks.
@@ -27,7 +27,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class FormAnswer:
     """What goes back to the module; `content` fits the schema of what was asked, and is there with `accept` only."""
 
     action: Action
@@ -37,7 +37,7 @@ class Reply:
 class Asker(Protocol):
     """Whoever made a call, as its module may ask them."""
 
-    async def ask(self, inquiry: Inquiry) -> Reply:
+    async def ask(self, inquiry: Inquiry) -> FormAnswer:
         """Put a question, and wait for the answer, for however long it takes. Never raises but for cancellation."""
         ...
 
@@ -46,7 +46,7 @@ class Asker(Protocol):
         ...
 
     def refuse(self, message: str, why: str) -> None:
-        """Tell of a question that was not put.
+        """Report a question that was not put.
 
         Args:
             message: what the module said.

@@ -44,7 +44,7 @@ logger: Final = logging.getLogger(__name__)
 
 
 class Observed:
-    """Learns the shapes of results, and tells them. They are kept in the store.
+    """Learns the shapes of results, and keeps them in the store.
 
     Args:
         store: keeps them.
@@ -84,8 +84,9 @@ class Observed:
         if tool.output is not None:
             return None
         known = self._memory.shapes(owner, tool.prose_digest)
-        # The latest alone, where all together are too large to be told.
-        return next((told for told in (merged(known), merged(known[:1])) if told and len(encode(told)) <= _BYTES), None)
+        # The latest alone, where all together are too large to be shown.
+        shapes = (merged(known), merged(known[:1]))
+        return next((shape for shape in shapes if shape and len(encode(shape)) <= _BYTES), None)
 
 
 def shape_of(value: JSON) -> JSONObject:

@@ -135,7 +135,7 @@ class Decision:
             `approve`, `deny`, or `edit`: `plan` runs in its place, its references live. Of a module's question:
             `value`: `value` goes into its form; `deny`: the module is told no (decline); `skip`: nothing (cancel).
         call: for `edit`, the resolved call as it shall run.
-        reason: told to the mind.
+        reason: the mind sees it.
         by: who decided; a text is the name of an approver. A program that has asked a person says so with a `Decider`.
         value: for `value`, the result of the call, or an object that fits the form.
         plan: for `edit` of a plan, `{"calls", "output"?}`.
@@ -554,7 +554,7 @@ class People:
 
     def _hand_in(self, question: Question, decision: Decision) -> None:
         approval, by, run = question.approval, decision.by, self._run
-        # Watchers are told of a decision when it is journaled; the machine knows it from the beginning.
+        # Watchers hear of a decision when it is journaled; the machine knows it from the beginning.
         if approval not in self._pending() or all(one.approval != approval for one in questions(run.runner.machine)):
             # Settled meanwhile, or the run has ended: a decision comes too late, and changes nothing.
             return

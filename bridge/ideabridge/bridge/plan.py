@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def output_by_instance(self) -> bool:
-        """Whether the output is a map by instance: there are instances, and it reads inside one (DESIGN 4.8).
+        """Whether the output is a map by instance: there are instances, and it reads inside one.
 
         An output whose references all name their instance, or that has none, is one value for all.
         """
@@ -246,7 +246,7 @@ class Rehearsal:
 
 
 def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
-    """Check a plan as its run would. Where it was given no input, what it reads of one is told, not refused.
+    """Check a plan as its run would. Where it was given no input, what it reads of one is reported, not refused.
 
     Raises:
         PlanError: it is malformed; `errors` has every fault with its call.
@@ -287,7 +287,7 @@ def _needed_inputs(plan: Plan) -> list[Reference]:
 
 
 def _imported(plan: Plan) -> list[JSON]:
-    """What `_imports` name without a dagger (DESIGN 4.10)."""
+    """What `_imports` name without a dagger."""
     listed = [call.get("_imports") for call in plan.calls if isinstance(call, dict)]
     names = [name for names in listed if isinstance(names, list) for name in names]
     return [DAGGER + name for name in names if isinstance(name, str) and not name.startswith(DAGGER)]
@@ -346,10 +346,10 @@ class WaitingPlan:
 
     def to_json(self) -> JSONObject:
         """`{"calls", "output", "instances"?, "dry_run", "drawing"}`."""
-        told: JSONObject = dict(self.question.shown)
+        shown: JSONObject = dict(self.question.shown)
         if self.instances:
-            told["instances"] = self.instances
-        return {**told, "dry_run": self.dry_run(), "drawing": self.draw()}
+            shown["instances"] = self.instances
+        return {**shown, "dry_run": self.dry_run(), "drawing": self.draw()}
 
 
 def waiting_plan(machine: Machine) -> WaitingPlan | None:

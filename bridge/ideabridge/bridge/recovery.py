@@ -1,4 +1,10 @@
-"""Recovery: runs that a process left behind are taken up again (`docs/survival.md`)."""
+"""Recovery: takes up again the runs that a process left behind.
+
+A sweep is one indexed query for runs that are noted as running. Where the driver of such a run is gone (its process has
+ended, or its lease has lapsed), the run is taken up here, at most `AT_ONCE` side by side. A run that cannot be taken up
+is tried again after a delay that doubles, and reported once. A run that comes no further is set aside by `Runs`; then
+only a person takes it up. `docs/survival.md` describes what users see of this.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +41,10 @@ _MOST_DELAY: Final = 60.0
 """Seconds until a run that could not be kept at work here is tried again; it begins with 1 s, and doubles."""
 
 _MOST_DELAY_BY_STORE: Final = 4.0
-"""The same where only the store kept it from that, or another process had it: that passes without a word."""
+"""The same where only the store kept it from that, or another process had it: that passes, and is not reported."""
 
 Tell = Callable[[RunRecord, str], None]
-"""Told of each run that could not be taken up, and why."""
+"""Called with each run that could not be taken up, and why."""
 
 
 class Recovery:
@@ -78,7 +84,7 @@ class Recovery:
         self._hopeless: dict[str, int] = {}
         # Seconds until a run is tried again, and when that is.
         self._delays: dict[str, tuple[float, float]] = {}
-        # Runs of which it was last told that the store could not be written.
+        # Runs of which the last report was that the store could not be written.
         self._kept_by_store: set[str] = set()
 
     async def run(self) -> None:
@@ -102,7 +108,7 @@ class Recovery:
         async with anyio.create_task_group() as group:
             while True:
                 with contextlib.suppress(StoreError):
-                    # Whoever needs the store is told what ails it; runs are looked for again when it is well.
+                    # Whoever needs the store gets its error; runs are looked for again when the store works.
                     self._sweep(group, fingerprint)
                     # Runs of other configurations are named once.
                     fingerprint = self._fingerprint
@@ -177,7 +183,7 @@ class Recovery:
             return run
 
     def _give_up(self, record: RunRecord, error: Exception) -> None:
-        """A run could not be taken up: it is told once, and again where first it was only the store."""
+        """A run could not be taken up: report it once, and again where the first report was only about the store."""
         passes = isinstance(error, PASSING)
         known = record.id in self._delays and (passes or record.id not in self._kept_by_store)
         with contextlib.suppress(StoreError):

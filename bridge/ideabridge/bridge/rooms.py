@@ -1,8 +1,15 @@
-"""Rooms: runs that answer one call of another run (DESIGN 4.2, 4.10).
+"""Rooms: runs that answer one call of another run.
 
-A room is a run of its own, with a journal and ideas of its own; its id is that of the run it belongs to and the call it
-answers. So it goes on after a restart like any other, and a call that a room answers is never run twice. Nobody waits
-for a room: when it ends, whoever drives it tells the run it belongs to.
+A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by a run of its own, its room.
+
+- The room has its own journal and ideas. Its id is that of the run and of the call (`room_name`), so whoever takes the
+  run up finds the room again, and a call that a room answers never runs twice.
+- `Rooms.open` starts the room, or goes back into it. What it sees is composed here: a latent call sees the context of
+  its Request, a clean room sees the call and its imports alone.
+- Nobody waits for a room. When it ends, whoever drives it posts `CallFinished` to the run; where another process drives
+  the run, it tries again until that one has taken it, or takes it at its own next heartbeat.
+- A room whose call has ended without it (the call was cancelled, or the run has ended) is cancelled, and never goes on
+  by itself. All rooms of a run count against the run's budget.
 """
 
 from __future__ import annotations
@@ -47,7 +54,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.mind import Mind
 
 _AGAIN: Final = 1.0
-"""Seconds until a run that another process drives is told again that a room of it has ended."""
+"""Seconds until the result of a room is handed again to a run that another process drives."""
 
 _ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
 
@@ -87,7 +94,7 @@ class RunKeeper(Protocol):
 
 
 class Rooms:
-    """Opens rooms, and tells runs what came of them.
+    """Opens rooms, and hands their results to the runs they belong to.
 
     Args:
         runs: keeps the runs, and those of rooms.
@@ -109,9 +116,9 @@ class Rooms:
         try:
             found = await self._enter(run, effect)
         except InterruptedRunError:
-            # Another process drives the room: it will tell.
+            # Another process drives the room, and hands its result in.
             return
-        except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone (DESIGN 4.5)
+        except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone
             found = CallFinished(*effect.key, error=run.runner.explain_own(error))
         try:
             await run.patiently(lambda: self._opened(run, effect.key, found))
@@ -207,10 +214,10 @@ class Rooms:
         check_arguments(publication, effect.parameters)
         return publication
 
-    # -- what rooms tell ---------------------------------------------------------------------------------------
+    # -- what rooms report -------------------------------------------------------------------------------------
 
     def watch(self, room: Run, event: Event) -> None:
-        """Told of every event of a room: the run it belongs to may end with it, or go on."""
+        """Called with every event of a run; the run that a room belongs to may end with it, or go on."""
         parent = room.parent
         if parent is None:
             return
@@ -224,7 +231,7 @@ class Rooms:
 
     @staticmethod
     def follow(run: Run, event: Event) -> None:
-        """Told of every event of a run or room that another process drives: here, only who watches hears of it."""
+        """Called with every event of a run or room that another process drives: only watchers here are informed."""
         if isinstance(event, CallFinished):
             run.rooms.pop((event.call, event.item), None)
         elif isinstance(event, RunEnded):
@@ -241,7 +248,7 @@ class Rooms:
             self._runs.group.start_soon(_end, root)
 
     async def _settle(self, room: Run, parent: Run) -> None:
-        """Tell the run a room belongs to what came of it; again, for as long as another process drives that run."""
+        """Hand the result of a room to the run it belongs to; again, for as long as another process drives that run."""
         key = room.key
         while True:
             try:
@@ -273,7 +280,7 @@ class Rooms:
         # The run is behind until they are written too.
         run.ending = [one for one in run.ending if one.runner.is_behind or one.is_being_left]
         run.ending.append(room)
-        # One that another process drives finds out when it tells.
+        # A room that another process drives finds out when that one hands its result in.
         with contextlib.suppress(InterruptedRunError, FinishedRunError):
             try:
                 room.cancel(reason)
@@ -354,7 +361,7 @@ def import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
     for path, value in imports:
         kind, rest = path[0], list(path[1:])
         if kind == "results":
-            # Results of calls are data to those who did not make them.
+            # For a run that did not make them, the results of calls are data.
             kind, rest = "data", ["results", *rest]
         if kind == "data" and rest:
             messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
@@ -372,7 +379,7 @@ def _nested(path: list[str], value: JSON) -> JSON:
 
 
 def here(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
-    """What a latent call of here is answered with before one's eyes: the context of its Request, of its own instance.
+    """What the author of a latent call's result sees: the context of the call's Request, of its own instance.
 
     Args:
         machine: of the run the call is part of.
@@ -383,9 +390,9 @@ def here(machine: Machine, request: Request | None, instance: str) -> list[JSON]
     found: list[JSON] = []
     for raw in context:
         message = read_message(raw)
-        # Tools and plans are for who makes calls, errors for who mends them.
+        # Tools and plans are for authors of calls, errors for those who correct them.
         if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
-            # A Request of a later step tells large values by reference, which is not read in here.
+            # A Request of a later step holds large values by reference, and nothing reads references in here.
             value = machine.state_of(message.instance) if message.type == "state" else message.value
             found.append(dataclasses.replace(message, value=value, instance="").to_json())
     return found

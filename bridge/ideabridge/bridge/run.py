@@ -531,7 +531,7 @@ class Run:
             call: for `edit`: the resolved call as it shall run, by its own tool or another.
             value: for `value`: the result of the call, or an object that fits a module's form.
             plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
-            reason: why; told to the mind.
+            reason: why; the mind sees it.
 
         Raises:
             DecisionError: no such approval is pending, it has no such choice, or what was given with it cannot hold.

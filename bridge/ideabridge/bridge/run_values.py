@@ -17,10 +17,10 @@ from ideabridge.bridge.loop.progress import Standing
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 
 INLINE: Final = 4096
-"""Bytes of JSON up to which an answer gives a value whole (DESIGN 6)."""
+"""Bytes of JSON up to which an answer shows a value whole."""
 
 RESULTS: Final = 128 * 1024
-"""Bytes of results an answer gives together; the others are told by reference alone."""
+"""Bytes of results an answer shows together; of the others it shows references alone."""
 
 
 def results_of(machine: Machine, *, whole: bool) -> JSONObject:

@@ -1,4 +1,18 @@
-"""Runs: the runs of this process, and those taken up again from their journals (DESIGN 7)."""
+"""Runs: the runs of this process, and those taken up again from their journals.
+
+`Runs` creates a run, keeps it at hand, and looks a run up by id. Several processes share one store, so each look-up
+compares what is at hand with the store:
+
+- this process drives the run: the run at hand is the one;
+- another process drives it: its new events are read from the journal (`_read_on`), so that the run at hand follows, and
+  watchers hear of each event;
+- nobody drives it, and it is at work: it is read from its journal and goes on here (`_go_on`);
+- it waits for somebody, or has ended: it is returned as it stands, and nobody holds its lease.
+
+Three tasks run as long as the bridge is open: `heartbeat` keeps the leases, `listen` takes what other processes ask of
+runs that are at work here (to cancel one, to take a decision), and `follow` reads on in the journals of runs that
+somebody waits for here.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +32,7 @@ from anyio.abc import TaskGroup
 from ideabridge.bridge.context.handlers import Handlers
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
-from ideabridge.bridge.errors import (
-    DecisionError,
-    FinishedRunError,
-    InterruptedRunError,
-)
+from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
 from ideabridge.bridge.ideas.errors import StoreError, UnknownRunError
 from ideabridge.bridge.ideas.records import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.ideas.store import Store
@@ -59,16 +69,16 @@ MOST_TAKEN_UP: Final = 2
 """How often a run that comes no further is taken up again, before it is set aside until a person asks for it."""
 
 LISTENS_SECONDS: Final = 0.5
-"""How often a process looks whether another one asks it to cancel a run."""
+"""Seconds between two looks at what other processes ask of runs that are at work here."""
 
 FOLLOWS_SECONDS: Final = 0.25
-"""How often the journals of runs are read on that somebody waits for here, and another process drives."""
+"""Seconds between two looks into the journals of runs that somebody waits for here, and another process drives."""
 
 ALONE_SECONDS: Final = 3.0
-"""How long whoever waits for a run leaves it to the servers, where its driver is gone, before it is taken up here."""
+"""Seconds that a run whose driver is gone is left to the servers, before it is taken up where somebody waits for it."""
 
 ANSWERS_SECONDS: Final = 5.0
-"""How long a process that drives a run may take to cancel it."""
+"""Seconds that a process which drives a run may take to cancel it, or to take a decision."""
 
 _AT_HAND = 256
 """How many runs stay in memory before those that ended or wait are let go."""
@@ -146,8 +156,7 @@ class Runs:
         most_of_user: int | None = None,
         run_bytes: int = RUN_BYTES,
     ) -> None:
-        self._most_of_user = most_of_user
-        self._mind, self._approver = mind, approver
+        self._most_of_user, self._mind, self._approver = most_of_user, mind, approver
         self._screen = screen
         self._run_bytes = run_bytes
         self._store = store
@@ -201,11 +210,12 @@ class Runs:
                     f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
                 )
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
-        told = {"kind": start.kind, "title": self._screen.mask(title)[:200], "fingerprint": self._fingerprint}
-        belongs = None if parent is None else parent.id
+        above, title = None if parent is None else parent.id, self._screen.mask(title)[:200]
 
         def creates() -> None:
-            self._store.create_run(run_id, caller=caller, parent=belongs, **told)
+            self._store.create_run(
+                run_id, kind=start.kind, caller=caller, title=title, fingerprint=self._fingerprint, parent=above
+            )
 
         run = self._attach(run_id, caller, start.machine, mind, parent)
         if parent is not None:
@@ -235,16 +245,21 @@ class Runs:
         Raises:
             UnknownRunError: there is none of that id for this caller.
         """
-        record = self._store.run(run_id)
-        if record is None or record.caller != caller:
-            known = [one.id for one in self._store.runs(caller=caller, limit=50)]
-            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        record = self._record(run_id, caller)
         parent = self.get(record.parent, caller) if record.parent is not None else None
         run = self._reach(record, parent)
         run.parent = parent
         if run.people is not None:
             run.people.expire()
         return run
+
+    def _record(self, run_id: str, caller: str | None) -> RunRecord:
+        """The record of a run of this caller; None: of anybody's. Raises `UnknownRunError`."""
+        record = self._store.run(run_id)
+        if record is None or (caller is not None and record.caller != caller):
+            known = [one.id for one in self._store.runs(caller=caller, limit=50)]
+            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        return record
 
     def enter(self, record: RunRecord, parent: Run) -> Run:
         """The room of a run: the one at hand, or one taken up again from its journal.
@@ -271,16 +286,10 @@ class Runs:
             FinishedRunError: it has ended.
             InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
         """
-        record = self._store.run(run_id)
-        if record is None:
-            raise UnknownRunError(f"unknown run {run_id!r}")
+        record = self._record(run_id, caller)
         # Looked at before: it may end at once when it is taken up.
         last = next(self._store.events(run_id, max(record.last_event - 1, 0)), None)
-        whose = record.caller if caller is None else caller
-        if anyway and record.caller == whose and is_set_aside(record):
-            run = self._reach(record, anyway=True)
-        else:
-            run = self.get(run_id, whose)
+        run = self._reach(record, anyway=True) if anyway and is_set_aside(record) else self.get(run_id, record.caller)
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
         if run.runner.lost is not None:
@@ -428,10 +437,7 @@ class Runs:
 
     def _try_to_cancel(self, run_id: str, caller: str | None, reason: str) -> tuple[Run, RunRecord]:
         """End a run where nobody else is at work on it; else ask whoever is."""
-        record = self._store.run(run_id)
-        if record is None or (caller is not None and record.caller != caller):
-            known = [one.id for one in self._store.runs(caller=caller, limit=50)]
-            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        record = self._record(run_id, caller)
         run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
         if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
             run.cancel(reason)
@@ -520,7 +526,7 @@ class Runs:
             else:
                 here = live is not None and (record.status == "running" or live.unwritten is not None)
                 status = live.status if live is not None and here else record.status
-            told: RunSummary = {
+            summary: RunSummary = {
                 "run": record.id,
                 "status": status,
                 "title": record.title,
@@ -529,8 +535,8 @@ class Runs:
             }
             reason = LEFT if left else (record.summary or {}).get("reason")
             if status == "interrupted" and isinstance(reason, str):
-                told["reason"] = reason
-            found.append(told)
+                summary["reason"] = reason
+            found.append(summary)
         return found
 
     # -- following ---------------------------------------------------------------------------------------------
@@ -790,7 +796,7 @@ class Runs:
                 elif not waits:
                     goes_on = self._may_go_on(run, record, anyway=anyway)
         except InterruptedRunError:
-            # Another process is at work on it: what stands in the journal is what can be told here.
+            # Another process is at work on it: what its journal holds is all that is known here.
             return run
         if not current:
             return self._reach(self._store.run(record.id) or record, parent, anyway=anyway)
@@ -854,16 +860,12 @@ class Runs:
         except InterruptedRunError:
             return run
         if not current:
-            return self._reach(self._store.run(run.id) or self._unknown(run.id), end=reason)
+            return self._reach(self._record(run.id, None), end=reason)
         self._end(run, reason)
         for room in self._store.rooms_of(run.id):
             # Their calls have ended without them: so do they.
             self._reach(room, run)
         return run
-
-    @staticmethod
-    def _unknown(run_id: str) -> RunRecord:
-        raise UnknownRunError(f"unknown run {run_id!r}")
 
     # -- ends --------------------------------------------------------------------------------------------------
 

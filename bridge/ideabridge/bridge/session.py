@@ -1,8 +1,8 @@
-"""Session: a run whose steps an application answers itself, call by call or in groups (DESIGN 4.7).
+"""Session: a run whose steps an application answers itself, call by call or in groups.
 
 async with bridge.session(state={"city": "Oslo"}) as session:
-weather = await session.run({"_tool": "weather", "city": "†state.city", "_outputPath": "weather"})
-flights, hotels = await session.run_all([{"_tool": "flights", ...}, {"_tool": "hotels", ...}])
+    weather = await session.run({"_tool": "weather", "city": "†state.city", "_outputPath": "weather"})
+    flights, hotels = await session.run_all([{"_tool": "flights", ...}, {"_tool": "hotels", ...}])
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GAVE = (Standing.DONE, Standing.CAUGHT, Standing.SKIPPED)
 
 
 class Session:
-    """The application's side of one run; `Bridge.session` gives it.
+    """The application's side of one run; see `Bridge.session`.
 
     Each method hands in one Solution and waits for it: journaled, kept as an idea, under the limits and the approval of
     any run. They take turns: a second one waits for the first; what shall run side by side stands in one group.
@@ -201,9 +201,9 @@ class Session:
         """Why calls gave nothing; by the cause itself where no class stands for the whole group."""
         failed = [one for one in ended if one.standing is Standing.FAILED]
         # Without a failure, all of them were cancelled alike.
-        told = failed or ended[:1]
-        errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in told]
-        kind = _KINDS.get((told[0].error or {}).get("kind"), CallFailedError)
+        causes = failed or ended[:1]
+        errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in causes]
+        kind = _KINDS.get((causes[0].error or {}).get("kind"), CallFailedError)
         found = [(one.call, entry) for one in ended if (entry := _effect(one)) is not None]
         effects = [entry for _, entry in found]
         text = rejection(errors)

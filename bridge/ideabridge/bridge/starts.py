@@ -62,8 +62,8 @@ def start_plan(
     catalogue = catalogue.as_read(plan.reading)
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
-    told = (None, None) if choice is None else (choice.name, choice.why)
-    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, *told)
+    mind, why = (None, None) if choice is None else (choice.name, choice.why)
+    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
     calls, places = plan.expanded()
     # Checked on a machine of its own: a malformed plan leaves no run behind.
     machine.receive(start)
@@ -97,8 +97,9 @@ def start_solve(
         SchemaError: the output schema is invalid.
     """
     machine = Machine(catalogue)
-    told = (choice.name, choice.why)
-    start = RunStarted("solve", context, *catalogue.to_json(), settings.to_json(), output_schema, *told, idea)
+    start = RunStarted(
+        "solve", context, *catalogue.to_json(), settings.to_json(), output_schema, choice.name, choice.why, idea
+    )
     machine.receive(start)
     return Start(machine, "solve", (start,))
 

@@ -1,6 +1,4 @@
-"""Turn log: what the journal of a run tells of its turns: who answers, which are settled, what was malformed
-(DESIGN 5, 7).
-"""
+"""Turn log: what the journal of a run says of its turns: who answers, which are settled, what was malformed."""
 
 from __future__ import annotations
 
@@ -83,7 +81,7 @@ def solution_of(proposed: SolutionProposed) -> JSONObject:
 def read_submission(
     raw: JSON, mind: str | None, model: str | None, pattern: Pattern | None = None
 ) -> tuple[SolutionProposed, list[str]]:
-    """A solution somebody hands in, and what was read leniently of it, in words (DESIGN 4.2).
+    """A solution somebody hands in, and what was read leniently of it, in words.
 
     Raises:
         ValueMismatchError: it is not a solution at all.

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import anyio
 
-from ideabridge.bridge.inquiry import Inquiry, Reply
+from ideabridge.bridge.inquiry import FormAnswer, Inquiry
 from ideabridge.bridge.loop.decider import MODULE
 from ideabridge.bridge.loop.effect import ExecutionKey
 from ideabridge.bridge.loop.event import (
@@ -49,7 +49,7 @@ class _Place:
 
     question: QuestionAsked
     free: anyio.Event = field(default_factory=anyio.Event)
-    reply: Reply = field(default_factory=lambda: Reply("cancel"))
+    reply: FormAnswer = field(default_factory=lambda: FormAnswer("cancel"))
 
 
 class ModuleQuestions:
@@ -69,17 +69,17 @@ class ModuleQuestions:
         if isinstance(event, QuestionAnswered):
             place = self._places.pop(((event.call, event.item), event.digest), None)
             if place is not None:
-                place.reply = Reply(event.action, event.content)
+                place.reply = FormAnswer(event.action, event.content)
                 place.free.set()
         elif isinstance(event, CallFinished):
             for key, digest in [one for one in self._places if one[0] == (event.call, event.item)]:
                 self._places.pop((key, digest)).free.set()
 
-    async def ask(self, key: ExecutionKey, inquiry: Inquiry) -> Reply:
+    async def ask(self, key: ExecutionKey, inquiry: Inquiry) -> FormAnswer:
         """Put the question of the module that runs a call, and wait for the answer."""
         question = asked(self._run.machine.history[key[0]], key[1], inquiry, time.time()) if self._runs(key) else None
         if question is None or not self._tell(question):
-            return Reply("cancel")
+            return FormAnswer("cancel")
         place = self._places[key, question.digest] = _Place(question)
         await place.free.wait()
         return place.reply
@@ -127,7 +127,7 @@ class CallAsker:
         self._key = key
         self._module = module
 
-    async def ask(self, inquiry: Inquiry) -> Reply:
+    async def ask(self, inquiry: Inquiry) -> FormAnswer:
         """Put a question; see `ModuleQuestions.ask`."""
         return await self._parking.ask(self._key, inquiry)
 

@@ -10,7 +10,7 @@ from typing import Final
 import anyio
 import mcp_types as types
 
-from ideabridge.bridge.inquiry import Asker, Inquiry, Reply
+from ideabridge.bridge.inquiry import Asker, FormAnswer, Inquiry
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError
 from ideabridge.bridge.modules.form import FormError, read_inquiry
 from ideabridge.bridge.modules.results import shown
@@ -89,9 +89,9 @@ class Asking:
             schema=schema if isinstance(schema, dict) else inquiry.schema,
         )
 
-    async def _ask(self, asker: Asker, inquiry: Inquiry, *, apart: bool) -> Reply:
+    async def _ask(self, asker: Asker, inquiry: Inquiry, *, apart: bool) -> FormAnswer:
         if self._ended:
-            return Reply("cancel")
+            return FormAnswer("cancel")
         try:
             return await asker.ask(inquiry)
         except anyio.get_cancelled_exc_class():
@@ -158,7 +158,7 @@ def refusal_of(request: types.InputRequest) -> str:
     return "the folders of its client (roots), which are not told to connected servers"
 
 
-def _result(reply: Reply) -> types.ElicitResult:
+def _result(reply: FormAnswer) -> types.ElicitResult:
     if reply.action != "accept":
         return types.ElicitResult(action=reply.action)
     content: dict[str, str | int | float | bool | list[str] | None] = {}
