@@ -47,12 +47,12 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import ApprovalSetting, with_folded_names
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.loop.question import outcome_question
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.offer import Offer
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.run_values import rejection
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.starts import settings_under, start_plan
 from ideabridge.bridge.turn_log import read_submission

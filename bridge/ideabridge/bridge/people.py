@@ -43,6 +43,7 @@ from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
 from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.loop.question import (
     CHOICES,
     Choice,
@@ -57,7 +58,6 @@ from ideabridge.bridge.loop.question import (
 )
 from ideabridge.bridge.loop.readiness import Refusal
 from ideabridge.bridge.plan import waiting_plan
-from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 from ideabridge.tools.reading import read_solution

@@ -23,9 +23,9 @@ from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.opening import check_instance
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show

@@ -52,6 +52,7 @@ from ideabridge.bridge.loop.journaled import OfCall
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import Progress, Standing, parked
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.runner import Runner
 from ideabridge.bridge.loop.spending import Spending
@@ -66,7 +67,7 @@ from ideabridge.bridge.people import (
     read_decision,
 )
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
-from ideabridge.bridge.run_values import INLINE, given_by, rejection, results_of, typed, value_at
+from ideabridge.bridge.run_values import INLINE, given_by, results_of, typed, value_at
 from ideabridge.bridge.turn_log import TurnLog, digest_of_solution, read_submission, solution_of
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, TypeVar, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
@@ -77,28 +76,6 @@ def value_at(machine: Machine, text: str) -> JSON:
         if not isinstance(found, Missing):
             return found
     raise UnknownPathError(f"{text}: {last}")
-
-
-def rejection(errors: Sequence[JSONObject]) -> str:
-    """The faults of a malformed solution or plan, one a line, at most 20."""
-    lines: list[str] = []
-    cycles: set[str] = set()
-    for entry in errors[:20]:
-        call, error = entry.get("call"), entry.get("error")
-        message = error.get("message") if isinstance(error, dict) else error
-        if isinstance(message, str) and message.startswith("a cycle: "):
-            # Each call of a cycle has the same error, which names them all.
-            if message in cycles:
-                continue
-            cycles.add(message)
-        if isinstance(call, dict):
-            place = entry.get("in_solution", entry.get("place"))
-            lines.append(f"calls[{place}] ({call.get('_tool')}): {message}")
-        else:
-            lines.append(str(message))
-    if len(errors) > 20:
-        lines.append(f"... and {len(errors) - 20} more")
-    return "\n".join(lines)
 
 
 T = TypeVar("T")

@@ -29,8 +29,8 @@ from ideabridge.bridge.errors import (
 )
 from ideabridge.bridge.loop.event import Pattern, SolutionCancelled
 from ideabridge.bridge.loop.progress import Item, Progress, Standing
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError, IdeabridgeError
 

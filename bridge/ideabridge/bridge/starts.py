@@ -19,10 +19,10 @@ from ideabridge.bridge.loop.executor import Executor
 from ideabridge.bridge.loop.listed_order import ModuleOrder
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import with_folded_names
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.bridge.minds.choice import Choice
 from ideabridge.bridge.plan import Plan
-from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show

@@ -12,7 +12,6 @@ from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
 from ideabridge.bridge.ideas.records import Answer
-from ideabridge.bridge.ideas.versions import change_of
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
@@ -307,7 +306,7 @@ class OwnHandlers:
             "annotations": publication.annotations,
         }
         text = f"published {name} (version {publication.version}): it is a tool now. {publication.description}"
-        broken = change_of(self._bridge.store, publication).breaking
+        broken = self._bridge.store.change_of(publication).breaking
         if broken:
             told["breaking"] = list[JSON](broken)
             text += "\nbreaking, against the version before: " + "; ".join(broken)

@@ -12,9 +12,9 @@ from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.event import SolutionRejected
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.minds.sampling_settings import SamplingSettings
 from ideabridge.bridge.minds.turns import RULES
-from ideabridge.bridge.run_values import rejection
 from ideabridge.server.rounds import ToolRequest, has_back_channel, has_rounds
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError

@@ -368,6 +368,13 @@ class Store(IdeaStore):
         before, after = (Side.of(self.idea(ref), self._published_as(ref)) for ref in (old, new))
         return Change(changes(before, after), breaking(before, after))
 
+    def change_of(self, publication: Publication) -> Change:
+        """What a version changed against the one before it; nothing for the first, and where that was another's."""
+        name, version = publication.name, publication.version
+        if version == 1 or self.publication(name, version - 1).owner not in (None, publication.owner):
+            return Change([], [])
+        return self.change(f"{name}@{version - 1}", f"{name}@{version}")
+
     def _published_as(self, ref: str) -> Publication | None:
         """The publication a NAME or NAME@VERSION stands for; None for an id or a run."""
         try:

@@ -5,17 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.reference import is_reference
 from ideabridge.bridge.ideas.idea import function_schemas, seen_type
-from ideabridge.bridge.ideas.records import Change, Publication, StoredIdea
+from ideabridge.bridge.ideas.records import Publication, StoredIdea
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import inline_refs
-
-if TYPE_CHECKING:
-    from ideabridge.bridge.ideas.store import Store
 
 _WIDEST: Final = 120
 
@@ -235,14 +232,3 @@ def _lines(path: str, old: JSON | Missing, new: JSON | Missing, widest: int | No
 def _shown(value: JSON, widest: int | None) -> str:
     text = encode_text(value)
     return text if widest is None or len(text) <= widest else f"{text[:widest]}... ({len(text):,} characters)"
-
-
-def change_of(store: Store, publication: Publication) -> Change:
-    """What a version changed against the one before it; nothing for the first."""
-    if publication.version == 1:
-        return Change([], [])
-    name, version = publication.name, publication.version
-    if store.publication(name, version - 1).owner not in (None, publication.owner):
-        # The name was another's until it was taken out of the catalogue: theirs is not told of.
-        return Change([], [])
-    return store.change(f"{name}@{version - 1}", f"{name}@{version}")

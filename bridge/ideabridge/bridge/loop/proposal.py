@@ -5,6 +5,7 @@ In a lazy run it is a plan that waits to be accepted as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 from ideabridge.bridge.loop.event import JournalError, Pattern
@@ -121,3 +122,25 @@ class Proposal:
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
         """What a mind is told where a person changed it, or (`ran` None) did not accept it."""
         return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
+
+
+def rejection(errors: Sequence[JSONObject]) -> str:
+    """The faults of a malformed solution or plan, one a line, at most 20."""
+    lines: list[str] = []
+    cycles: set[str] = set()
+    for entry in errors[:20]:
+        call, error = entry.get("call"), entry.get("error")
+        message = error.get("message") if isinstance(error, dict) else error
+        if isinstance(message, str) and message.startswith("a cycle: "):
+            # Each call of a cycle has the same error, which names them all.
+            if message in cycles:
+                continue
+            cycles.add(message)
+        if isinstance(call, dict):
+            place = entry.get("in_solution", entry.get("place"))
+            lines.append(f"calls[{place}] ({call.get('_tool')}): {message}")
+        else:
+            lines.append(str(message))
+    if len(errors) > 20:
+        lines.append(f"... and {len(errors) - 20} more")
+    return "\n".join(lines)

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias
 from ideabridge.bridge.errors import PublicationError, UndecidedError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.replay.choices import unknown_path
 from ideabridge.bridge.replay.decide import Decided, stands
 from ideabridge.bridge.replay.leaves import Leaf, names_of
@@ -16,7 +17,6 @@ from ideabridge.bridge.replay.order import unbound_orders
 from ideabridge.bridge.replay.sight import named, unread_input, unread_parts
 from ideabridge.bridge.replay.wiring import all_before, plan_machine, reads_of
 from ideabridge.bridge.replay.witness import Source
-from ideabridge.bridge.run_values import rejection
 
 Kind: TypeAlias = Literal[
     "constant", "proposal", "selection", "varies", "later", "unread", "order", "left_out", "course"

@@ -9,6 +9,7 @@ from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.ideas.records import Publication
 from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.replay.choices import Choices
 from ideabridge.bridge.replay.decide import Decided
 from ideabridge.bridge.replay.function import read_function
@@ -16,7 +17,6 @@ from ideabridge.bridge.replay.leaves import contrast
 from ideabridge.bridge.replay.lift import lift_function
 from ideabridge.bridge.replay.pins import Standing
 from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError
 

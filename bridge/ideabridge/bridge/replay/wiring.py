@@ -10,10 +10,10 @@ from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.proposal import rejection
 from ideabridge.bridge.plan import Plan
 from ideabridge.bridge.replay.function import Function
 from ideabridge.bridge.replay.recorded import RecordedRun
-from ideabridge.bridge.run_values import rejection
 from ideabridge.tools.encoding import JSON
 
 UNBOUNDED = 1_000_000

@@ -20,7 +20,7 @@ from ideabridge.server.cli.lifting import (
     read_decisions,
     verify_ideas,
 )
-from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.options import LimitOption, Options, command
 from ideabridge.server.cli.stores import REF_HELP, existing, idea_given, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
@@ -37,7 +37,6 @@ ToOption = Annotated[
     typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; a new name, everybody."),
 ]
 RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
-LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
 
 
 @app.command("list")
@@ -245,7 +244,6 @@ async def _publish(
     options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject, to: str | None
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.ideas.versions import change_of
     from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import print_json, say
     from ideabridge.server.cli.exits import ExitCode
@@ -258,7 +256,7 @@ async def _publish(
         if publication is None:
             say("nothing was published", "yellow")
             return ExitCode.FAILED
-        change = change_of(bridge.store, publication)
+        change = bridge.store.change_of(publication)
         given = bridge.store.shares(name)
     if options.json:
         print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})

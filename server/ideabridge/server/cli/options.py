@@ -42,6 +42,7 @@ InputOption = Annotated[
         help="What †input reads: a JSON object, @FILE with one, or key=value; may be repeated.",
     ),
 ]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from ideabridge.server.cli.console import errors_told
-from ideabridge.server.cli.ideas import LimitOption
-from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.options import LimitOption, Options, command
 from ideabridge.server.cli.stores import RunArgument, existing, opened, run_given, run_named
 from ideabridge.tools.encoding import JSON, JSONObject
 
