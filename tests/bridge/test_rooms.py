@@ -18,7 +18,6 @@ from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
 from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.replay.pins import Pin
 from ideabridge.bridge.run import Run
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -258,7 +257,7 @@ async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth
         first = await published(bridge, "a", FETCHING)
         calling: JSONObject = {"_tool": "a", "_module": "idea:a", "name": "†input.name", "_outputPath": "t"}
         # As the import of a document does, which is checked piece by piece.
-        circle = bridge.store.publish(
+        bridge.store.publish(
             "a",
             first.idea_id,
             description="",
@@ -269,13 +268,6 @@ async def test_ideas_in_a_circle_that_publication_did_not_see_end_by_their_depth
             plan={"calls": [calling]},
             recorded=None,
         )
-        pins: list[JSON] = []
-        for _ in range(2):
-            # With pins, its own hints are others than without.
-            called = bridge.offer.of_plan(read_plan({"calls": [calling]}), "local").look_up(calling)
-            assert called is not None
-            pins = [Pin.of(called).to_json()]
-            circle = bridge.store.pin(circle, {"calls": [calling], "pins": pins}, None, {})
         replay = await bridge.call_idea("a", {"name": "x"})
         assert replay.run is not None
         await replay.run.wait()

@@ -13,7 +13,6 @@ from ideabridge.bridge import Bridge, offer
 from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
 from ideabridge.bridge.ideas.records import Answer
 from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.decider import Decider
 from ideabridge.bridge.replay.pins import read_pins
 from ideabridge.bridge.run import Run
@@ -257,11 +256,11 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
             await bridge.call_idea("history", {"repo": "other"})
 
 
-# -- publications without pins -------------------------------------------------------------------------------------
+# -- ideas of earlier versions -------------------------------------------------------------------------------------
 
 
 def without_pins(store: Path) -> None:
-    """Take the pins and the modules out of the plans in a store, as a document written by hand has none."""
+    """Make the versions in a store what an earlier ideabridge published: bare names and no pins."""
     with closing(sqlite3.connect(store)) as connection:
         for number, plan in connection.execute("SELECT number, plan FROM publications").fetchall():
             told = json.loads(plan)
@@ -273,35 +272,43 @@ def without_pins(store: Path) -> None:
         connection.commit()
 
 
-async def test_an_idea_without_pins_is_refused(modules: Modules, tmp_path: Path) -> None:
+async def test_an_idea_of_before_means_the_tools_of_its_run(modules: Modules, tmp_path: Path) -> None:
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     without_pins(store)
-    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
-        with pytest.raises(MeantToolError, match="import it again"):
+    modules.takes_down("git")
+    async with Bridge(modules.configured("evil"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match=r"git\.git_log is not here"):
             await bridge.call_idea("history", {"repo": "other"})
-        [verdict] = await bridge.verify(["history"], live=False)
-        assert "import it again" in str(verdict.faults)
+    modules.brings_up("git")
+    modules.lists("git", described("git_log", read_only=False))
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match="readOnlyHint: was true, now false"):
+            await bridge.call_idea("history", {"repo": "other"})
     assert modules.calls("evil") == []
 
 
-async def test_a_document_without_pins_means_the_module_of_its_schema(modules: Modules, tmp_path: Path) -> None:
+async def test_an_idea_of_before_whose_run_is_gone_means_the_module_of_its_schema(
+    modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # How long a module that does not come up is waited for is tested elsewhere.
+    monkeypatch.setattr(offer, "SETTLE_SECONDS", 1.0)
     store = tmp_path / "ideas.sqlite"
     await publish(modules, store)
     without_pins(store)
-    with Store.open(store) as kept:
-        document = kept.export_idea("history")
-    async with Bridge(modules.configured("evil"), store=tmp_path / "other.sqlite") as bridge:
-        adopted = await bridge.import_idea(document, publish=True)
-        assert adopted.publication is not None
-        assert "pins" not in (adopted.publication.plan or {})
-        with pytest.raises(MeantToolError, match="import it again"):
+    with closing(sqlite3.connect(store)) as connection:
+        connection.executescript("UPDATE runs SET status = 'failed'; DELETE FROM events;")
+    async with Bridge(modules.configured("evil"), store=store) as bridge:
+        with pytest.raises(MeantToolError, match=r"git\.git_log is not here"):
             await bridge.call_idea("history", {"repo": "other"})
-    async with Bridge(modules.configured("git", "evil"), store=tmp_path / "other.sqlite") as bridge:
-        adopted = await bridge.import_idea(document, publish=True, replace=["history"])
-        assert adopted.publication is not None
-        assert adopted.publication.plan is not None
-        assert [pin.module for pin in read_pins(adopted.publication.plan) or []] == ["git"]
+    modules.takes_down("git")
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        [verdict] = await bridge.verify(["history"], live=False)
+        assert "module 'git' is down" in str(verdict.faults)
+    modules.brings_up("git")
+    async with Bridge(modules.configured("git", "evil"), store=store) as bridge:
+        [verdict] = await bridge.verify(["history"], live=False)
+        assert "its tools are pinned now" in verdict.notes
         assert await replayed(bridge) == "git.git_log"
     assert modules.calls("evil") == []
 

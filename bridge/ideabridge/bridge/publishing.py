@@ -9,10 +9,9 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ideabridge.bridge.arguments import check_text, read_object
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PlanError, PublicationError
+from ideabridge.bridge.errors import ModulesAwayError, NameInUseError, PublicationError
 from ideabridge.bridge.idea_tools import needed_modules
 from ideabridge.bridge.ideas.errors import PublicationNameError, UnknownPublicationError
-from ideabridge.bridge.ideas.needs import need_of, tools_in
 from ideabridge.bridge.ideas.portable import Checks, read_document
 from ideabridge.bridge.ideas.publications import RESERVED, check_name
 from ideabridge.bridge.ideas.records import Answer, Publication
@@ -33,17 +32,7 @@ from ideabridge.bridge.replay.adopt import (
     known_calls,
     offered_plan,
 )
-from ideabridge.bridge.replay.pins import (
-    Changed,
-    Pin,
-    calls_in,
-    changed_in,
-    defined_in,
-    meant,
-    read_pins,
-    tools_meant,
-    with_accepted,
-)
+from ideabridge.bridge.replay.pins import Changed, calls_in, changed_in, defined_in, with_accepted
 from ideabridge.bridge.replay.publish import publish
 from ideabridge.bridge.replay.replay import plan_of
 from ideabridge.bridge.replay.solving import calls_of
@@ -128,7 +117,7 @@ class Publisher:
         self._modules = modules
         self._configuration = configuration
         self._screen = screen
-        self._ways = Ways(store, offer)
+        self._ways = Ways(store, offer, bridge.patiently)
 
     async def import_idea(
         self,
@@ -186,39 +175,8 @@ class Publisher:
                 return before, idea_id, after
 
         before, idea_id, after = await self._bridge.patiently(keep)
-        return Adopted(idea_id, await self._pinned(after, caller), before)
-
-    async def _pinned(self, publication: Publication, caller: str) -> Publication:
-        """An imported publication with the pins of the tools that its calls mean. A document with pins keeps them; of
-        one without any, the tools that are here are meant. If one of them is not here, it stays without pins, and
-        calls of it are refused.
-        """
-        plan, guide = publication.plan, publication.guide
-        held = plan or guide
-        if held is None or read_pins(held) is not None:
-            return publication
-        listed = tools_in(self._store.idea(publication.idea_id).idea.schema)
-        calls = [_with_module(call, listed) for call in (calls_in(plan) if plan is not None else calls_of(held))]
-        try:
-            here = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
-        except PlanError:
-            # A module is down.
-            return publication
-        if not all(_is_found(call, here, listed) for call in calls):
-            return publication
-        calls = [meant(call, here.look_up(call) if isinstance(call, dict) else None) for call in calls]
-        tools = tools_meant(calls, here, defined_in(held))
-        known: JSONObject = {**held, "pins": [Pin.of(tool).to_json() for tool in tools]}
-        inner = held.get("plan")
-        if plan is not None:
-            known["calls"] = calls
-            plan = known
-        else:
-            if isinstance(inner, dict):
-                known["plan"] = {**inner, "calls": calls}
-            guide = known
-        definitions = {tool.digest: tool.essence for tool in tools}
-        return await self._bridge.patiently(lambda: self._store.pin(publication, plan, guide, definitions))
+        # A document that says which tools it means goes on meaning them; of another, those that are here are meant.
+        return Adopted(idea_id, await self._ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """See `Bridge.check_free`."""
@@ -342,10 +300,11 @@ class Publisher:
         wanted = list(names)
         found = [self._store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
         verdicts: list[Verdict] = []
-        for publication in found:
+        for before in found:
             with suppress(ModulesAwayError):  # the verdict says so
-                await self._expect_listed(calls_in(publication.plan), defined_in(publication.plan), caller)
-                await self._expect_listed(calls_of(publication.guide or {}), defined_in(publication.guide), caller)
+                await self._expect_listed(calls_in(before.plan), defined_in(before.plan), caller)
+                await self._expect_listed(calls_of(before.guide or {}), defined_in(before.guide), caller)
+            publication = await self._ways.pinned(before, caller)
             recorded = publication.recorded if isinstance(publication.recorded, dict) else {}
             given = recorded.get("input")
             plan = None
@@ -358,6 +317,8 @@ class Publisher:
                 publication.plan or publication.guide, [] if looked is None else looked.calls, tools
             )
             verdict = verdict_of(publication, self._store, standing)
+            if publication is not before:
+                verdict.notes.append("its tools are pinned now")
             if plan is not None and live and not verdict.faults:
                 why, different = await self.drift(plan, recorded.get("output"), effects=effects, caller=caller)
                 verdict.faults += [] if different is None else [different]
@@ -372,7 +333,8 @@ class Publisher:
         found: list[Changed] = []
         definition = self._store.tool_memory.definition
         for live in self._published(None):
-            for one in self._store.versions(live.name):
+            for before in self._store.versions(live.name):
+                one = await self._ways.pinned(before, before.owner or LOCAL)
                 looked = plan_of(one, {}) if one.plan is not None else Plan(calls=calls_of(one.guide or {}))
                 found += changed_in(one, module, self._offer.of_plan(looked, one.owner or LOCAL), definition)
         return found
@@ -405,24 +367,3 @@ class Publisher:
 
 def _defined_by(plan: Plan) -> frozenset[str]:
     return frozenset(str(tool.get("name")) for tool in plan.tools)
-
-
-def _with_module(call: JSON, listed: dict[str, str]) -> JSON:
-    """A call with the module that the schema it was written for says."""
-    need = need_of(call, {tool: module for tool, module in listed.items() if module})
-    if not isinstance(call, dict) or need is None or not need.module or "_module" in call:
-        return call
-    return {**call, "_tool": need.tool, "_module": need.module}
-
-
-def _is_found(call: JSON, catalogue: Catalogue, listed: dict[str, str]) -> bool:
-    if not isinstance(call, dict):
-        return True
-    tool = catalogue.look_up(call)
-    # What was a tool of the process is none of a module that has the same name.
-    return tool is not None and (tool.module is None or "_module" in call or listed.get(str(call.get("_tool"))) != "")
-
-
-def _definitions(held: JSONObject) -> tuple[JSONObject, ...]:
-    listed = held.get("tools")
-    return tuple(one for one in listed if isinstance(one, dict)) if isinstance(listed, list) else ()

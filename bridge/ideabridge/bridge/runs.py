@@ -173,7 +173,7 @@ class Runs:
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
         self._kept: dict[str, Run] = {}
         self.observed = Observed(store)
-        self.ways = Ways(store, offer)
+        self.ways = Ways(store, offer, writer.patiently)
         self.rooms = Rooms(self, store, self.ways, mind)
         self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
         # Runs that somebody waits for here, and another process drives or is to drive.

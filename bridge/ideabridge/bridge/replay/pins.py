@@ -77,7 +77,7 @@ class Pin:
 
 
 def read_pins(plan: JSONObject | None) -> list[Pin] | None:
-    """The pins of a plan; None: it has none that can be read."""
+    """The pins of a plan; None: it was published before plans had any, or pins nothing readable."""
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None
@@ -181,7 +181,7 @@ def standing_of(
     """How the tools that calls mean are now.
 
     Args:
-        pins: of the plan; None: it has none, since a tool of it was not here when it was imported.
+        pins: of the plan; None: it has none yet, since tools of it were away each time.
         calls: as the plan lists them.
         catalogue: the tools there are now, with those that the calls name.
         defined: names of the tools that the plan defines itself.
@@ -218,7 +218,7 @@ def standing_of(
             told.add(tool.origin)
             _compare(pin, tool, found, definition, f"calls.{place}")
     if pins is None and not found.faults and calls:
-        found.faults.append("its tools were not all here when it was imported; import it again")
+        found.faults.append("its tools were not all here when it was looked at; call it again")
     return found
 
 
