@@ -1,5 +1,5 @@
-# Everything here sets itself up: `make test` on a machine that has only Python 3.11 or later and make is enough.
-# The set-up is one file, the stamp, so that `make -j` does it once; it is done again when what it was made from has changed.
+# Each target installs what it needs: `make test` works on a machine that has only Python 3.11 or later and make.
+# A stamp file marks a finished set-up, so that `make -j` does it once. It is repeated when its sources have changed.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -9,23 +9,23 @@ SHELL := /bin/sh
 VENV := .venv
 STAMP := $(VENV)/.stamp
 BIN := $(VENV)/bin
-# The model's server has an environment of its own: nothing of ours needs it.
+# The model's server has its own environment, because ideabridge does not depend on it.
 MODEL_VENV := .venv-model
 MODEL_STAMP := $(MODEL_VENV)/.stamp
-# What a few tests drive that is not Python: without it they are skipped, and say so.
+# npm programs that a few tests drive. Without them these tests are skipped with a message.
 NODE_STAMP := .node/.stamp
 HOSTS_STAMP := .node-hosts/.stamp
-# What the packages need in their turn is taken as it was at this day.
+# Indirect dependencies are resolved as of this day.
 NODE_BEFORE := 2026-11-15
-# PYTHON=python3.12 make test: a certain Python. ARGS="-k plans" make test: more arguments for the tool that is run.
+# PYTHON=python3.12 make test selects a Python. ARGS="-k plans" make test passes arguments to the tool that runs.
 PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$name && break; done)
 ARGS ?=
 
-help: ## this list
+help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
 
-demo: $(STAMP) ## the whole story in a minute: modules, a plan, a run that becomes a tool
+demo: $(STAMP) ## a demonstration in a minute: modules, a plan, a run that becomes a tool
 	@$(BIN)/ideabridge demo $(ARGS)
 
 test: $(STAMP) ## the tests
@@ -46,17 +46,17 @@ lint: $(STAMP) ## style: ruff's checks and its format
 	@$(BIN)/ruff check $(ARGS) .
 	@$(BIN)/ruff format --check .
 
-format: $(STAMP) ## bring the code into ruff's format
+format: $(STAMP) ## format the code with ruff
 	@$(BIN)/ruff check --fix --exit-zero --quiet .
 	@$(BIN)/ruff format .
 
 typecheck: $(STAMP) ## strict types over sources, tests, examples and benchmarks
 	@$(BIN)/basedpyright $(ARGS)
 
-bench: $(STAMP) ## every benchmark, side by side with its peers; fails where a target is missed
+bench: $(STAMP) ## every benchmark beside its peers; fails if a target is missed
 	@$(BIN)/python benchmarks/rows.py $(ARGS)
 
-# An interrupted set-up leaves `.unfinished` behind (or a folder without pip): the next one begins anew.
+# An interrupted set-up leaves `.unfinished` (or a folder without pip); the next one starts from the beginning.
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { \
 		echo "ideabridge needs Python 3.11 or later; none of python3.13, python3.12, python3.11, python3 is one." >&2; \
@@ -74,12 +74,12 @@ $(STAMP): pyproject.toml constraints.txt
 			echo "This Python lacks ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }; \
 	fi; \
 	touch $(VENV)/.unfinished; \
-	echo "Installing what constraints.txt names into $(VENV) ..." >&2; \
+	echo "Installing the packages of constraints.txt into $(VENV) ..." >&2; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'; \
 	rm -f $(VENV)/.unfinished; \
 	touch $(STAMP)
 
-# The stamp is made last: what was interrupted begins anew.
+# The stamp is written last, so an interrupted set-up starts from the beginning.
 $(MODEL_STAMP): constraints-model.txt $(STAMP)
 	@set -e; \
 	echo "Setting up $(MODEL_VENV): compiling llama.cpp takes about 6 minutes, and needs a C++ compiler ..." >&2; \
@@ -92,7 +92,7 @@ $(NODE_STAMP): constraints-npm.txt
 $(HOSTS_STAMP): constraints-hosts.txt
 $(NODE_STAMP) $(HOSTS_STAMP):
 	@set -e; \
-	echo "Installing what $< names into $(@D) ..." >&2; \
+	echo "Installing the packages of $< into $(@D) ..." >&2; \
 	rm -rf $(@D); \
 	mkdir $(@D); \
 	npm install --prefix $(@D) --before $(NODE_BEFORE) --ignore-scripts --no-save --no-package-lock --no-audit \

@@ -1,7 +1,7 @@
-"""Tools over a git history, as `mcp-server-git` tells it: an example of a file of Python tools.
+"""An example of a file of Python tools: they evaluate a git history as `mcp-server-git` returns it.
 
-A tool is a typed function with a docstring. Start them with `ideabridge serve --tools examples/git_history.py`, or name
-the file under "tools" in ideabridge.json; `ideabridge demo` runs them in a plan.
+A tool is a typed function with a docstring. Load the file with `ideabridge serve --tools examples/git_history.py`, or
+list it under "tools" in ideabridge.json. `ideabridge demo` runs these tools in a plan.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Commit:
 
 @dataclass
 class Author:
-    """How many of the commits somebody wrote."""
+    """The number of commits of one author."""
 
     name: str
     commits: int
@@ -42,7 +42,7 @@ class Author:
 
 @dataclass
 class Summary:
-    """Who committed, and on which days of the week in a time zone."""
+    """The commits by author, and by day of the week in a time zone."""
 
     commits: int
     authors: list[Author]
@@ -53,7 +53,7 @@ class Summary:
 
 @dataclass
 class Size:
-    """How large a patch is, in files, lines and bytes."""
+    """The size of a patch in files, lines and bytes."""
 
     files: int
     added: int
@@ -63,10 +63,10 @@ class Size:
 
 @tool(read_only=True)
 def parse_git_log(log: str) -> list[Commit]:
-    """Take the text of git_log apart into commits, newest first as they stand there.
+    """Split the text of git_log into commits, newest first, in the order of the text.
 
     Args:
-        log: what the tool git_log of mcp-server-git answered.
+        log: the answer of the tool git_log of mcp-server-git.
     """
     commits: list[Commit] = []
     found = list(_COMMIT.finditer(log))
@@ -75,7 +75,7 @@ def parse_git_log(log: str) -> list[Commit]:
         try:
             when = datetime.fromisoformat(match.group(3).strip())
         except ValueError:
-            raise ActivityError(f"commit {match.group(1)[:12]}: {match.group(3)!r} is no date") from None
+            raise ActivityError(f"commit {match.group(1)[:12]}: {match.group(3)!r} is not a date") from None
         commits.append(
             Commit(
                 sha=match.group(1),
@@ -96,13 +96,13 @@ def summarise_commits(commits: list[Commit], timezone: str) -> Summary:
     """Count commits by author and by day of the week.
 
     Args:
-        commits: as parse_git_log gives them.
-        timezone: IANA name of the time zone the days are told in.
+        commits: as parse_git_log returns them.
+        timezone: IANA name of the time zone of the days.
     """
     try:
         zone = ZoneInfo(timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ActivityError(f"{timezone!r} is no time zone known here") from None
+        raise ActivityError(f"{timezone!r} is not a known time zone") from None
     dates = [datetime.fromisoformat(commit.date).astimezone(zone) for commit in commits]
     if not dates:
         raise ActivityError("there are no commits to count")
@@ -122,14 +122,14 @@ def measure_patch(patch: str) -> Size:
     """Count the files and lines a commit changes.
 
     Args:
-        patch: what the tool git_show of mcp-server-git answered for a commit.
+        patch: the answer of the tool git_show of mcp-server-git for a commit.
     """
     files = added = removed = 0
     old = new = 0
     lines = patch.split("\n")
     for number, line in enumerate(lines):
         if old > 0 or new > 0:
-            # Inside a hunk its own counts tell where it ends: a line "--- a" may be a removed "-- a".
+            # Inside a hunk its own counts determine its end: a line "--- a" may be a removed "-- a".
             added += line.startswith("+")
             removed += line.startswith("-")
             old -= not line.startswith(("+", "\\"))
@@ -145,15 +145,15 @@ def measure_patch(patch: str) -> Size:
 def activity_report(
     summary: Summary, newest: Commit, newest_there: str, now: str, status: str, change: dict[str, int | str]
 ) -> str:
-    """Write the report: a few lines a person reads.
+    """Write a report of a few lines for a person.
 
     Args:
-        summary: as summarise_commits gives it.
+        summary: as summarise_commits returns it.
         newest: the newest commit.
-        newest_there: the time of day it was made, in the summary's time zone, ISO 8601.
-        now: the time now, ISO 8601.
-        status: what the tool git_status of mcp-server-git answered.
-        change: as measure_patch gives it, or {"message"} where the patch cannot be read.
+        newest_there: the time of this commit in the summary's time zone, ISO 8601.
+        now: the current time, ISO 8601.
+        status: the answer of the tool git_status of mcp-server-git.
+        change: as measure_patch returns it, or {"message"} if the patch cannot be read.
     """
     authors = ", ".join(f"{one.name} {one.commits}" for one in summary.authors[:3])
     busiest = max(summary.weekdays, key=lambda day: summary.weekdays[day])
@@ -167,7 +167,7 @@ def activity_report(
         f"{span}, most on a {busiest} ({summary.timezone})",
         f"by {authors}",
         f"newest: {newest.sha[:10]} {newest.subject[:60]} ({newest_there[11:16]} there), {size}",
-        f"the working tree {tree}; told at {now}",
+        f"the working tree {tree} at {now}",
     )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""A model solves a task with tools; its calls start while it still writes.
+"""A model solves a task with tools. Its calls start while it still writes.
 
     OPENAI_BASE_URL=http://127.0.0.1:8080/v1 python examples/model_mind.py --model openai:qwen3
     OPENAI_API_KEY=... python examples/model_mind.py --model openai:gpt-5-mini "Which of the two texts is longer?"
@@ -17,23 +17,23 @@ from ideabridge.bridge import Bridge, CallFinished, CallProposed, Configuration,
 from ideabridge.tools import Toolbox, tool
 
 TEXTS = {"first": "The quick brown fox jumps over the lazy dog.", "second": "Pack my box with five dozen jugs."}
-TASK = "Read the texts 'first' and 'second', count the words of each, and tell in one sentence which has more."
+TASK = "Read the texts 'first' and 'second', count the words of each, and say in one sentence which has more."
 
 
 @tool(read_only=True)
 def read_text(name: str) -> str:
-    """The text of a name."""
+    """The text with this name."""
     return TEXTS[name]
 
 
 @tool(read_only=True)
 def count_words(text: str) -> int:
-    """How many words a text has."""
+    """The number of words in a text."""
     return len(text.split())
 
 
 async def main(model: str, task: str) -> int:
-    """Solve the task, and tell what happens on the way."""
+    """Solve the task, and print what happens."""
     async with Bridge(Configuration(model=model), toolbox=Toolbox(read_text, count_words)) as bridge:
         run = await bridge.solve(task, tools=["read_text", "count_words"], limits={"requests": 8})
         async for event in run:

@@ -1,9 +1,9 @@
-"""The agent loop with the client's own model: one call of `solve`, and the server asks the model in between.
+"""The agent loop with the client's own model: during one call of `solve`, the server asks the model.
 
     python examples/sampling_mind.py
 
-Once as up to 2025-11-25 (the server asks on the back-channel), once as in 2026-07-28 (the call is answered with the
-question and comes again). The model is scripted here; a real client passes the question to the one it has.
+It runs twice: with MCP 2025-11-25 (the server sends a request to the client), and with 2026-07-28 (the call is answered
+with the Request and is repeated). The model is scripted; a real client passes the Request to its own model.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ async def solve(mode: str) -> None:
         async with Client(server, mode=mode, sampling_callback=model) as client:
             print(f"MCP {client.protocol_version}")
             result = await client.call_tool("solve", TASK)
-            told: dict[str, Any] = result.structured_content or {}
-            print(f"  {told['status']}: {told['output']}, mind: {told['mind']['name']} ({told['mind']['why']})")
+            answer: dict[str, Any] = result.structured_content or {}
+            print(f"  {answer['status']}: {answer['output']}, mind: {answer['mind']['name']} ({answer['mind']['why']})")
 
 
 async def main() -> None:

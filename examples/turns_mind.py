@@ -1,9 +1,9 @@
-"""The agent loop by turns: an MCP client hands in each solution, as an assistant does. Works in every host.
+"""The agent loop by turns: an MCP client submits each solution, as an assistant does. This works in every host.
 
     python examples/turns_mind.py
 
-Starts `ideabridge serve` over stdio with a store of its own. The solutions are written here; an assistant's model
-writes them after reading what `solve` and `submit_solution` answer.
+The program starts `ideabridge serve` over stdio with its own store. Its solutions are fixed; an assistant's model
+writes them after reading the answers of `solve` and `submit_solution`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TASK = {
     "mind": "turns",
 }
 SOLUTIONS: list[Any] = [
-    # No Solution: nothing of it runs, and the turn stays open.
+    # Not a Solution: nothing runs, and the turn stays open.
     "Count the names.",
-    # A tool that is not there: the other call runs, and the next Request says what was wrong.
+    # An unknown tool: the other call runs, and the next Request contains the error.
     {
         "calls": [
             {"_tool": "cuont", "items": "†input.names", "_outputPath": "number"},
@@ -48,22 +48,22 @@ async def main() -> None:
         arguments = ["-m", "ideabridge.server", "serve", "--project", folder, "--store", str(Path(folder) / "s.sqlite")]
         async with Client(StdioServerParameters(command=sys.executable, args=arguments)) as client:
             result = await client.call_tool("solve", TASK)
-            told: dict[str, Any] = result.structured_content or {}
-            print(f"{told['status']}, mind: {told['mind']['name']} ({told['mind']['why']})")
-            run = told["run"]
+            answer: dict[str, Any] = result.structured_content or {}
+            print(f"{answer['status']}, mind: {answer['mind']['name']} ({answer['mind']['why']})")
+            run = answer["run"]
             solutions = iter(SOLUTIONS)
-            while told["status"] == "needs_solution":
-                answer = {"run": run, "turn": told["turn"], "solution": next(solutions)}
-                result = await client.call_tool("submit_solution", answer)
+            while answer["status"] == "needs_solution":
+                submission = {"run": run, "turn": answer["turn"], "solution": next(solutions)}
+                result = await client.call_tool("submit_solution", submission)
                 if result.is_error:
-                    said = [block.text for block in result.content if isinstance(block, types.TextContent)]
-                    print(f"turn {told['turn']}: refused: {' '.join(said)}")
+                    texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+                    print(f"turn {answer['turn']}: refused: {' '.join(texts)}")
                     continue
-                print(f"turn {told['turn']}: taken")
-                told = result.structured_content or {}
-                for one in told["errors"]:
+                print(f"turn {answer['turn']}: taken")
+                answer = result.structured_content or {}
+                for one in answer["errors"]:
                     print(f"  {one['error']['message']}")
-            print(told["status"], told["output"])
+            print(answer["status"], answer["output"])
 
 
 anyio.run(main)
