@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
@@ -160,7 +160,6 @@ class Bridge(_Blocking[AsyncBridge]):
         replay = self.portal.call(partial(self.underlying.call_idea, name, arguments, version=version))
         return replay.output if replay.run is None else self.portal.call(replay.run.result)
 
-    @contextmanager
     def session(
         self,
         *,
@@ -168,15 +167,20 @@ class Bridge(_Blocking[AsyncBridge]):
         input: ObjectLike | None = None,  # noqa: A002 - the vocabulary's word
         tools: Iterable[str] | None = None,
         run_id: str | None = None,
-    ) -> Generator[Session]:
+    ) -> AbstractContextManager[Session]:
         """A run whose steps the script answers itself; see `ideabridge.bridge.Bridge.session`."""
         opened = self.underlying.session(state=state, input=input, tools=tools, run_id=run_id)
-        with self.portal.wrap_async_context_manager(opened) as session:
-            yield Session(session, self.portal)
+        return _session(self.portal.wrap_async_context_manager(opened), self.portal)
 
     def _result(self, start: Callable[[], Awaitable[Run]], output: type[T] | None = None) -> Any:
         run = self.portal.call(start)
         return self.portal.call(run.result) if output is None else self.portal.call(run.result, output)
+
+
+@contextmanager
+def _session(opened: AbstractContextManager[AsyncSession], portal: BlockingPortal) -> Generator[Session]:
+    with opened as session:
+        yield Session(session, portal)
 
 
 def _awaitable(approver: SyncApprover) -> Approver:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
 import anyio
 import anyio.abc
 
-from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.inquiry import Asker
 from ideabridge.bridge.modules.errors import ModuleError, ModuleTimeoutError, UnknownModuleError
 from ideabridge.bridge.modules.secrets import Secrets
@@ -19,10 +18,45 @@ from ideabridge.tools.names import nearest
 from ideabridge.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ideabridge.bridge.modules.module import Module, Progress
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
 """How long all modules together may take to close: hosts kill us after two seconds."""
+
+
+class ModuleLimits(Protocol):
+    """The limits that modules keep."""
+
+    @property
+    def result_bytes(self) -> int:
+        """Bytes of JSON that one result may have."""
+        ...
+
+
+class ModuleSource(Protocol):
+    """What `Modules` reads of a configuration."""
+
+    @property
+    def modules(self) -> Mapping[str, ModuleConfiguration]:
+        """The entries, by name."""
+        ...
+
+    @property
+    def limits(self) -> ModuleLimits:
+        """The limits."""
+        ...
+
+    def folder_of(self, module: str) -> Path:
+        """What relative paths in a module's entry are relative to, absolute."""
+        ...
+
+    def variables_of(self, module: str) -> Variables | None:
+        """The variables that a module's entry may name; None: every one."""
+        ...
 
 
 class Modules:
@@ -32,14 +66,14 @@ class Modules:
     shows in `statuses` and in calls to it, and nowhere else. One that does not come up is tried again.
 
     Args:
-        configuration: tells the modules.
+        configuration: contains the entries of the modules.
         secrets: is told every secret value in it, and masks with them.
         on_change: called with a module's name when its state or its tools changed.
     """
 
     def __init__(
         self,
-        configuration: Configuration,
+        configuration: ModuleSource,
         *,
         secrets: Secrets | None = None,
         on_change: Callable[[str], None] | None = None,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-import anyio
-import anyio.to_thread
-
 from ideabridge.server.cli.console import clean, err
 
 
 async def line(prompt: str) -> str | None:
     """One line from the terminal; None at its end. Waiting can be cancelled (Ctrl-C)."""
+    import anyio
+    import anyio.to_thread
+
     err().print(clean(prompt), end="")
     try:
         if sys.platform == "win32":
