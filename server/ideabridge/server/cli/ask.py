@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import anyio
-
 from ideabridge.server.cli.console import err, report, say
 from ideabridge.server.cli.fill_in import ask_form
 from ideabridge.server.cli.inputs import value_of
@@ -76,6 +74,8 @@ def _is_pending(run: Run, approval: str) -> bool:
 
 async def _while_pending(run: Run, approval: str, entry: JSONObject) -> Decision | None:
     """What the person says; None where the call is settled before."""
+    import anyio
+
     with anyio.CancelScope() as scope:
 
         def watch(_event: Event) -> None:
@@ -169,6 +169,8 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if editor:
         descriptor, name = tempfile.mkstemp(suffix=".json", text=True)
+        import anyio
+
         path = anyio.Path(name)
         try:
             os.close(descriptor)
