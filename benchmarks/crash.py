@@ -62,12 +62,12 @@ from crash_parts.servers import SLOWNESS, Servers
 from crash_parts.witness import Witness
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.ideas.records import RunRecord
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.run import Run
-from ideabridge.bridge.runs import is_set_aside
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.runs import is_set_aside
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 
 EVENTS = 60
 KILLS = 5

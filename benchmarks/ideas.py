@@ -25,8 +25,8 @@ import anyio
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 

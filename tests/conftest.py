@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import pytest
 
-from ideabridge.bridge.ideas.database import Database
-from ideabridge.bridge.ideas.errors import StoreBusyError
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import StoreBusyError
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite import sqlite3
 
 SCRIPT: Final = Path(__file__)
 """`SCRIPT FOLDER ARGUMENTS...` runs `ideabridge ARGUMENTS...` on the disk of that folder."""

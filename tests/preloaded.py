@@ -38,9 +38,9 @@ MODULES = (
     "uvicorn.protocols.http.h11_impl",
     "ideabridge.bridge.modules.module",
     "ideabridge.server.cli.app",
-    "ideabridge.server.http",
+    "ideabridge.server.transports.http",
     "ideabridge.server.serve",
-    "ideabridge.server.stdio",
+    "ideabridge.server.transports.stdio",
 )
 START = Path(__file__).with_name("preloaded_start.py")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,107 @@ def test_the_namespace_stays_open() -> None:
         assert (package / "__init__.py").is_file()
         assert (package / "py.typed").is_file()
         assert [path.name for path in package.parent.iterdir() if path.name != "__pycache__"] == [part]
+
+
+# -- the rooms of the house --------------------------------------------------------------------------------------
+
+LAYERS = (
+    ("errors", "trust", "secrets"),
+    ("context",),
+    ("store",),
+    ("modules", "minds"),
+    ("configuration",),
+    ("loop",),
+    ("plan", "screen"),
+    ("arguments",),
+    ("runs",),
+    ("lifting",),
+    ("publishing",),
+    ("bridge",),
+    ("sharing", "sync"),
+)
+"""The folders and modules of `ideabridge.bridge`, the lowest first. Each imports of those before it only."""
+RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+PURE = {"anyio", "asyncio", "time", "datetime", "random", "sqlite3", "os", "pathlib", "mcp", "httpx", "pydantic_ai"}
+"""What the loop does without: its machine has no clock, no task, no file and no network."""
+MOST_MODULES = 20
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT / path.relative_to(ROOT).parts[0]).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {name_of(path): path for part in PARTS for path in modules(part)}
+
+
+def imports_of(path: Path) -> set[str]:
+    """The modules of ours that one imports, anywhere in it: at its head, in functions and under `TYPE_CHECKING`."""
+    return {name for _, name in imported(path) if name in NAMES} - {name_of(path)}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected parts of more than one module, after Tarjan."""
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        numbers[name] = lowest[name] = len(numbers)
+        path.append(name)
+        for other in sorted(graph[name]):
+            if other not in numbers:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in path:
+                lowest[name] = min(lowest[name], numbers[other])
+        if lowest[name] == numbers[name]:
+            part = path[path.index(name) :]
+            del path[path.index(name) :]
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for name in sorted(graph):
+        if name not in numbers:
+            visit(name)
+    return found
+
+
+def test_imports_make_no_circle() -> None:
+    # A package's list of public names imports everything below it, for type checkers alone.
+    lists = {name for name, path in NAMES.items() if path.name == "__init__.py"}
+    graph = {name: imports_of(path) - lists for name, path in NAMES.items() if name not in lists}
+    assert circles(graph) == []
+
+
+def test_the_folders_of_the_bridge_import_one_way() -> None:
+    wrong: list[str] = []
+    for name, path in NAMES.items():
+        here = name.split(".")[2:3]
+        if name.split(".")[1] != "bridge" or not here:
+            continue
+        for other in imports_of(path):
+            there = other.split(".")[2:3]
+            if other.split(".")[1] == "bridge" and there and there != here and RANKS[there[0]] >= RANKS[here[0]]:
+                wrong.append(f"{name} imports {other}")
+    assert wrong == []
+
+
+def test_the_loop_is_pure() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules("bridge")
+        if "loop" in path.parts
+        for line, name in imported(path)
+        if name.split(".")[0] in PURE
+    ]
+    assert wrong == []
+
+
+def test_a_folder_holds_no_more_modules_than_one_can_survey() -> None:
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in NAMES.values() if path.stem != "__init__")
+    assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
 
 
 # -- what is committed -----------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.loop.event import CallFinished, RequestMade, SolutionClosed
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind
+from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.tools.encoding import JSONObject
 from tests_model.conftest import serving
 from tests_model.references import calls_of

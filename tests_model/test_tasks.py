@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind
+from ideabridge.bridge.minds.settings import ModelConfiguration
 from tests_model.scoring import score, summary, table
 from tests_model.tasks import TASKS, toolbox
 

@@ -7,7 +7,7 @@ import random
 from contextlib import closing
 from pathlib import Path
 
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite import sqlite3
 
 from .life import Life
 

@@ -18,11 +18,10 @@ import anyio
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, parse_configuration
-from ideabridge.bridge.ideas.errors import StoreError
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta, RunRecord
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -34,7 +33,7 @@ sys.path.insert(1, str(Path(__file__).parents[2]))
 from tests.disk import Disk
 
 # Before the fork: a life is to be killed at its work, not at its imports, which wait for the first module.
-driver = importlib.import_module("ideabridge.bridge.driver")
+driver = importlib.import_module("ideabridge.bridge.runs.driver")
 importlib.import_module("ideabridge.bridge.modules.module")
 
 MODULE = Path(__file__).with_name("module.py")

@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 
+from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.minds.usage import Usage
 
 TASK = "crash task "
 PIECE = 16

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ideabridge.bridge.context.message import read_context
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.store.store import Store
 
 from .plans import Execution, execution
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
 from .mind import task_text

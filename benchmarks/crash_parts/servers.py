@@ -15,7 +15,7 @@ from typing import Any
 
 from serving.server import CallError, Client, Server
 
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite import sqlite3
 
 from .life import MODULE
 from .plans import plan_of

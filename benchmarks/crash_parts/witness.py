@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 
 from .plans import Execution
 from .reading import Told, told_by

@@ -8,14 +8,14 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, people, read_plan
+from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
 from ideabridge.bridge.configuration import ConfigurationError, fingerprint, parse_configuration
 from ideabridge.bridge.errors import DecisionError, FinishedRunError
-from ideabridge.bridge.loop.decider import decider_of
-from ideabridge.bridge.loop.event import CallDecided, JournalError
+from ideabridge.bridge.loop.event import CallDecided, JournalError, decider_of
 from ideabridge.bridge.loop.policy import approval_timeout, policy_named
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs import people
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool

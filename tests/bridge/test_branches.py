@@ -8,7 +8,7 @@ from anyio import fail_after
 
 from ideabridge.bridge import Bridge, PlanError
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.bridge.test_seeds import Model

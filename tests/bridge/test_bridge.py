@@ -22,16 +22,16 @@ from ideabridge.bridge.errors import (
     SettledTurnError,
     UnknownPathError,
 )
-from ideabridge.bridge.ideas.errors import StoreBusyError, UnknownRunError
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallStarted, Event
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
-from ideabridge.tools.activity import ActivityContext
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreBusyError, UnknownRunError
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, IdeabridgeError, ValueMismatchError
+from ideabridge.tools.tool import ActivityContext
 from ideabridge.tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -706,7 +706,7 @@ async def test_activities_in_threads_leave_the_machine_to_the_event_loop(tmp_pat
 async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_taken_up_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ideabridge.bridge.ideas.writer.KEEPS_TRYING_SECONDS", 0.1)
+    monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.1)
     async with Bridge(toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.solve("x", output_schema={"type": "string"})
         append = bridge.store.append
@@ -737,7 +737,7 @@ async def test_a_stale_handle_cannot_cancel_a_finished_run(tmp_path: Path) -> No
 
 
 async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ideabridge.bridge.runs.LEASE_SECONDS", 0.05)
+    monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     renewed = anyio.Event()
     started, log = anyio.Event(), list[str]()
     async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
@@ -761,7 +761,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytes
 async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_nobody_has_taken_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ideabridge.bridge.runs.LEASE_SECONDS", 0.05)
+    monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     failed = anyio.Event()
     started, log = anyio.Event(), list[str]()
     async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
@@ -788,9 +788,9 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
 async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ideabridge.bridge.runs.LEASE_SECONDS", 0.05)
+    monkeypatch.setattr("ideabridge.bridge.runs.runs.LEASE_SECONDS", 0.05)
     # It is given up before the store works again.
-    monkeypatch.setattr("ideabridge.bridge.ideas.writer.KEEPS_TRYING_SECONDS", 0.0)
+    monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.0)
     released = anyio.Event()
     started, log = anyio.Event(), list[str]()
     async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:

@@ -10,8 +10,8 @@ from ideabridge.bridge import Bridge
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import MindUnavailableError
 from ideabridge.bridge.minds.choice import choose
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind
+from ideabridge.bridge.minds.settings import ModelConfiguration
 
 
 class Model:

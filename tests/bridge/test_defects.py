@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, Limits
-from ideabridge.bridge.context.handlers import Draft, Handlers
-from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.context.messages import Draft, Handlers, Message
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 

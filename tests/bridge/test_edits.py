@@ -12,10 +12,10 @@ from ideabridge.bridge import ApprovalRequest, Bridge, Decision, read_plan
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, InterruptedRunError, PublicationError
 from ideabridge.bridge.loop.event import CallDecided
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import ActivityContext, Toolbox, tool
-from ideabridge.tools.activity import Activity
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import Activity
 
 pytestmark = pytest.mark.anyio
 

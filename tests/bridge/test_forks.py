@@ -9,8 +9,8 @@ import pytest
 from ideabridge.bridge import Bridge, PlanError, Run, read_plan
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import ForkError, RejectedSolutionError
-from ideabridge.bridge.ideas.errors import UnknownRunError
 from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallStarted, RequestMade
+from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

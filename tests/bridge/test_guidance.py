@@ -8,7 +8,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits, read_plan
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -6,9 +6,9 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.ideas.errors import IdeaDocumentError, PublicationNameError
-from ideabridge.bridge.ideas.portable import sealed
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.store.errors import IdeaDocumentError, PublicationNameError
+from ideabridge.bridge.store.portable import sealed
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox

@@ -16,7 +16,7 @@ from ideabridge.bridge import Bridge, read_plan
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.modules.errors import ModuleConnectError
-from ideabridge.bridge.modules.status import ModuleStatus
+from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunFailedError, people, read_plan
+from ideabridge.bridge import ApprovalRequest, Bridge, Decision, PlanError, RunFailedError, read_plan
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SettledTurnError
-from ideabridge.bridge.loop.decider import decider_of
-from ideabridge.bridge.loop.event import JournalError, PlanAsked, PlanDecided, RequestMade
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.loop.event import JournalError, PlanAsked, PlanDecided, RequestMade, decider_of
+from ideabridge.bridge.runs import people
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

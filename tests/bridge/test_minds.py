@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.minds.usage import Usage
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -13,8 +13,8 @@ import pytest
 from ideabridge.bridge import Bridge, read_plan
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import DecisionError, PlanError
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.server.server import Front
 from ideabridge.tools import SchemaError, Tool, Toolbox, ToolDefinitionError, tool
 from ideabridge.tools.encoding import JSON, JSONObject

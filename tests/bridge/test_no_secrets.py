@@ -11,8 +11,8 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration, read_plan
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import RejectedSolutionError, SecretGivenError
-from ideabridge.bridge.ideas.portable import sealed
 from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.store.portable import sealed
 from ideabridge.tools import ActivityContext, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge import Bridge, observed, read_plan
-from ideabridge.bridge.ideas.errors import StoreFullError
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.observed import merged, shape_of
-from ideabridge.tools.activity import Activity, ActivityContext
+from ideabridge.bridge import Bridge, read_plan
+from ideabridge.bridge.runs import observed
+from ideabridge.bridge.runs.observed import merged, shape_of
+from ideabridge.bridge.store.errors import StoreFullError
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import Annotations, Tool
+from ideabridge.tools.tool import Activity, ActivityContext, Annotations, Tool
 from ideabridge.tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.anyio

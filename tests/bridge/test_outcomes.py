@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, people, read_plan
+from ideabridge.bridge import ApprovalRequest, Bridge, Configuration, Decision, read_plan
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError
-from ideabridge.bridge.loop.decider import decider_of
-from ideabridge.bridge.loop.event import JournalError, OutcomeAsked, OutcomeDecided
+from ideabridge.bridge.loop.event import JournalError, OutcomeAsked, OutcomeDecided, decider_of
 from ideabridge.bridge.loop.question import unknown
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs import people
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, UnknownEffectError, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -8,12 +8,12 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PlanError, PublicationError
-from ideabridge.bridge.ideas.errors import UnknownIdeaError, UnknownRunError
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.lifting.decide import inconsistency
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.replay.consistency import inconsistency
-from ideabridge.bridge.replay.recorded import read_run
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.recorded import read_run
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, SchemaError

@@ -19,8 +19,8 @@ from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import QuestionAnswered, QuestionAsked, QuestionRefused
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleTimeoutError, ModuleToolError
-from ideabridge.bridge.modules.places import Places
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.modules.module import Places
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON
 from tests import preloaded
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge import Bridge, Recorded, Store
-from ideabridge.bridge.ideas.errors import IdeaDocumentError, StoreAccessError, TamperedIdeaError
 from ideabridge.bridge.minds.recorded import recording, recording_of
+from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError, TamperedIdeaError
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -12,11 +12,11 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
 from ideabridge.bridge.configuration import parse_configuration
+from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.minds.usage import Usage
-from ideabridge.bridge.people import ApprovalRequest, Decision
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.people import ApprovalRequest, Decision
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.modules.conftest import configure, raw
@@ -45,7 +45,7 @@ def solving(task: str, **more: JSON) -> JSONObject:
 
 def publish(bridge: Bridge, name: str, calls: list[JSON], output: JSON, properties: JSONObject) -> None:
     """Publish a plan nobody ran."""
-    from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+    from ideabridge.bridge.store.idea import Idea, IdeaMeta
 
     plan: JSONObject = {"calls": calls, "output": output}
     idea = bridge.store.save_idea(Idea([name], {"type": "object"}, plan), IdeaMeta(title=name))

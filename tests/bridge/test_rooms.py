@@ -10,15 +10,15 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.driver import Driver
 from ideabridge.bridge.errors import FinishedRunError, PublicationError
-from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
-from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.driver import Driver
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools import Tool, Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -12,7 +12,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, CallFailedError, GroupFailedError
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.people import ApprovalRequest, Decision
+from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -8,7 +8,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, PlanError, RejectedSolutionError
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from tests.bridge.test_seeds import Model

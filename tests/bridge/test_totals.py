@@ -15,13 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.mind import MindError, Usage
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import CallProposed, RequestMade, SolutionProposed, UsageNoted, event_from_json
-from ideabridge.bridge.minds.mind import MindError
-from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, JSONObject
 
 

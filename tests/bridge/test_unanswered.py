@@ -17,7 +17,7 @@ from ideabridge.bridge import ApprovalRequest, Bridge, Decision, read_plan
 from ideabridge.bridge.configuration import Configuration, parse_configuration
 from ideabridge.bridge.errors import GroupFailedError, UnknownOutcomeError
 from ideabridge.bridge.modules.errors import ModuleDownError
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import UnknownEffectError

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Limits
+from ideabridge.bridge.context.mind import Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.ideas.errors import PublicationContentError
-from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.minds.usage import Usage
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.replay.replay import Replay, same_input
+from ideabridge.bridge.runs.replay import Replay, same_input
+from ideabridge.bridge.store.errors import PublicationContentError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ValueMismatchError

@@ -14,11 +14,11 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
 from ideabridge.bridge.errors import SettledTurnError, UnwrittenRunError
-from ideabridge.bridge.ideas.errors import StoreBusyError, StoreFullError
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import Event, RunEnded
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreBusyError, StoreFullError
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.toolbox import Toolbox
 from tests.disk import REASON, Disk

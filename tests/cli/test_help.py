@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import typer
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
-from ideabridge.server.cli.app import app
-from ideabridge.server.cli.examples import EXAMPLES
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.server.cli.app import EXAMPLES, app
 from ideabridge.server.main import main
 from tests.ideas.values import publish, said
 from tests.trusting import write_trusted

@@ -16,8 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from ideabridge.bridge.trust import trust_file
 from ideabridge.server.hosts.document import read_document
-from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
-from ideabridge.server.hosts.host import HOSTS, Places, find_host
+from ideabridge.server.hosts.host import HOSTS, CommentedHostFileError, HostFileError, Places, find_host
 from ideabridge.server.hosts.translate import hide, is_ourselves, translate
 from ideabridge.server.main import main
 from tests.trusting import write_trusted

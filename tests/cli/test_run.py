@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
 from tests import preloaded
 from tests.trusting import write_trusted

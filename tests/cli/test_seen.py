@@ -11,7 +11,7 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.run import Run
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, content_hash
 from tests.bridge.test_minds import Scripted, solution

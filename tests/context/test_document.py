@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context import document as document_module
-from ideabridge.bridge.context.document import MISSING, Missing, describe_missing, merge, read, write
+from ideabridge.bridge.context import state as document_module
 from ideabridge.bridge.context.errors import MessageError, StateWriteError
-from ideabridge.bridge.context.handlers import Draft, Handlers
-from ideabridge.bridge.context.message import Message, read_context, read_message
+from ideabridge.bridge.context.messages import Draft, Handlers, Message, read_context, read_message
 from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.state import MISSING, Missing, describe_missing, merge, read, write
 from ideabridge.tools.encoding import JSON, encode
 
 VALUES: st.SearchStrategy[JSON] = st.recursive(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ideabridge.bridge.context.errors import MessageError, ReferenceSyntaxError
-from ideabridge.bridge.context.message import read_message
-from ideabridge.bridge.context.reference import (
+from ideabridge.bridge.context.messages import read_message
+from ideabridge.bridge.context.references import (
     KINDS,
     Hole,
     compile_value,
@@ -24,7 +24,7 @@ from ideabridge.bridge.context.reference import (
     parse_target,
     unescape,
 )
-from ideabridge.bridge.loop.opening import check_instance
+from ideabridge.bridge.loop.memory import check_instance
 from ideabridge.tools.encoding import JSON
 
 KEYS = st.text(min_size=1, max_size=12).filter(lambda text: max(text) < "\ud800" or min(text) > "\udfff")

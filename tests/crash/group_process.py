@@ -12,7 +12,7 @@ import anyio
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.session import Session
+from ideabridge.bridge.runs.session import Session
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.toolbox import Toolbox

@@ -16,11 +16,11 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
-from ideabridge.bridge import driver
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.records import RunRecord
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs import driver
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.errors import IdeabridgeError

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.driver import Driver, Watch, is_left, own_name
-from ideabridge.bridge.ideas.errors import StaleDriverError
-from ideabridge.bridge.ideas.records import Lease, RunRecord
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.loop.event import RunEnded
+from ideabridge.bridge.runs.driver import Driver, Watch, is_left, own_name
+from ideabridge.bridge.store.errors import StaleDriverError
+from ideabridge.bridge.store.idea import Lease, RunRecord
+from ideabridge.bridge.store.store import Store
 
 PROCESS = Path(__file__).with_name("process.py")
 

@@ -16,10 +16,10 @@ import pytest
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
-from ideabridge.bridge.ideas.errors import StoreFullError, UnknownRunError
-from ideabridge.bridge.ideas.records import Lease, RunRecord
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
+from ideabridge.bridge.store.idea import Lease, RunRecord
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.toolbox import Toolbox
@@ -239,7 +239,7 @@ async def sweeping(
     """While a bridge looks for runs that were left behind, as a server does; gives a function that waits for it to have
     looked so many times more.
     """
-    monkeypatch.setattr("ideabridge.bridge.recovery.SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery.SWEEP_SECONDS", 0.01)
     looked, leases = anyio.Condition(), bridge.store.leases
     looks = 0
 
@@ -366,7 +366,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
-    monkeypatch.setattr("ideabridge.bridge.recovery._HELD_SECONDS", 0.0)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         note, failed = bridge.store.set_status, 0
 
@@ -410,8 +410,8 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
-    monkeypatch.setattr("ideabridge.bridge.recovery._HELD_SECONDS", 0.0)
-    monkeypatch.setattr("ideabridge.bridge.recovery._MOST_DELAY_BY_STORE", 0.02)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         acquire, failed = bridge.store.acquire, 0
 
@@ -435,7 +435,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
     path = tmp_path / "store.sqlite"
     [run_id] = await left_behind(path)
     desk = Desk(open=True)
-    monkeypatch.setattr("ideabridge.bridge.recovery._HELD_SECONDS", 0.0)
+    monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     with Store.open(path) as store:
         epoch = store.acquire(run_id, "somebody", 15, 0)
         assert epoch is not None

@@ -20,9 +20,9 @@ from typing import Any
 if sys.argv[4] == "python":
     sys.modules["pysqlite3"] = None  # pyright: ignore[reportArgumentType]
 
-from ideabridge.bridge.ideas import sqlite as library
-from ideabridge.bridge.ideas.files import StoreFiles
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import sqlite as library
+from ideabridge.bridge.store.files import StoreFiles
+from ideabridge.bridge.store.sqlite import sqlite3
 from tests import disk
 
 at_checkpoint = threading.local()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.ideas import Store
+from ideabridge.bridge.store import Store
 
 
 @pytest.fixture

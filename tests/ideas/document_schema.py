@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ideabridge.bridge.ideas.portable import FORMAT, META_KINDS, PUBLICATION_KINDS
-from ideabridge.bridge.ideas.records import ANSWERS
+from ideabridge.bridge.store.idea import ANSWERS
+from ideabridge.bridge.store.portable import FORMAT, META_KINDS, PUBLICATION_KINDS
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import MAX_NAME
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, contents
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import Idea, IdeaMeta, Store, contents
+from ideabridge.bridge.store.sqlite import sqlite3
 from tests.ideas.test_pruning import check_whole, old_run
 from tests.ideas.values import said
 

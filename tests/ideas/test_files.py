@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, database
-from ideabridge.bridge.ideas.errors import (
+from ideabridge.bridge.store import Idea, IdeaMeta, Store, database
+from ideabridge.bridge.store.errors import (
     StoreAccessError,
     StoreBusyError,
     StoreClosedError,
     StoreFormatError,
     StoreFullError,
 )
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store.sqlite import sqlite3
 from tests.ideas.values import idea_of
 
 

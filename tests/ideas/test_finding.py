@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, table
-from ideabridge.bridge.ideas.errors import FilterError
-from ideabridge.bridge.ideas.filters import read_time
-from ideabridge.bridge.ideas.shape import is_literal, shape_of
-from ideabridge.bridge.ideas.shapes import LAG
-from ideabridge.bridge.ideas.uses import Uses
+from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store
+from ideabridge.bridge.store import search as table
+from ideabridge.bridge.store.errors import FilterError
+from ideabridge.bridge.store.filters import read_time
+from ideabridge.bridge.store.shapes import LAG, Uses, is_literal, shape_of
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import publish, said
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas import Store, pruning, reach
-from ideabridge.bridge.ideas.errors import StoreFormatError
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import Store, pruning
+from ideabridge.bridge.store import pruning as reach
+from ideabridge.bridge.store.errors import StoreFormatError
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON, JSONObject

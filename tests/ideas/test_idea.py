@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store, function_schemas
+from ideabridge.bridge.store import Idea, IdeaMeta, Store, function_schemas
 from ideabridge.tools.compose import solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode
 from ideabridge.tools.errors import InvalidJSONError

@@ -7,11 +7,10 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
-from ideabridge.bridge.ideas.errors import SecretInIdeaError, TamperedIdeaError
-from ideabridge.bridge.ideas.leaks import shapes_in
-from ideabridge.bridge.ideas.needs import Need, needs_of
-from ideabridge.bridge.ideas.portable import read_document
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.errors import SecretInIdeaError, TamperedIdeaError
+from ideabridge.bridge.store.portable import read_document, shapes_in
+from ideabridge.bridge.store.shapes import Need, needs_of
 from ideabridge.tools import Tool
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject

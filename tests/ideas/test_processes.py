@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.ideas import IdeaMeta, Store
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import IdeaMeta, Store
+from ideabridge.bridge.store.sqlite import sqlite3
 from tests.ideas.values import idea_of
 
 HEAD = """

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, reach, search
-from ideabridge.bridge.ideas.errors import FilterError, UnknownIdeaError, UnknownRunError
-from ideabridge.bridge.ideas.sqlite import sqlite3
 from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.store import Idea, IdeaFilter, IdeaMeta, Store, contents, pruning, search
+from ideabridge.bridge.store import pruning as reach
+from ideabridge.bridge.store.errors import FilterError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.test_processes import HEAD, check
@@ -348,7 +349,7 @@ def between(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
         for one in work:
             one()
 
-    monkeypatch.setattr("ideabridge.bridge.ideas.pruning.time.sleep", breathe)
+    monkeypatch.setattr("ideabridge.bridge.store.pruning.time.sleep", breathe)
     return work
 
 

@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
-from ideabridge.bridge.ideas.errors import (
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.errors import (
     IdeaDocumentError,
     NameTakenError,
     PublicationContentError,
@@ -14,7 +14,7 @@ from ideabridge.bridge.ideas.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.ideas.portable import sealed
+from ideabridge.bridge.store.portable import sealed
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
 from tests.ideas.values import idea_of, publish

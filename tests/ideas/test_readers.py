@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.tools.encoding import JSON
 from tests.ideas.test_processes import check
 from tests.ideas.test_pruning import end, newest, old_run

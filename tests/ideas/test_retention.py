@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ideabridge.bridge.configuration import Configuration, ConfigurationError, load_workspace, parse_configuration
-from ideabridge.bridge.ideas import IdeaMeta, Store
-from ideabridge.bridge.ideas.errors import PruningStoppedError
-from ideabridge.bridge.ideas.retention import DAY, Bounds, told_of
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import IdeaMeta, Store
+from ideabridge.bridge.store.errors import PruningStoppedError
+from ideabridge.bridge.store.pruning import DAY, Bounds, told_of
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON
 from tests.ideas.test_growth import journal, rows, started

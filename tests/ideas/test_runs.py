@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
-from ideabridge.bridge.ideas.errors import RunExistsError, StaleDriverError, UnknownIdeaError, UnknownRunError
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
+from ideabridge.bridge.store.errors import RunExistsError, StaleDriverError, UnknownIdeaError, UnknownRunError
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import InvalidJSONError
 from tests.ideas.values import VALUES, idea_of

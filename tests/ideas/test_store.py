@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.bridge.ideas import IdeaMeta, Store
-from ideabridge.bridge.ideas.errors import (
-    AmbiguousIdeaError,
-    CursorError,
-    UnknownIdeaError,
-)
+from ideabridge.bridge.store import IdeaMeta, Store
+from ideabridge.bridge.store.errors import AmbiguousIdeaError, CursorError, UnknownIdeaError
 from tests.ideas.values import idea_of, publish
 
 

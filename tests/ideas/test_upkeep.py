@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ideabridge.bridge.ideas import IdeaMeta, Store
-from ideabridge.bridge.ideas.errors import StoreAccessError
-from ideabridge.bridge.ideas.sqlite import sqlite3
+from ideabridge.bridge.store import IdeaMeta, Store
+from ideabridge.bridge.store.errors import StoreAccessError
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.server.main import main
 from tests.disk import REASON, Disk
 from tests.ideas.test_processes import check, child

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.ideas import IdeaMeta, Publication, Store
-from ideabridge.bridge.ideas.errors import UnknownIdeaError, UnknownPublicationError
+from ideabridge.bridge.store import IdeaMeta, Publication, Store
+from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownPublicationError
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.ideas.values import idea_of
 

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from ideabridge.bridge.ideas import Idea, Publication, Store
+from ideabridge.bridge.store import Idea, Publication, Store
 from ideabridge.tools.encoding import JSON
 
 SCALARS = (

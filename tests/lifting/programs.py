@@ -9,7 +9,7 @@ from zlib import crc32
 
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context.reference import escape
+from ideabridge.bridge.context.references import escape
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox

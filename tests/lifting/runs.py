@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from ideabridge.bridge import Bridge
-from ideabridge.bridge.context.document import parsed_text
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.people import DecisionName
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.context.state import parsed_text
+from ideabridge.bridge.runs.people import DecisionName
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.replay.asking import open_asks
-from ideabridge.bridge.replay.decide import Decided
-from ideabridge.bridge.replay.report import report_lines, report_of
+from ideabridge.bridge.lifting.asking import open_asks, report_lines, report_of
+from ideabridge.bridge.lifting.decide import Decided
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.replay.values import same
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.lifting.function import same
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 from tests.lifting.programs import CODE, TOOLS, Program, inputs, member, programs
 from tests.lifting.runs import approved, turn

@@ -13,9 +13,9 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.replay.asking import open_asks
-from ideabridge.bridge.replay.values import same
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.lifting.asking import open_asks
+from ideabridge.bridge.lifting.function import same
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox
 from tests import preloaded

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.reading import read_solution
 

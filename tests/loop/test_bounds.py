@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from ideabridge.bridge.context.reference import parse_reference
+from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.call import Call, Read
-from ideabridge.bridge.loop.cycles import components, emission
 from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.graph import components, emission
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.progress import Absent, Judge, Progress, Standing, Wait
 from ideabridge.bridge.loop.settings import Settings

@@ -12,11 +12,8 @@ import random
 
 import pytest
 
-from ideabridge.bridge.loop.aftermath import ending
-from ideabridge.bridge.loop.answer import Answer, CallPiece, EndPiece, OutputPiece
+from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.decider import decider_of
-from ideabridge.bridge.loop.edit import Edit, read_edit
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
     ApprovalAsked,
@@ -37,12 +34,15 @@ from ideabridge.bridge.loop.event import (
     SolutionClosed,
     SolutionProposed,
     SolutionRejected,
+    decider_of,
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import allow_all
+from ideabridge.bridge.loop.question import Edit, read_edit
+from ideabridge.bridge.loop.resuming import ending
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.people import Decision, read_decision
+from ideabridge.bridge.runs.people import Decision, read_decision
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution

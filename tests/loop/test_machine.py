@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ideabridge.bridge.loop.course import CUT_OFF
-from ideabridge.bridge.loop.decider import decider_of
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallDecided,
@@ -15,7 +13,9 @@ from ideabridge.bridge.loop.event import (
     OutputProposed,
     SolutionClosed,
     SolutionProposed,
+    decider_of,
 )
+from ideabridge.bridge.loop.machine import CUT_OFF
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import Annotations, Tool

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context import document
+from ideabridge.bridge.context import state as document
 from ideabridge.bridge.context.errors import StateWriteError
 from ideabridge.bridge.loop.memory import Memory, Write
 

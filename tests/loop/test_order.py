@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge.loop.decider import decider_of
-from ideabridge.bridge.loop.event import CallDecided, CallFinished, Pattern, SolutionProposed
-from ideabridge.bridge.loop.listed_order import ModuleOrder, Ordering
+from ideabridge.bridge.loop.event import CallDecided, CallFinished, Pattern, SolutionProposed, decider_of
+from ideabridge.bridge.loop.graph import ModuleOrder, Ordering
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Tool

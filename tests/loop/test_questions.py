@@ -6,9 +6,7 @@ import dataclasses
 
 import pytest
 
-from ideabridge.bridge.inquiry import Inquiry
-from ideabridge.bridge.loop.aftermath import aftermath, ending
-from ideabridge.bridge.loop.decider import decider_of
+from ideabridge.bridge.context.inquiry import Inquiry
 from ideabridge.bridge.loop.event import (
     CallFinished,
     JournalError,
@@ -18,9 +16,11 @@ from ideabridge.bridge.loop.event import (
     QuestionAsked,
     QuestionRefused,
     SolutionProposed,
+    decider_of,
 )
-from ideabridge.bridge.loop.inquiry import asked
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.question import asked
+from ideabridge.bridge.loop.resuming import aftermath, ending
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSONObject
 

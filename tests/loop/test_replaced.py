@@ -6,13 +6,19 @@ import random
 
 import pytest
 
-from ideabridge.bridge.loop.aftermath import aftermath
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.decider import decider_of
-from ideabridge.bridge.loop.event import CallDecided, CallFinished, CallProposed, SolutionClosed, SolutionProposed
+from ideabridge.bridge.loop.event import (
+    CallDecided,
+    CallFinished,
+    CallProposed,
+    SolutionClosed,
+    SolutionProposed,
+    decider_of,
+)
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.resuming import aftermath
 from ideabridge.bridge.loop.settings import Settings
-from ideabridge.bridge.people import questions
+from ideabridge.bridge.runs.people import questions
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Annotations, Tool
 from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started

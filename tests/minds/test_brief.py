@@ -6,7 +6,7 @@ import json
 import re
 
 from ideabridge.bridge.minds.adapt import adapt
-from ideabridge.bridge.minds.brief import brief
+from ideabridge.bridge.minds.instructions import brief
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject

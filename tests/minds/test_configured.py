@@ -14,9 +14,9 @@ import pytest
 from ideabridge.bridge import Bridge, Configuration
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.minds import model as module
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.errors import ModelSetupError
-from ideabridge.server.cli.exits import UsageError
+from ideabridge.bridge.minds.settings import ModelConfiguration
+from ideabridge.server.cli.console import UsageError
 from ideabridge.server.cli.serve import read_option
 
 HERE = Path()

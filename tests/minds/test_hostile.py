@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.errors import ModelSetupError
 from ideabridge.bridge.minds.model import ModelMind
+from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.tools import Toolbox
 from ideabridge.tools.encoding import JSON
 
@@ -208,7 +208,7 @@ async def test_bedrocks_own_token_is_not_sent_to_an_address_of_the_users(monkeyp
         return object
 
     # Where boto3 is: the provider itself would take the token up.
-    monkeypatch.setattr("ideabridge.bridge.minds.provider.infer_provider_class", found)
+    monkeypatch.setattr("ideabridge.bridge.minds.endpoint.infer_provider_class", found)
     with pytest.raises(ModelSetupError, match=r"AWS_BEARER_TOKEN_BEDROCK would be sent to base_url"):
         ModelMind(model).check()
 

@@ -16,11 +16,10 @@ import anyio
 import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Run
-from ideabridge.bridge.context.handlers import Draft, Handlers
-from ideabridge.bridge.context.message import Message
+from ideabridge.bridge.context.messages import Draft, Handlers, Message
 from ideabridge.bridge.loop.progress import Standing
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
 from ideabridge.bridge.minds.model import ModelMind
+from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.tools import Toolbox, tool
 from ideabridge.tools.encoding import JSON
 

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ideabridge.bridge.modules import guard as guard_module
-from ideabridge.bridge.modules.guard import Guard
+from ideabridge.bridge.modules import stdio as guard_module
+from ideabridge.bridge.modules.stdio import Guard
 
 SCRIPT = Path(guard_module.__file__).with_name("guard_process.py")
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ideabridge.bridge.modules.places import Places
+from ideabridge.bridge.modules.module import Places
 
 pytestmark = pytest.mark.anyio
 

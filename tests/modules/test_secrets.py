@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ideabridge.bridge.modules.errors import ModuleConfigurationError
-from ideabridge.bridge.modules.expansion import Launch, expand
-from ideabridge.bridge.modules.lines import Lines, LongLine
-from ideabridge.bridge.modules.secrets import LogFilter, Secrets
-from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.modules.settings import Launch, ModuleConfiguration, expand
+from ideabridge.bridge.modules.stdio import Lines, LongLine
+from ideabridge.bridge.secrets import LogFilter, Secrets
 from ideabridge.tools.encoding import JSON
 
 ENVIRON = {"TOKEN": "sesame-open-now", "EMPTY": "", "PROJECT": "demo-project", "HOME": "/home/somebody"}

@@ -5,7 +5,7 @@ a client that declines by itself is found out.
 import runpy
 from pathlib import Path
 
-from ideabridge.server import deciding
+from ideabridge.server.asking import deciding
 
 setattr(deciding, "AT_ONCE_S", 3600.0)  # noqa: B010 - it is Final
 

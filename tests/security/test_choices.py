@@ -11,8 +11,8 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.server.forms import Commands, publication_form
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.asking.forms import Commands, publication_form
 from tests import preloaded
 from tests.server.serving import BIN, ERAS, all_tools, call, configured, over_stdio, refused
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from ideabridge.bridge.loop.decider import (
+from ideabridge.bridge.loop.event import (
     AT_TERMINAL,
     BRIDGE,
     FORK,
     MODULE,
     TIME_OUT,
+    CallDecided,
     Decider,
+    JournalError,
     decider_of,
+    event_from_json,
     read_decider,
 )
-from ideabridge.bridge.loop.event import CallDecided, JournalError, event_from_json
 from ideabridge.tools.encoding import JSON
 
 

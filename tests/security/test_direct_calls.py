@@ -13,9 +13,9 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.ideas.direct_calls import MAX_AGE_S, MAX_ROWS, DirectCall
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.journal import MAX_AGE_S, MAX_ROWS, DirectCall
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
 from tests.server.serving import (
     ERAS,

@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.loop.decider import Decider, read_decider
+from ideabridge.bridge.loop.event import Decider, read_decider
+from ideabridge.bridge.store.store import Store
 from tests import preloaded
 from tests.server.serving import BIN, configured, listening, structured, text
 

@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from ideabridge.bridge.context.preview import MAX_DESCRIPTION
+from ideabridge.bridge.modules.connection import MOST_NOTIFICATIONS
 from ideabridge.bridge.modules.errors import ModuleDownError, ModuleTimeoutError
 from ideabridge.bridge.modules.listing import MAX_LISTING_BYTES
-from ideabridge.bridge.modules.tap import MOST_NOTIFICATIONS
 from ideabridge.tools.errors import LimitExceededError
 from tests.modules.conftest import Changes, modules_of
 

@@ -15,11 +15,11 @@ import anyio
 import pytest
 from mcp import types
 
-from ideabridge.bridge.modules.form import FormError, read_inquiry
-from ideabridge.bridge.people import ApprovalRequest
-from ideabridge.server.forms import form_of, message
+from ideabridge.bridge.modules.asking import FormError, read_inquiry
+from ideabridge.bridge.runs.people import ApprovalRequest
+from ideabridge.server.asking.forms import form_of, message
+from ideabridge.tools.names import visible
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.visible import visible
 from tests import preloaded
 from tests.server.serving import BIN, ERAS, call, configured, over_stdio, served
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 from tests.server.serving import call, configured, http_process, refused, structured
 
 from .test_users import ACCEPT, PLAN, Team, published

@@ -26,8 +26,14 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.configuration import AuthSettings, ConfigurationError, parse_configuration
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.server.identity import FRESH_SECONDS, PAUSE_SECONDS, STALE_SECONDS, IdentityProvider, ProviderError
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.transports.identity import (
+    FRESH_SECONDS,
+    PAUSE_SECONDS,
+    STALE_SECONDS,
+    IdentityProvider,
+    ProviderError,
+)
 from tests.server.serving import all_tools, call, configured, http_process, refused
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ import pytest
 
 from ideabridge.bridge import Bridge, parse_configuration
 from ideabridge.bridge.errors import NameInUseError, PublicationError
-from ideabridge.bridge.ideas.errors import PublicationNameError, TamperedIdeaError
-from ideabridge.bridge.ideas.portable import sealed
-from ideabridge.bridge.ideas.publications import RESERVED
-from ideabridge.server.cli.exits import UsageError
+from ideabridge.bridge.store.errors import PublicationNameError, TamperedIdeaError
+from ideabridge.bridge.store.portable import sealed
+from ideabridge.bridge.store.publications import RESERVED
+from ideabridge.server.cli.console import UsageError
 from ideabridge.server.cli.sharing import write_file
 from ideabridge.server.main import main
 from ideabridge.server.own_tools import OWN_NAMES

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ideabridge.bridge import Bridge, offer
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.offer import look_alikes
+from ideabridge.bridge.runs import offer
+from ideabridge.bridge.runs.offer import look_alikes
 from ideabridge.tools.names import did_you_mean, is_disguised, nearest, shown_name, skeleton
 from ideabridge.tools.tool import Tool
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ideabridge.server.bounds import MAX_MESSAGE_VALUES
+from ideabridge.server.transports.quotas import MAX_MESSAGE_VALUES
 from ideabridge.tools.encoding import MAX_VALUES, count_values, decode
 from ideabridge.tools.errors import LimitExceededError
 from tests.server.conftest import shared_url as shared_url

@@ -9,13 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, offer
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError, MeantToolError
-from ideabridge.bridge.ideas.records import Answer
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.loop.decider import Decider
-from ideabridge.bridge.replay.pins import read_pins
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.loop.event import Decider
+from ideabridge.bridge.runs import offer
+from ideabridge.bridge.runs.pins import read_pins
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Answer
+from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.toolbox import Toolbox

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 from tests import preloaded
 from tests.server.serving import (
     BIN,

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 from tests import preloaded
 from tests.server.serving import BIN, configured, listening
 

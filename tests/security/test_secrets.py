@@ -25,8 +25,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge import Bridge, parse_configuration
-from ideabridge.bridge.modules.secrets import LogFilter, Secrets, clean_logs
-from ideabridge.bridge.people import ApprovalRequest, Decision
+from ideabridge.bridge.runs.people import ApprovalRequest, Decision
+from ideabridge.bridge.secrets import LogFilter, Secrets, clean_logs
 from ideabridge.tools.encoding import JSON
 from tests.server.serving import ERAS, all_tools, call, command, configured, http_process, over_stdio, structured
 
@@ -270,7 +270,7 @@ def records() -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["mcp.client", "httpx", "uvicorn.error", "asyncio", "ideabridge.bridge.observed", "root"]
+    "name", ["mcp.client", "httpx", "uvicorn.error", "asyncio", "ideabridge.bridge.runs.observed", "root"]
 )
 @pytest.mark.parametrize("level", [logging.DEBUG, logging.INFO, logging.ERROR])
 def test_no_log_record_holds_a_secret_or_a_control_character(records: Any, name: str, level: int) -> None:

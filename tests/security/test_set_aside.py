@@ -15,9 +15,9 @@ import pytest
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.errors import InterruptedRunError
-from ideabridge.bridge.ideas.records import RunRecord
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.main import main
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ideabridge.server.quotas import QuotaError, Quotas
+from ideabridge.server.transports.quotas import QuotaError, Quotas
 from tests.server.serving import Gate, configured, http_process
 
 OLD, NEW = "2025-11-25", "2026-07-28"

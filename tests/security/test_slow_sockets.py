@@ -21,9 +21,9 @@ import anyio
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from ideabridge.server import connections
-from ideabridge.server.http import HTTPServer, bind, http_server
 from ideabridge.server.log import MOST_ALIKE
+from ideabridge.server.transports import connections
+from ideabridge.server.transports.http import HTTPServer, bind, http_server
 from tests import preloaded
 from tests.server.serving import configured
 

@@ -10,11 +10,11 @@ import anyio
 import pytest
 from mcp import Client
 
-from ideabridge.bridge.loop.calls import is_large
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.intake import MOST_REFERENCES
-from ideabridge.server.tool_search import ToolSearch
+from ideabridge.bridge.loop.solution import MOST_REFERENCES
+from ideabridge.bridge.runs.calls import is_large
+from ideabridge.server.finding import ToolSearch
 from ideabridge.tools import schema as schemas
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject

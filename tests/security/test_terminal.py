@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 
-from ideabridge.bridge.ideas.portable import sealed
+from ideabridge.bridge.store.portable import sealed
 from ideabridge.server.cli import console
 from ideabridge.server.main import main
 from ideabridge.tools.encoding import JSON, JSONObject

@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import pytest
 
-from ideabridge.bridge import Bridge, runs
+from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
-from ideabridge.bridge.loop import executor
+from ideabridge.bridge.loop.output import MOST_RESOLVED
 from ideabridge.bridge.loop.progress import Standing
-from ideabridge.bridge.loop.readiness import MOST_RESOLVED
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs import executor, runs
+from ideabridge.bridge.runs.run import Run
 from ideabridge.tools import Toolbox, tool
 
 pytestmark = pytest.mark.anyio

@@ -18,10 +18,10 @@ from mcp import Client, StdioServerParameters
 from ideabridge.bridge import Bridge, Store, load_configuration
 from ideabridge.bridge.configuration import ConfigurationError, load_workspace
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
-from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
+from ideabridge.bridge.minds.endpoint import build_model
 from ideabridge.bridge.minds.errors import ModelSetupError
-from ideabridge.bridge.minds.provider import build_model
-from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.minds.settings import ModelConfiguration
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.bridge.trust import forget, is_trusted, read_trusted, trust_file, trust_path
 from ideabridge.server.main import main
 from ideabridge.tools.errors import ToolFileError

@@ -18,11 +18,11 @@ from mcp.client.streamable_http import streamable_http_client
 from typer.testing import CliRunner
 
 from ideabridge.bridge.configuration import load_workspace
-from ideabridge.bridge.ideas import Idea, IdeaMeta
-from ideabridge.bridge.ideas.errors import UserError
-from ideabridge.bridge.ideas.sqlite import sqlite3
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.ideas.users import read_expiry
+from ideabridge.bridge.store import Idea, IdeaMeta
+from ideabridge.bridge.store.errors import UserError
+from ideabridge.bridge.store.sqlite import sqlite3
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import read_expiry
 from ideabridge.server.callers import token_caller
 from ideabridge.server.cli.app import app
 from tests.server.serving import (

@@ -8,8 +8,8 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.server.http import ServeError, security
 from ideabridge.server.serve import serve_http
+from ideabridge.server.transports.http import ServeError, security
 
 from .serving import call, configured, http_process, over_stdio, refused
 

@@ -12,7 +12,7 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject

@@ -14,8 +14,8 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
-from ideabridge.bridge.people import ApprovalRequest
-from ideabridge.server.forms import message
+from ideabridge.bridge.runs.people import ApprovalRequest
+from ideabridge.server.asking.forms import message
 from ideabridge.tools.tool import Tool
 
 from .serving import ERAS, call, configured, http_process, over_stdio, read_by_a_person, refused, structured

@@ -9,8 +9,8 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.offer import offered_tools
-from ideabridge.server.exposed_names import MAX_EXPOSED, exposed_names
+from ideabridge.bridge.runs.offer import offered_tools
+from ideabridge.server.exposed import MAX_EXPOSED, exposed_names
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox

@@ -10,7 +10,7 @@ from mcp import Client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject

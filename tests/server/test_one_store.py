@@ -14,8 +14,8 @@ import anyio.to_thread
 import pytest
 from mcp import Client, types
 
-from ideabridge.bridge.ideas.records import RunRecord
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.store import Store
 
 from .serving import ERAS, TOOLS, Gate, call, command, configured, listening, over_stdio, refused, served, structured
 

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 
 from .serving import ERAS, Heard, all_tools, call, configured, http_process, refused
 

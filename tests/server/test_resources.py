@@ -8,7 +8,7 @@ import pytest
 from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
 from tests.ideas.values import publish
 
 from .serving import call, configured, over_stdio

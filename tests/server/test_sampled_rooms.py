@@ -13,7 +13,7 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.streamable_http import streamable_http_client
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 
 from .sampled import Alternating, Model, answer_of, said
 from .serving import ERAS, TOOLS, call, configured, http_process, over_stdio, structured, text

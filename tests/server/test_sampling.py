@@ -17,8 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import load_configuration
-from ideabridge.bridge.ideas.store import Store
 from ideabridge.bridge.minds.recorded import recording
+from ideabridge.bridge.store.store import Store
 
 from .sampled import (
     FIRST,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from ideabridge.server.told_schema import object_input, object_output
+from ideabridge.server.answers import object_input, object_output
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.schema import Validator
 

@@ -12,10 +12,11 @@ import anyio.lowlevel
 import pytest
 from mcp import Client
 
-from ideabridge.bridge import offer, read_plan
+from ideabridge.bridge import read_plan
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import ModulesAwayError
+from ideabridge.bridge.runs import offer
 from ideabridge.server import catalogue, finding
 from ideabridge.server.server import Front
 from ideabridge.tools.encoding import JSONObject

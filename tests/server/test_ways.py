@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from ideabridge.bridge.ideas.store import Store
+from ideabridge.bridge.store.store import Store
 from tests.minds.fake import endpoint, say
 
 from .sampled import Model, said

@@ -8,17 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ideabridge.tools.compose import (
-    admit_references,
-    call_schema,
-    rename_meta_parameters,
-    solution_schema,
-    wrap_output,
-)
+from ideabridge.tools.compose import admit_references, call_schema, solution_schema, wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import LimitExceededError, SchemaError, ToolDefinitionError
 from ideabridge.tools.keywords import at
-from ideabridge.tools.rename import ParameterNames
+from ideabridge.tools.rename import ParameterNames, rename_meta_parameters
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 from tests.tools.schemas import check_meta, parameters, places, replaced

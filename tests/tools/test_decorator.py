@@ -18,11 +18,10 @@ from typing_extensions import TypedDict
 
 import ideabridge.tools
 from ideabridge.tools import ActivityContext, Annotations, Toolbox, tool
-from ideabridge.tools.activity import definition_of
 from ideabridge.tools.decorator import tool_from
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError, ToolDefinitionError
-from ideabridge.tools.tool import Tool
+from ideabridge.tools.tool import Tool, definition_of
 from tests.tools.context import RecordingContext
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.tools.visible import printable, printable_line, without_hidden
+from ideabridge.tools.names import printable, printable_line, without_hidden
 
 
 @pytest.mark.parametrize(

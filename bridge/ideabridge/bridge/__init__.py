@@ -12,9 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.approval_rules import ApprovalRule, ApprovalRules
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import (
+        ApprovalRule,
+        ApprovalRules,
         Configuration,
         ConfigurationError,
         Limits,
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
         parse_configuration,
     )
     from ideabridge.bridge.context.errors import MessageError
-    from ideabridge.bridge.context.handlers import Draft, Handler, Handlers
-    from ideabridge.bridge.context.message import Message
+    from ideabridge.bridge.context.messages import Draft, Handler, Handlers, Message
+    from ideabridge.bridge.context.mind import Mind, MindError, Usage
     from ideabridge.bridge.context.request import Request
     from ideabridge.bridge.errors import (
         CallDeniedError,
@@ -49,29 +50,15 @@ if TYPE_CHECKING:
         UnknownPathError,
         UnwrittenRunError,
     )
-    from ideabridge.bridge.ideas.errors import (
-        SecretInIdeaError,
-        StaleDriverError,
-        StoreBusyError,
-        StoreError,
-        StoreGoneError,
-        TamperedIdeaError,
-        UnknownIdeaError,
-        UnknownPublicationError,
-        UnknownRunError,
-    )
-    from ideabridge.bridge.ideas.filters import IdeaFilter
-    from ideabridge.bridge.ideas.idea import Idea, IdeaMeta
-    from ideabridge.bridge.ideas.records import Answer, Publication
-    from ideabridge.bridge.ideas.sqlite import sqlite3
-    from ideabridge.bridge.ideas.store import Store
-    from ideabridge.bridge.loop.decider import Decider
+    from ideabridge.bridge.lifting.asking import report_lines, report_of
+    from ideabridge.bridge.lifting.decide import Decided
     from ideabridge.bridge.loop.event import (
         ApprovalAsked,
         CallDecided,
         CallFinished,
         CallProposed,
         CallStarted,
+        Decider,
         Event,
         GroupCommitted,
         MessageAdded,
@@ -95,22 +82,31 @@ if TYPE_CHECKING:
     from ideabridge.bridge.loop.question import Question
     from ideabridge.bridge.loop.settings import Planning
     from ideabridge.bridge.minds.choice import MindName
-    from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
     from ideabridge.bridge.minds.errors import ModelSetupError, ModelUnavailableError
-    from ideabridge.bridge.minds.mind import Mind, MindError
     from ideabridge.bridge.minds.recorded import Recorded, recording
-    from ideabridge.bridge.minds.sampling_settings import SamplingSettings
-    from ideabridge.bridge.minds.usage import Usage
-    from ideabridge.bridge.modules.settings import ModuleConfiguration
-    from ideabridge.bridge.modules.status import ModuleStatus
-    from ideabridge.bridge.people import ApprovalRequest, Approver, Decision, DecisionName
+    from ideabridge.bridge.minds.settings import ModelConfiguration, SamplingSettings
+    from ideabridge.bridge.modules.settings import ModuleConfiguration, ModuleStatus
     from ideabridge.bridge.plan import Plan, PlanLike, WaitingPlan, read_plan
-    from ideabridge.bridge.replay.decide import Decided
-    from ideabridge.bridge.replay.replay import Replay
-    from ideabridge.bridge.replay.report import report_lines, report_of
-    from ideabridge.bridge.run import Run, RunStatus
-    from ideabridge.bridge.runs import RunSummary
-    from ideabridge.bridge.session import Session
+    from ideabridge.bridge.runs.people import ApprovalRequest, Approver, Decision, DecisionName
+    from ideabridge.bridge.runs.replay import Replay
+    from ideabridge.bridge.runs.run import Run, RunStatus
+    from ideabridge.bridge.runs.runs import RunSummary
+    from ideabridge.bridge.runs.session import Session
+    from ideabridge.bridge.store.errors import (
+        SecretInIdeaError,
+        StaleDriverError,
+        StoreBusyError,
+        StoreError,
+        StoreGoneError,
+        TamperedIdeaError,
+        UnknownIdeaError,
+        UnknownPublicationError,
+        UnknownRunError,
+    )
+    from ideabridge.bridge.store.filters import IdeaFilter
+    from ideabridge.bridge.store.idea import Answer, Idea, IdeaMeta, Publication
+    from ideabridge.bridge.store.sqlite import sqlite3
+    from ideabridge.bridge.store.store import Store
     from ideabridge.bridge.trust import TrustError, trust_file
 
 __all__ = [
@@ -226,12 +222,10 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "approval_rules": (
-        "ApprovalRule",
-        "ApprovalRules",
-    ),
     "bridge": ("Bridge",),
     "configuration": (
+        "ApprovalRule",
+        "ApprovalRules",
         "Configuration",
         "ConfigurationError",
         "Limits",
@@ -239,12 +233,17 @@ _HOMES: Final = {
         "parse_configuration",
     ),
     "context.errors": ("MessageError",),
-    "context.handlers": (
+    "context.messages": (
         "Draft",
         "Handler",
         "Handlers",
+        "Message",
     ),
-    "context.message": ("Message",),
+    "context.mind": (
+        "Mind",
+        "MindError",
+        "Usage",
+    ),
     "context.request": ("Request",),
     "errors": (
         "CallDeniedError",
@@ -257,10 +256,10 @@ _HOMES: Final = {
         "GroupFailedError",
         "InterruptedRunError",
         "MindUnavailableError",
+        "NameInUseError",
         "NoAlternativeError",
         "OutputTypeError",
         "PlanError",
-        "NameInUseError",
         "PublicationError",
         "RejectedSolutionError",
         "RunFailedError",
@@ -270,35 +269,18 @@ _HOMES: Final = {
         "UnknownPathError",
         "UnwrittenRunError",
     ),
-    "ideas.errors": (
-        "SecretInIdeaError",
-        "StaleDriverError",
-        "StoreBusyError",
-        "StoreError",
-        "StoreGoneError",
-        "TamperedIdeaError",
-        "UnknownIdeaError",
-        "UnknownPublicationError",
-        "UnknownRunError",
+    "lifting.asking": (
+        "report_lines",
+        "report_of",
     ),
-    "ideas.filters": ("IdeaFilter",),
-    "ideas.idea": (
-        "Idea",
-        "IdeaMeta",
-    ),
-    "ideas.records": (
-        "Answer",
-        "Publication",
-    ),
-    "ideas.sqlite": ("sqlite3",),
-    "ideas.store": ("Store",),
-    "loop.decider": ("Decider",),
+    "lifting.decide": ("Decided",),
     "loop.event": (
         "ApprovalAsked",
         "CallDecided",
         "CallFinished",
         "CallProposed",
         "CallStarted",
+        "Decider",
         "Event",
         "GroupCommitted",
         "MessageAdded",
@@ -322,29 +304,21 @@ _HOMES: Final = {
     "loop.question": ("Question",),
     "loop.settings": ("Planning",),
     "minds.choice": ("MindName",),
-    "minds.endpoint_settings": ("ModelConfiguration",),
     "minds.errors": (
         "ModelSetupError",
         "ModelUnavailableError",
-    ),
-    "minds.mind": (
-        "Mind",
-        "MindError",
     ),
     "minds.recorded": (
         "Recorded",
         "recording",
     ),
-    "minds.sampling_settings": ("SamplingSettings",),
-    "minds.usage": ("Usage",),
-    "modules.settings": ("ModuleConfiguration",),
-    "modules.status": ("ModuleStatus",),
-    "people": (
-        "ApprovalRequest",
-        "Approver",
-        "Decider",
-        "Decision",
-        "DecisionName",
+    "minds.settings": (
+        "ModelConfiguration",
+        "SamplingSettings",
+    ),
+    "modules.settings": (
+        "ModuleConfiguration",
+        "ModuleStatus",
     ),
     "plan": (
         "Plan",
@@ -352,18 +326,39 @@ _HOMES: Final = {
         "WaitingPlan",
         "read_plan",
     ),
-    "replay.decide": ("Decided",),
-    "replay.replay": ("Replay",),
-    "replay.report": (
-        "report_lines",
-        "report_of",
+    "runs.people": (
+        "ApprovalRequest",
+        "Approver",
+        "Decision",
+        "DecisionName",
     ),
-    "run": (
+    "runs.replay": ("Replay",),
+    "runs.run": (
         "Run",
         "RunStatus",
     ),
-    "runs": ("RunSummary",),
-    "session": ("Session",),
+    "runs.runs": ("RunSummary",),
+    "runs.session": ("Session",),
+    "store.errors": (
+        "SecretInIdeaError",
+        "StaleDriverError",
+        "StoreBusyError",
+        "StoreError",
+        "StoreGoneError",
+        "TamperedIdeaError",
+        "UnknownIdeaError",
+        "UnknownPublicationError",
+        "UnknownRunError",
+    ),
+    "store.filters": ("IdeaFilter",),
+    "store.idea": (
+        "Answer",
+        "Idea",
+        "IdeaMeta",
+        "Publication",
+    ),
+    "store.sqlite": ("sqlite3",),
+    "store.store": ("Store",),
     "trust": (
         "TrustError",
         "trust_file",

@@ -28,8 +28,8 @@ def check_parts(
         ArgumentError: one of them is of another kind.
     """
     from ideabridge.bridge.configuration import Configuration
-    from ideabridge.bridge.context.handlers import Handlers
-    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.context.messages import Handlers
+    from ideabridge.bridge.store.store import Store
     from ideabridge.tools.toolbox import Toolbox
 
     if not isinstance(configuration, Configuration | None):

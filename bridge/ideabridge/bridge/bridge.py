@@ -28,53 +28,48 @@ from ideabridge.bridge.arguments import (
     read_schema,
 )
 from ideabridge.bridge.configuration import Configuration, fingerprint
-from ideabridge.bridge.context.handlers import Handlers
-from ideabridge.bridge.context.message import read_context, with_instances
+from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
+from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.forks import Forking
-from ideabridge.bridge.idea_tools import hints_now, idea_tool
-from ideabridge.bridge.ideas.records import Answer, Publication
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.ideas.users import LOCAL as LOCAL
-from ideabridge.bridge.ideas.writer import Writer
+from ideabridge.bridge.lifting.decide import Decided, decide, read_choices
+from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.loop.catalogue import chosen_tools
-from ideabridge.bridge.loop.decider import APPROVER, Decider
-from ideabridge.bridge.loop.executor import Executor
-from ideabridge.bridge.loop.proposal import LAZY
+from ideabridge.bridge.loop.event import APPROVER, Decider
 from ideabridge.bridge.loop.settings import Planning, Settings
+from ideabridge.bridge.loop.solution import LAZY
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, MindName, choose
-from ideabridge.bridge.minds.mind import Mind
 from ideabridge.bridge.minds.model import ModelMind, configured_mind
-from ideabridge.bridge.module_lists import ModuleLists
-from ideabridge.bridge.modules.expansion import learn_secrets
 from ideabridge.bridge.modules.modules import Modules
-from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.bridge.offer import Offer, defined_tools
-from ideabridge.bridge.people import Approver, Decision
+from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
-from ideabridge.bridge.publishing import Publisher
-from ideabridge.bridge.recovery import Recovery, Tell
-from ideabridge.bridge.replay.adopt import Adopted
-from ideabridge.bridge.replay.choices import read_choices
-from ideabridge.bridge.replay.decide import Decided, decide
-from ideabridge.bridge.replay.lift import lift
-from ideabridge.bridge.replay.pins import Changed
-from ideabridge.bridge.replay.replay import Replay
-from ideabridge.bridge.replay.verify import Verdict
-from ideabridge.bridge.run import Run
-from ideabridge.bridge.run_values import schema_of
-from ideabridge.bridge.runs import Runs, RunSummary
+from ideabridge.bridge.publishing.adopt import Adopted
+from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
+from ideabridge.bridge.publishing.publishing import Publisher
+from ideabridge.bridge.publishing.verify import Verdict
+from ideabridge.bridge.runs.executor import Executor
+from ideabridge.bridge.runs.forks import Forking
+from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
+from ideabridge.bridge.runs.people import Approver, Decision
+from ideabridge.bridge.runs.pins import Changed
+from ideabridge.bridge.runs.recovery import Recovery, Tell
+from ideabridge.bridge.runs.replay import Replay, Ways
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.runs import Runs, RunSummary
+from ideabridge.bridge.runs.session import Session, open_session
+from ideabridge.bridge.runs.starts import settings_under, start_plan, start_solve
+from ideabridge.bridge.runs.values import schema_of
 from ideabridge.bridge.screen import Screen
-from ideabridge.bridge.session import Session, open_session
-from ideabridge.bridge.starts import settings_under, start_plan, start_solve
-from ideabridge.bridge.ways import Ways
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.bridge.store.idea import Answer, Publication
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL
+from ideabridge.bridge.store.writer import Writer
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 from ideabridge.tools.errors import ArgumentError
-from ideabridge.tools.files import load_tool_file
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import Tool
-from ideabridge.tools.toolbox import Toolbox
+from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
 TOKEN_VARIABLE: Final = "IDEABRIDGE_TOKEN"  # noqa: S105 - the name of the variable, not a token
 """The environment variable that holds the bearer token of the server over HTTP."""

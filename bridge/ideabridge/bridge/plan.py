@@ -13,19 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, cast
 
 from ideabridge.bridge.context.errors import MessageError
-from ideabridge.bridge.context.reference import DAGGER, Hole, Reference, compile_value, format_reference, quoted
+from ideabridge.bridge.context.references import DAGGER, Hole, Reference, compile_value, format_reference, quoted
 from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.call import spread
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.drawing import FORMS, draw
-from ideabridge.bridge.loop.dry_run import dry_run
+from ideabridge.bridge.loop.dry_run import FORMS, draw, dry_run
 from ideabridge.bridge.loop.event import RunStarted
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.instances import spread
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.opening import check_instance
-from ideabridge.bridge.loop.proposal import rejection
+from ideabridge.bridge.loop.memory import check_instance
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.loop.solution import rejection
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show

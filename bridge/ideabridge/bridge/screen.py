@@ -15,7 +15,7 @@ from typing import Final
 from ideabridge.bridge.errors import SecretGivenError
 from ideabridge.bridge.loop import event as events
 from ideabridge.bridge.loop.event import Event
-from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSONObject
 
 _WRITTEN: Final[dict[type[Event], tuple[str, ...]]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ideabridge.bridge.ideas.errors import UnknownPublicationError
-from ideabridge.bridge.ideas.needs import Need
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.shapes import Need
 from ideabridge.tools.names import did_you_mean
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import platformdirs
 
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.visible import visible
+from ideabridge.tools.names import visible
 
 if TYPE_CHECKING:
     from ideabridge.tools.encoding import JSON, JSONObject

@@ -28,11 +28,11 @@ from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import StoreError, UnknownPublicationError
+from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.server.callers import caller_of
 from ideabridge.server.catalogue import ToolCatalogue
-from ideabridge.server.quotas import Quotas
 from ideabridge.server.resources import uri_name
+from ideabridge.server.transports.quotas import Quotas
 
 POLL_SECONDS: Final = 0.5
 """How often the store is looked at for what other processes wrote."""

@@ -25,13 +25,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ideabridge.bridge.bridge import TOKEN_VARIABLE as TOKEN_VARIABLE
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.ideas.users import LOCAL as LOCAL
-from ideabridge.server.quotas import QuotaError
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import LOCAL
+from ideabridge.server.transports.quotas import QuotaError
 from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.server.identity import IdentityProvider
+    from ideabridge.server.transports.identity import IdentityProvider
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,10 @@ from typing import Any, Final
 import anyio
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import PASSING, StoreError, UnknownPublicationError
-from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.offer import SETTLE_SECONDS
-from ideabridge.server.direct_calls import DirectCalls
-from ideabridge.server.exposed import LocalTool, ModuleTool, ServedTool
-from ideabridge.server.exposed_names import exposed_names
+from ideabridge.bridge.runs.offer import SETTLE_SECONDS
+from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.server.exposed import DirectCalls, LocalTool, ModuleTool, ServedTool, exposed_names
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
 from ideabridge.server.published import PublishedTool
 from ideabridge.server.running import Running

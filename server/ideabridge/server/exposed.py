@@ -8,24 +8,292 @@ direct call is recorded (`direct_calls.py`).
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import logging
+import secrets
+import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final, Protocol, cast
 
+import anyio
+from starlette.requests import Request
+
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.context.reference import escaped
+from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named, with_folded_names
-from ideabridge.bridge.run import Run
-from ideabridge.server.answers import ToolAnswer, bounded, error_line, refusal, text_answer, value_answer
-from ideabridge.server.direct_calls import DirectCalls, Entry
-from ideabridge.server.rounds import InputRequired, ToolRequest
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.journal import DirectCall, Outcome
+from ideabridge.server.answers import (
+    ToolAnswer,
+    bounded,
+    error_line,
+    object_input,
+    object_output,
+    refusal,
+    showable,
+    size_of,
+    text_answer,
+    value_answer,
+)
+from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.running import WAIT_S, Running
-from ideabridge.server.told_schema import object_input, object_output, showable
-from ideabridge.tools.activity import ActivityFunction
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
+from ideabridge.tools.names import safe_name
 from ideabridge.tools.schema import Validator
-from ideabridge.tools.tool import META_PROPERTIES, Tool
+from ideabridge.tools.tool import META_PROPERTIES, ActivityFunction, Tool, ToolKey
+
+# -- exposed names ---------------------------------------------------------------------------------------------------
+#
+# Names of exposed tools: safe in every host, one tool each, and the same whoever comes up first (DESIGN 4.10, 6).
+
+MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
+"""Characters: hosts put a prefix before a name, and cap the whole at 60."""
+
+_MARK: Final = 6
+"""Characters of the hash that tells two tools apart whose names would be one when shortened or folded."""
+
+
+def exposed_names(
+    tools: Iterable[Tool], is_taken: Callable[[str, Tool], bool], given: Mapping[ToolKey, str] | None = None
+) -> list[str]:
+    """A name for each tool, in their order, at most `MAX_EXPOSED` characters of `a-z`, `0-9` and `_`.
+
+    A tool has the name that it was given once. Else it keeps its own where that is safe and nobody else's; else the
+    server's name goes before it; else a hash of both follows it. Where two would have the same name neither gets it,
+    but that tools of this process go before those of modules: so no name depends on which module came up first.
+
+    Args:
+        tools: the tools of this process and of modules.
+        is_taken: whether a name cannot be given to a tool, because somebody else has it.
+        given: the names that tools were given before, by `Tool.origin`.
+    """
+    tools = list(tools)
+    before = {place: (given or {}).get(tool.origin) for place, tool in enumerate(tools)}
+    names: dict[int, str] = {
+        place: name for place, name in before.items() if name is not None and not is_taken(name, tools[place])
+    }
+    taken: set[str] = {*names.values()}
+    for ways in (_own, _with_module, _with_hash):
+        # The names that are wanted this time, those of this process first.
+        for of_module in (False, True):
+            wanted = {
+                place: name
+                for place, tool in enumerate(tools)
+                if place not in names and (tool.module is not None) == of_module and (name := ways(tool)) is not None
+            }
+            count = Counter(wanted.values())
+            free = {
+                place: name
+                for place, name in wanted.items()
+                if count[name] == 1 and name not in taken and not is_taken(name, tools[place])
+            }
+            names.update(free)
+            taken.update(free.values())
+    for place, tool in enumerate(tools):
+        if place not in names:
+            names[place] = _numbered(tool, taken, is_taken)
+            taken.add(names[place])
+    return [names[place] for place in range(len(tools))]
+
+
+def _own(tool: Tool) -> str | None:
+    name = safe_name(tool.name)
+    # Nothing of it is a letter or digit that a name may have.
+    lost = name == "tool" and "tool" not in tool.name.lower()
+    return name if len(name) <= MAX_EXPOSED and not lost else None
+
+
+def _with_module(tool: Tool) -> str | None:
+    if tool.module is None:
+        return None
+    name = f"{safe_name(tool.module)}_{safe_name(tool.name)}"
+    return name if len(name) <= MAX_EXPOSED else None
+
+
+def _with_hash(tool: Tool) -> str:
+    whole = f"{tool.module or ''}\n{tool.remote_name or tool.name}".encode(errors="replace")
+    return f"{_cut(tool, _MARK)}_{sha256(whole).hexdigest()[:_MARK]}"
+
+
+def _cut(tool: Tool, tail: int) -> str:
+    return safe_name(tool.name)[: MAX_EXPOSED - tail - 1].rstrip("_")
+
+
+def _numbered(tool: Tool, taken: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
+    """Two tools of one module with one name, or a hash that is taken: the order decides."""
+    number = 2
+    while (name := f"{_cut(tool, len(str(number)))}_{number}") in taken or is_taken(name, tool):
+        number += 1
+    return name
+
+
+# -- direct calls ----------------------------------------------------------------------------------------------------
+#
+# Direct calls: takes down every direct call of an exposed tool, and writes them to the store in batches.
+#
+# A call costs a few microseconds: the store is written by a task of its own, at the latest a second after the call has
+# ended, and once more when the server ends. A crash of the process loses that last second.
+
+FLUSH_SECONDS: Final = 1.0
+_AT_ONCE: Final = 500
+"""So many calls are written without waiting for the second to end."""
+
+_MOST_KEPT: Final = 20_000
+"""So many calls wait in memory where the store cannot be written; the oldest go first."""
+
+_CLIENT: Final = 120
+_CLIENTS: Final = 256
+_DIGITS: Final = 32
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Entry:
+    """A direct call on its way. `outcome` is what becomes of it unless it is answered."""
+
+    started: float
+    at: float
+    asked: ToolRequest
+    name: str
+    tool: Tool
+    bytes_in: int
+    parameters: str
+    outcome: Outcome = "cancelled"
+    run: str | None = None
+
+
+class DirectCalls:
+    """The record of direct calls.
+
+    Args:
+        bridge: has the store, and knows the secrets.
+    """
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._ended: list[DirectCall] = []
+        self._some = anyio.Event()
+        self._lost = 0
+        self._failing = False
+        self._clients: dict[str, str] = {}
+        # Of stdio: one client for as long as the process lives.
+        self._process = _hashed(secrets.token_hex(16))
+
+    def begin(self, name: str, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> Entry:
+        """A direct call has come.
+
+        Args:
+            name: the name it is called by.
+            tool: the tool.
+            arguments: what it is called with; only their size and digest are kept.
+            asked: the request.
+        """
+        data = encode(arguments)
+        masked = self._bridge.secrets.redact(arguments)
+        digest = hashlib.sha256(data if masked is arguments else encode(masked)).hexdigest()[:_DIGITS]
+        return Entry(time.perf_counter(), time.time(), asked, name, tool, len(data), digest)
+
+    def end(self, entry: Entry, result: ToolAnswer | None) -> None:
+        """It was answered, or (None) was not."""
+        outcome = entry.outcome
+        if result is not None and outcome == "cancelled":
+            outcome = "error" if result.get("isError") else "ok"
+        tool = entry.tool
+        self._ended.append(
+            DirectCall(
+                at=entry.at,
+                caller=entry.asked.caller,
+                client=self._client(entry.asked),
+                session=self._session(entry.asked),
+                name=entry.name,
+                module=tool.module,
+                tool=tool.remote_name or tool.name,
+                parameters=entry.parameters,
+                seconds=round(time.perf_counter() - entry.started, 6),
+                outcome=outcome,
+                run=entry.run,
+                bytes_in=entry.bytes_in,
+                bytes_out=0 if result is None else _bytes_of(result),
+            )
+        )
+        if len(self._ended) >= _AT_ONCE:
+            self.flush()
+        elif not self._some.is_set():
+            self._some.set()
+
+    def _client(self, asked: ToolRequest) -> str:
+        params = asked.context.session.client_params
+        if params is None:
+            return ""
+        given = f"{params.client_info.name} {params.client_info.version}"
+        found = self._clients.get(given)
+        if found is None:
+            if len(self._clients) >= _CLIENTS:
+                self._clients.clear()
+            # Masked before it is cut: half a secret would not be recognised.
+            found = self._clients[given] = self._bridge.secrets.mask(given[: 4 * _CLIENT]).strip()[:_CLIENT]
+        return found
+
+    def _session(self, asked: ToolRequest) -> str:
+        request = asked.context.request
+        if not isinstance(request, Request):
+            return self._process
+        session = request.headers.get("mcp-session-id")
+        return "" if session is None else _hashed(session)
+
+    async def run(self) -> None:
+        """Write what has ended to the store, every second, until cancelled."""
+        while True:
+            await self._some.wait()
+            await anyio.sleep(FLUSH_SECONDS)
+            self._some = anyio.Event()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what has ended. What the store does not take waits for the next time."""
+        if not self._ended:
+            return
+        calls, self._ended = self._ended, []
+        try:
+            self._bridge.store.note_direct_calls(calls, time.time())
+        except StoreError as error:
+            waiting = len(calls)
+            self._ended = calls[-_MOST_KEPT:]
+            self._lost += max(0, waiting - len(self._ended))
+            self._some.set()
+            if not self._failing:
+                logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
+            self._failing = True
+            return
+        if self._failing:
+            logger.warning("direct calls are recorded again; %d are lost", self._lost)
+        self._failing, self._lost = False, 0
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _bytes_of(result: ToolAnswer) -> int:
+    """Bytes of the content of an answer, without encoding it again."""
+    size = 0
+    for block in cast("list[dict[str, Any]]", result.get("content") or []):
+        text = block.get("text") or block.get("data")
+        if isinstance(text, str):
+            size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        else:
+            size += size_of(block)
+    return size
+
+
+# -- exposed ---------------------------------------------------------------------------------------------------------
 
 _ERROR_CHARACTERS: Final = 4096
 _BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})

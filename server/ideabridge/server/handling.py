@@ -8,27 +8,27 @@ from typing import Any, Final, TypeAlias, cast
 import anyio
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.context.document import MISSING
 from ideabridge.bridge.context.preview import shorten_literal
+from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
-from ideabridge.bridge.ideas.records import Answer
-from ideabridge.bridge.loop.decider import Decider
+from ideabridge.bridge.lifting.asking import asks_of
+from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.loop.settings import Planning
 from ideabridge.bridge.minds.choice import AUTO, choose
-from ideabridge.bridge.people import Decision
 from ideabridge.bridge.plan import read_plan
-from ideabridge.bridge.replay.asking import asks_of
-from ideabridge.bridge.run import Run
+from ideabridge.bridge.runs.people import Decision
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Answer
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting
-from ideabridge.server.arguments import read_arguments
+from ideabridge.server.asking.deciding import NOBODY_ASKED, by_tool, in_form
+from ideabridge.server.asking.elicitation import ask_once
+from ideabridge.server.asking.forms import publication_form
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.asking.sampling import samples
 from ideabridge.server.catalogue import ToolCatalogue
-from ideabridge.server.deciding import NOBODY_ASKED, by_tool, in_form
-from ideabridge.server.elicitation import ask_once
 from ideabridge.server.finding import Finding
-from ideabridge.server.forms import publication_form
-from ideabridge.server.rounds import ToolRequest
+from ideabridge.server.own_tools import read_arguments
 from ideabridge.server.running import WAIT_S, Running
-from ideabridge.server.sampling import samples
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ideabridge.bridge.bridge import LOCAL, Bridge
+from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.preview import cut_description
-from ideabridge.bridge.ideas.records import Publication
-from ideabridge.bridge.ideas.users import user_of
-from ideabridge.bridge.replay.replay import recorded_answer
-from ideabridge.bridge.run import Run
-from ideabridge.server.answers import ToolAnswer, error_line, refusal, value_answer
-from ideabridge.server.rounds import ToolRequest
+from ideabridge.bridge.runs.replay import recorded_answer
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.users import LOCAL, user_of
+from ideabridge.server.answers import (
+    ToolAnswer,
+    error_line,
+    object_input,
+    object_output,
+    refusal,
+    showable,
+    value_answer,
+)
+from ideabridge.server.asking.rounds import ToolRequest
+from ideabridge.server.asking.sampling import samples
 from ideabridge.server.running import WAIT_S, Running
-from ideabridge.server.sampling import samples
-from ideabridge.server.told_schema import object_input, object_output, showable
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool

@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.bridge import TOKEN_VARIABLE, Bridge
 from ideabridge.bridge.configuration import Configuration
-from ideabridge.bridge.driver import own_name
-from ideabridge.bridge.ideas.errors import PruningStoppedError, StoreError
-from ideabridge.bridge.ideas.records import RunRecord
-from ideabridge.bridge.ideas.retention import Bounds, told_of
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.modules.guard import guard
-from ideabridge.bridge.modules.secrets import clean_logs
-from ideabridge.bridge.modules.status import ModuleStatus
-from ideabridge.server.callers import TOKEN_VARIABLE, BearerGate, Credentials
-from ideabridge.server.forms import COMMANDS, Commands
+from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.modules.stdio import guard
+from ideabridge.bridge.runs.driver import own_name
+from ideabridge.bridge.secrets import clean_logs
+from ideabridge.bridge.store.errors import PruningStoppedError, StoreError
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.pruning import Bounds, told_of
+from ideabridge.bridge.store.store import Store
+from ideabridge.server.asking.forms import COMMANDS, Commands
+from ideabridge.server.callers import BearerGate, Credentials
 from ideabridge.server.log import bounded_log
 from ideabridge.server.server import Front
+from ideabridge.tools.names import printable
 from ideabridge.tools.toolbox import Toolbox
-from ideabridge.tools.visible import printable
 
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-    from ideabridge.server.identity import IdentityProvider
+    from ideabridge.server.transports.identity import IdentityProvider
 
 END_SECONDS: Final = 1.9
 """How long the end may take before the process is ended hard: hosts kill after two seconds."""
@@ -177,7 +177,7 @@ async def _stdio(front: Front, ending: Callable[[], None]) -> None:
             await server.run(read, write, server.create_initialization_options())
         ending()
         return
-    from ideabridge.server.stdio import StdioReader, StdioWriter, claimed_stdio
+    from ideabridge.server.transports.stdio import StdioReader, StdioWriter, claimed_stdio
 
     with claimed_stdio() as (reading, writing):
         writer = StdioWriter(writing)
@@ -217,7 +217,7 @@ async def serve_http(
         ServeError: the address is not loopback and there is no token, or it cannot be had.
         StoreError: the store cannot be opened.
     """
-    from ideabridge.server.http import application, bind, http_server, url_of
+    from ideabridge.server.transports.http import application, bind, http_server, url_of
 
     token = token or os.environ.get(TOKEN_VARIABLE) or None
     with ExitStack() as stack:
@@ -268,7 +268,7 @@ def _provider(configuration: Configuration) -> IdentityProvider | None:
     """The identity provider of a configuration; None: there is none."""
     if configuration.auth is None:
         return None
-    from ideabridge.server.identity import IdentityProvider
+    from ideabridge.server.transports.identity import IdentityProvider
 
     return IdentityProvider(configuration.auth)
 

@@ -17,23 +17,22 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from ideabridge.bridge.bridge import Bridge
-from ideabridge.bridge.ideas.errors import CursorError
+from ideabridge.bridge.store.errors import CursorError
 from ideabridge.server.announcements import Announcements
 from ideabridge.server.answers import ToolAnswer, refusal
+from ideabridge.server.asking.deciding import TOOL as DECIDE
+from ideabridge.server.asking.forms import COMMANDS, Commands
+from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
-from ideabridge.server.deciding import TOOL as DECIDE
-from ideabridge.server.direct_calls import DirectCalls
-from ideabridge.server.forms import COMMANDS, Commands
+from ideabridge.server.exposed import DirectCalls
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS
-from ideabridge.server.prompts import IdeaPrompts
 from ideabridge.server.published import PublishedTool
-from ideabridge.server.quotas import QuotaError, Quotas
-from ideabridge.server.resources import IdeaResources
-from ideabridge.server.rounds import InputRequired, ToolRequest
+from ideabridge.server.resources import IdeaPrompts, IdeaResources
 from ideabridge.server.running import Running
 from ideabridge.server.stopping import METHOD as CANCELLED
+from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
 

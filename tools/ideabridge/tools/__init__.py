@@ -11,15 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ideabridge.tools.activity import Activity, ActivityContext, ActivityFunction, Definition
     from ideabridge.tools.builtins import builtin_toolbox
-    from ideabridge.tools.compose import (
-        admit_references,
-        call_schema,
-        rename_meta_parameters,
-        solution_schema,
-        wrap_output,
-    )
+    from ideabridge.tools.compose import admit_references, call_schema, solution_schema, wrap_output
     from ideabridge.tools.decorator import tool, tool_from
     from ideabridge.tools.encoding import JSON, JSONLike, JSONObject, ObjectLike
     from ideabridge.tools.errors import (
@@ -36,11 +29,20 @@ if TYPE_CHECKING:
         ValueMismatchError,
     )
     from ideabridge.tools.explain import Problem
-    from ideabridge.tools.files import load_tool_file
     from ideabridge.tools.reading import read_solution
+    from ideabridge.tools.rename import rename_meta_parameters
     from ideabridge.tools.schema import Validator, inline_refs
-    from ideabridge.tools.tool import META_PROPERTIES, Annotations, Tool, ToolKey
-    from ideabridge.tools.toolbox import Toolbox
+    from ideabridge.tools.tool import (
+        META_PROPERTIES,
+        Activity,
+        ActivityContext,
+        ActivityFunction,
+        Annotations,
+        Definition,
+        Tool,
+        ToolKey,
+    )
+    from ideabridge.tools.toolbox import Toolbox, load_tool_file
 
 __all__ = [
     "JSON",
@@ -83,11 +85,23 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "activity": ("Activity", "ActivityContext", "ActivityFunction", "Definition"),
     "builtins": ("builtin_toolbox",),
-    "compose": ("admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"),
-    "decorator": ("tool", "tool_from"),
-    "encoding": ("JSON", "JSONLike", "JSONObject", "ObjectLike"),
+    "compose": (
+        "admit_references",
+        "call_schema",
+        "solution_schema",
+        "wrap_output",
+    ),
+    "decorator": (
+        "tool",
+        "tool_from",
+    ),
+    "encoding": (
+        "JSON",
+        "JSONLike",
+        "JSONObject",
+        "ObjectLike",
+    ),
     "errors": (
         "ActivityError",
         "ArgumentError",
@@ -102,11 +116,26 @@ _HOMES: Final = {
         "ValueMismatchError",
     ),
     "explain": ("Problem",),
-    "files": ("load_tool_file",),
     "reading": ("read_solution",),
-    "schema": ("Validator", "inline_refs"),
-    "tool": ("META_PROPERTIES", "Annotations", "Tool", "ToolKey"),
-    "toolbox": ("Toolbox",),
+    "rename": ("rename_meta_parameters",),
+    "schema": (
+        "Validator",
+        "inline_refs",
+    ),
+    "tool": (
+        "Activity",
+        "ActivityContext",
+        "ActivityFunction",
+        "Annotations",
+        "Definition",
+        "META_PROPERTIES",
+        "Tool",
+        "ToolKey",
+    ),
+    "toolbox": (
+        "Toolbox",
+        "load_tool_file",
+    ),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

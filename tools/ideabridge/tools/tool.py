@@ -3,12 +3,138 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from urllib.parse import unquote
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
-from ideabridge.tools.identity import ToolChangedError, differences, digest, essence_of
+from ideabridge.tools.keywords import REFERRING, Place, map_schemas, show, show_path
+
+# -- identity --------------------------------------------------------------------------------------------------------
+#
+# Identity: which part of a tool's definition makes it the tool that was meant, and how two definitions differ.
+#
+# A call means one tool: that of one module, under one name, with one definition. The *essence* of a definition is what
+# a
+# call relies on: module, name, schemas and behaviour hints. The rest is prose, which may change and differ between
+# machines: descriptions, titles, and those keywords of a schema that make no value valid or invalid.
+
+ANNOTATION_KEYWORDS: Final = frozenset(
+    {"title", "description", "examples", "default", "$comment", "deprecated", "readOnly", "writeOnly"}
+)
+"""Keywords that describe values and constrain none; `x-...` are the same. A changed `default` is therefore reported and
+does not block: it says what the server does without a value, and the server may do otherwise at any time."""
+
+_SETS: Final = frozenset({"required", "enum", "type"})
+"""Keywords whose array is a set: some servers list it in another order after each start."""
+
+MAX_DIFFERENCES: Final = 12
+"""Lines that show how two definitions differ."""
+
+
+class ToolChangedError(IdeabridgeError):
+    """A tool is not the one that was meant any more: its definition differs. The message shows the difference."""
+
+    outcome = "not_run"
+
+
+def essence_of(
+    module: str, name: str, parameters: JSONObject, output: JSONObject | None, hints: JSONObject
+) -> JSONObject:
+    """What a call of a tool relies on, with sorted keys: `{"module", "name", HINT..., "parameters", "output"}`.
+
+    Args:
+        module: its module; "" for a tool of this process.
+        name: its name at the module.
+        parameters: JSON Schema of its parameters.
+        output: JSON Schema of its result, as declared; None where it declares none.
+        hints: behaviour hints by their MCP names, those that are said.
+    """
+    schemas: JSONObject = {"parameters": constraints_of(parameters)}
+    if output is not None:
+        schemas["output"] = constraints_of(output)
+    return cast("JSONObject", in_one_order({"module": module, "name": name, **hints, **schemas}))
+
+
+def digest(value: JSON) -> str:
+    """SHA-256 of a value in which the order of keys counts for nothing."""
+    return content_hash(in_one_order(value))
+
+
+def in_one_order(value: JSON) -> JSON:
+    """A copy with the keys of every object sorted."""
+    if isinstance(value, dict):
+        return {key: in_one_order(value[key]) for key in sorted(value)}
+    return [in_one_order(item) for item in value] if isinstance(value, list) else value
+
+
+def constraints_of(schema: JSONObject) -> JSON:
+    """A schema without its annotation keywords. A schema that refers to a part of one of them stays whole: there it
+    does constrain values.
+    """
+    return schema if _refers_to_annotations(schema) else map_schemas(schema, _constraints)
+
+
+def _constraints(schema: JSONObject) -> JSONObject:
+    kept: JSONObject = {}
+    for keyword, value in schema.items():
+        if keyword in ANNOTATION_KEYWORDS or keyword.startswith("x-"):
+            continue
+        is_set = keyword in _SETS and isinstance(value, list)
+        kept[keyword] = sorted(cast("list[JSON]", value), key=digest) if is_set else value
+    return kept
+
+
+def _refers_to_annotations(schema: JSONObject) -> bool:
+    stack: list[JSON] = [schema]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            for word in REFERRING:
+                target = item.get(word)
+                parts = unquote(target).split("/") if isinstance(target, str) else []
+                if any(part in ANNOTATION_KEYWORDS or part.startswith("x-") for part in parts):
+                    return True
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return False
+
+
+def differences(then: JSON, now: JSON) -> list[str]:
+    """How two essences differ, a line for each part: `readOnlyHint: was true, now absent`; at most 12 lines."""
+    found: list[str] = []
+    _compare(then, now, (), found)
+    if len(found) > MAX_DIFFERENCES:
+        found[MAX_DIFFERENCES - 1 :] = [f"and {len(found) - MAX_DIFFERENCES + 1} more"]
+    return found
+
+
+class _Absent:
+    """Stands where one of two definitions has nothing."""
+
+
+_ABSENT: Final = _Absent()
+
+
+def _compare(then: JSON | _Absent, now: JSON | _Absent, place: Place, found: list[str]) -> None:
+    if isinstance(then, dict) and isinstance(now, dict):
+        for key in dict.fromkeys((*then, *now)):
+            _compare(then.get(key, _ABSENT), now.get(key, _ABSENT), (*place, key), found)
+    elif isinstance(then, list) and isinstance(now, list) and len(then) == len(now):
+        for index, (before, after) in enumerate(zip(then, now, strict=True)):
+            _compare(before, after, (*place, index), found)
+    elif isinstance(then, _Absent) or isinstance(now, _Absent) or digest(then) != digest(now):
+        found.append(f"{show_path(place)}: was {_shown(then)}, now {_shown(now)}")
+
+
+def _shown(value: JSON | _Absent) -> str:
+    return "absent" if isinstance(value, _Absent) else show(value)
+
+
+# -- tool ------------------------------------------------------------------------------------------------------------
 
 META_PROPERTIES: Final = (
     "_tool",
@@ -260,3 +386,84 @@ def check_definition(tool: Tool) -> None:
                 check_schema(schema, what=f"tool {tool.name!r}, {part}")
         except IdeabridgeError as error:
             raise ToolDefinitionError(str(error)) from None
+
+
+# -- activity --------------------------------------------------------------------------------------------------------
+#
+# Activity: the code behind a Tool (DESIGN 2).
+
+
+class ActivityContext(Protocol):
+    """What a running activity may know of, and say to, the run it works for.
+
+    The runner makes one for each execution of a Call; a function takes it by a parameter with this annotation.
+    """
+
+    @property
+    def call(self) -> JSONObject:
+        """The Call being run, its references resolved."""
+        ...
+
+    @property
+    def instance(self) -> str | None:
+        """The instance the Call is for (`_instance`), or None."""
+        ...
+
+    @property
+    def output_paths(self) -> tuple[str, ...]:
+        """The places `_outputPath` names, in order; empty where the result is only `†results.N`."""
+        ...
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report how far the work is, in units of the activity's own (MCP progress)."""
+        ...
+
+    def add_message(self, message: JSONObject) -> None:
+        """Add a typed message (DESIGN 4.1) to the context that the next Request of this run sees.
+
+        Raises:
+            ActivityError: the calls of its Solution have all ended, so that Request is made already (an activity that
+                kept its context, or left a thread behind).
+        """
+        ...
+
+    def choose(self, path: str) -> None:
+        """Where `_outputPath` is `p || q`: write the result to `path`, one of `output_paths` (DESIGN 4.3)."""
+        ...
+
+
+ActivityFunction: TypeAlias = Callable[[JSONObject, ActivityContext], Awaitable[JSON]]
+"""Parameters (without meta-properties, references resolved) and context -> result. Raises to fail its call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Code under the name tools and calls know it by.
+
+    Attributes:
+        name: the name in the registry of activities; a Tool of the same name finds it.
+        run: the async function.
+        copies: it keeps nothing of what it is given and gives a fresh JSON value, so that nobody has to copy either.
+    """
+
+    name: str
+    run: ActivityFunction
+    copies: bool = False
+
+
+DEFINITION: Final = "__ideabridge__"
+"""Attribute in which a decorated function keeps its Definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What one function defines: a Tool and the Activity behind it."""
+
+    tool: Tool
+    activity: Activity
+
+
+def definition_of(item: object) -> Definition | None:
+    """The Definition a decorated function carries; None for anything else."""
+    found = getattr(item, DEFINITION, None)
+    return found if isinstance(found, Definition) else None

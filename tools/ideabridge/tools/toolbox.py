@@ -2,15 +2,99 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib.util
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType, NoneType
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType, ModuleType, NoneType
+from typing import Any, Final
 
-from ideabridge.tools.activity import Activity, definition_of
-from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, UnknownToolError
-from ideabridge.tools.fixed import with_fixed
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, ToolFileError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.tool import Tool, check_definition
+from ideabridge.tools.tool import ANONYMOUS, Activity, Tool, check_definition, definition_of
+
+# -- fixed -----------------------------------------------------------------------------------------------------------
+#
+# What a tool's definition fixes of its calls: where they run, by which code, and what comes back (DESIGN 2).
+
+_FIXABLE: Final = ("_module", "_activity", "_output")
+
+
+def with_fixed(tool: Tool, beside: JSONObject | None = None) -> Tool:
+    """The tool with what its definition fixes taken out of its parameters.
+
+    `_module` and `_activity` are constants: `{"const": "anonymous"}` among the properties of the parameters, or
+    `"anonymous"` beside the parameters. `_output` is the schema of the result, in either place; where that is a
+    constant, a call without code has this result.
+
+    Args:
+        tool: as it was defined.
+        beside: the members that stand beside the parameters; others than these three are left alone.
+
+    Raises:
+        ToolDefinitionError: one of them is no constant, is given twice, or names a module that a tool of here cannot
+            be in.
+    """
+    properties = tool.parameters.get("properties")
+    inside: JSONObject = {}
+    if isinstance(properties, dict):
+        inside = {name: value for name, value in properties.items() if name in _FIXABLE}
+    given: JSONObject = {name: value for name, value in (beside or {}).items() if name in _FIXABLE}
+    if not inside and not given:
+        return tool
+    label = f"tool {tool.name[:100]!r}"
+    for name in inside:
+        if name in given:
+            raise ToolDefinitionError(f"{label}: {name} is given twice; give it once")
+        found = inside[name]
+        given[name] = found if name == "_output" or not isinstance(found, dict) else found.get("const")
+    output = given.get("_output")
+    if "_output" in given and not isinstance(output, dict):
+        raise ToolDefinitionError(f"{label}: _output must be a JSON Schema, which is an object")
+    if "_output" in given and tool.output is not None:
+        raise ToolDefinitionError(f"{label}: _output and output are the same; give one of them")
+    module = _constant(label, given, "_module")
+    activity = _constant(label, given, "_activity")
+    if module not in (None, ANONYMOUS):
+        raise ToolDefinitionError(
+            f"{label}: _module: found {module[:100]!r}, expected {ANONYMOUS!r}; the tools of servers and ideas are"
+            " offered by themselves"
+        )
+    if activity is not None and tool.activity not in (None, activity):
+        raise ToolDefinitionError(f"{label}: _activity and activity are the same; give one of them")
+    return replace(
+        tool,
+        parameters=_without(tool.parameters),
+        output=output if isinstance(output, dict) else tool.output,
+        activity=activity or tool.activity,
+        clean=module == ANONYMOUS or tool.clean,
+    )
+
+
+def _constant(label: str, given: JSONObject, name: str) -> str | None:
+    value = given.get(name)
+    if name in given and (not isinstance(value, str) or not value):
+        raise ToolDefinitionError(f'{label}: {name} must be a constant, which is text: {{"const": "NAME"}}')
+    return value if isinstance(value, str) else None
+
+
+def _without(parameters: JSONObject) -> JSONObject:
+    found: JSONObject = {**parameters}
+    properties, required = parameters.get("properties"), parameters.get("required")
+    if isinstance(properties, dict):
+        found["properties"] = {name: value for name, value in properties.items() if name not in _FIXABLE}
+    if isinstance(required, list):
+        kept: list[JSON] = [name for name in required if name not in _FIXABLE]
+        found["required"] = kept
+    return found
+
+
+# -- toolbox ---------------------------------------------------------------------------------------------------------
 
 
 def _not_a_tool(item: object) -> str:
@@ -150,3 +234,90 @@ class Toolbox:
     def is_latent(self, tool: Tool) -> bool:
         """Whether nothing here runs `tool`, so that the mind writes its result (`_output`)."""
         return tool.module is None and self.activity_for(tool) is None
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+#
+# Python files of tools, named on the command line or in the configuration (DESIGN 2).
+
+
+def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:
+    """Run a Python file and collect the tools in it.
+
+    Collected are, from the file's top level: functions decorated by `@tool` that it defines (or names in `__all__`),
+    and every Tool, Activity and Toolbox. The file runs as a module of its own, afresh each time; what it imports from
+    its own folder is found, after everything installed. What it prints goes to standard error: standard output may be
+    a protocol's.
+
+    Args:
+        path: the file; it is trusted, for it is code.
+        digest: the SHA-256 in hex that it must have; None: any.
+
+    Raises:
+        ToolFileError: it cannot be read or run, is another one, or holds no tool; one line with file, line and cause.
+    """
+    file = Path(path)
+    try:
+        source = file.read_bytes()
+    except OSError as error:
+        raise ToolFileError(f"{file}: cannot be read: {error.strerror or error}") from None
+    if digest is not None and hashlib.sha256(source).hexdigest() != digest:
+        raise ToolFileError(f"{file}: is not the file that was trusted; run `ideabridge trust` to look at it")
+    module = _run(file.resolve(), source)
+    toolbox = Toolbox()
+    exported = getattr(module, "__all__", ())
+    for name, value in list(vars(module).items()):
+        if isinstance(value, Tool | Activity):
+            toolbox.add(value)
+        elif isinstance(value, Toolbox):
+            toolbox.update(value)
+        else:
+            definition = definition_of(value)
+            if definition and (getattr(value, "__module__", None) == module.__name__ or name in exported):
+                toolbox.add(definition.tool, definition.activity)
+    if not toolbox.tools and not toolbox.activities:
+        raise ToolFileError(f"{file}: defines no tools; decorate a function with @tool from ideabridge.tools")
+    return toolbox
+
+
+def _run(file: Path, source: bytes) -> ModuleType:
+    name = f"_ideabridge_tools_{hashlib.sha256(str(file).encode('utf-8', 'replace')).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(file))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(file)
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    before = sys.modules.get(name)
+    # Annotations are looked up by the module's name, so it is known before it runs.
+    sys.modules[name] = module
+    try:
+        code = compile(source, str(file), "exec", dont_inherit=True)
+        with contextlib.redirect_stdout(sys.stderr):
+            exec(code, module.__dict__)  # noqa: S102 - running the user's own file is what this is for
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a file of tools can fail in any way
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        # A definition that is wrong says itself where it stands.
+        where = file if isinstance(error, ToolDefinitionError) else f"{file}{_line(error, file)}"
+        raise ToolFileError(f"{where}: {_cause(error)}") from None
+    return module
+
+
+def _line(error: BaseException, file: Path) -> str:
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return f", line {error.lineno}" if error.lineno else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg}"
+    text = " ".join(str(error).split())
+    if isinstance(error, ToolDefinitionError):
+        return text[:500]
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

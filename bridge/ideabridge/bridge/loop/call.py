@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, TypeAlias, cast
 
-from ideabridge.bridge.context.document import Method
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
-from ideabridge.bridge.context.reference import (
+from ideabridge.bridge.context.references import (
     MAX_LENGTH,
     Compiled,
     Expression,
@@ -24,14 +25,17 @@ from ideabridge.bridge.context.reference import (
     quoted,
     unescape,
 )
+from ideabridge.bridge.context.state import Method
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.query import check_query
 from ideabridge.tools.reading import READING, wrong_reference_hint, wrong_target_hint
 from ideabridge.tools.rename import meant_meta
+from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
+
+# -- call ------------------------------------------------------------------------------------------------------------
 
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
 """Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
@@ -364,3 +368,43 @@ def read_call(
         _read_tool(call, catalogue, briefly=briefly)
     _check_parameters(call, parameters, catalogue, reading, briefly=briefly)
     return call
+
+
+# -- instances -------------------------------------------------------------------------------------------------------
+#
+# Instances: a plan's calls over several states.
+
+
+def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:
+    """The calls with one copy for every instance where none is named, and their places in the plan.
+
+    Args:
+        calls: as the plan lists them.
+        instances: the plan's; none: the calls as they are, each in its own place.
+    """
+    if not instances:
+        return list(calls), None
+    spread_out: list[JSON] = []
+    places: list[JSON] = []
+    for place, call in enumerate(calls):
+        if isinstance(call, dict) and "_instance" not in call:
+            spread_out.extend({**call, "_instance": instance} for instance in instances)
+            places.extend([place] * len(instances))
+        else:
+            spread_out.append(call)
+            places.append(place)
+    return spread_out, places
+
+
+def gathered(calls: Sequence[JSON], places: Sequence[JSON] | None) -> list[JSON]:
+    """The calls as the plan lists them: one that was spread out stands once, without `_instance`."""
+    if places is None:
+        return list(calls)
+    # A place comes up twice only where the call named no instance.
+    times = Counter(str(place) for place in places)
+    listed: dict[str, JSON] = {}
+    for call, place in zip(calls, places, strict=True):
+        if times[str(place)] > 1 and isinstance(call, dict):
+            call = {key: value for key, value in call.items() if key != "_instance"}
+        listed.setdefault(str(place), call)
+    return list(listed.values())

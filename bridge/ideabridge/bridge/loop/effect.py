@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ideabridge.bridge.context.reference import Path
+from ideabridge.bridge.context.references import Path
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.event import EndStatus, JournalError
 from ideabridge.bridge.loop.progress import Progress

@@ -6,16 +6,208 @@ same step again: no clock, no network, no lookup.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
-from ideabridge.bridge.loop.decider import Decider, read_decider
-from ideabridge.bridge.loop.inquiry_event import QuestionAnswered as QuestionAnswered
-from ideabridge.bridge.loop.inquiry_event import QuestionAsked as QuestionAsked
-from ideabridge.bridge.loop.inquiry_event import QuestionRefused as QuestionRefused
-from ideabridge.bridge.loop.journaled import Journaled, OfCall
-from ideabridge.bridge.loop.journaled import JournalError as JournalError
+from ideabridge.bridge.context.inquiry import Action
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+# -- journaled -------------------------------------------------------------------------------------------------------
+#
+# Journaled: what every event is to the journal: a name, and members that are JSON.
+
+
+class JournalError(IdeabridgeError):
+    """A journal that cannot be folded: an event nobody knows, or one that does not fit the run's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled:
+    """Base of every event. Its member `by` is a `Decider`; all others are JSON."""
+
+    name: ClassVar[str]
+
+    def to_json(self) -> JSONObject:
+        """The event as the journal holds it; members that stand at None of themselves are left out."""
+        result: JSONObject = {"event": self.name}
+        for name, is_null_by_default in _members(type(self)):
+            value: JSON = getattr(self, name)
+            if name == "by":
+                # A `Decider`, the one member that is no JSON by itself.
+                value = getattr(self, name).to_json()
+            # A call that is null must be read again as one: only what is null by default goes without saying.
+            if value is not None or not is_null_by_default:
+                result[name] = value
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class OfCall(Journaled):
+    """Base of every event that belongs to a call, which `call` names by its place in the run.
+
+    Attributes:
+        tool_name: the call's tool. `Run.events` fills it in; the journal does not hold it, for it holds the call.
+    """
+
+    call: int
+    tool_name: str = field(default="", kw_only=True, compare=False, metadata={"journaled": False})
+
+
+@cache
+def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
+    """(name, whether it is null by default) of each member that the journal holds."""
+    held = (member for member in fields(kind) if member.metadata.get("journaled", True))
+    return tuple((member.name, member.default is None) for member in held)
+
+
+# -- decider ---------------------------------------------------------------------------------------------------------
+#
+# Decider: who decided on a question of a run, as the journal keeps it.
+
+DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody", "unknown"]
+"""`person`: a person was shown the question and answered; `assistant`: the model of a client, with `decide_approval`;
+`approver`: the code of a program that embeds ideabridge; `nobody`: a time-out, or the question lapsed; `unknown`: a
+journal of an earlier version, which kept a text only.
+"""
+
+Via: TypeAlias = Literal[
+    "form", "terminal", "page", "command", "tool", "code", "time-out", "fork", "bridge", "module", "text"
+]
+"""The way an answer came. `command`: a command line that nobody typed at a prompt, such as a script; `tool`:
+`decide_approval`; `code`: an approver or `Run.decide`; `fork`: it had run before the fork; `bridge`: the process in
+which the call waited has died; `module`: the module took its question back; `text`: an earlier version's journal.
+"""
+
+LOCAL_USER: Final = "local"
+"""The user at this machine, who needs no name where only one person uses the server."""
+
+_TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
+    ("person", "form"): "the person at the client",
+    ("person", "terminal"): "the person at the terminal",
+    ("person", "page"): "the person at the local page",
+    ("person", "command"): "the command line",
+    ("assistant", "tool"): "the assistant",
+    ("approver", "code"): "the approver",
+    ("nobody", "time-out"): "the time-out",
+    ("nobody", "command"): "the command line",
+    ("nobody", "fork"): "fork",
+    ("nobody", "bridge"): "the bridge",
+    ("nobody", "module"): "the module",
+}
+"""What is said of each. Journals of earlier versions hold these texts: they are read back to what they stood for."""
+
+_BY_TEXT: Final = {text: key for key, text in reversed(_TEXTS.items()) if key != ("assistant", "tool")}
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Who decided.
+
+    Attributes:
+        kind: who it was; see `DeciderKind`.
+        via: the way the answer came; see `Via`.
+        user: of a person or an assistant: the user of the server (`local`, or a name); of an approver: the name it
+            uses; of an earlier journal: what it said.
+    """
+
+    kind: DeciderKind
+    via: Via
+    user: str | None = None
+
+    def __str__(self) -> str:
+        if self.kind == "unknown" or (self.kind == "approver" and self.user):
+            return self.user or "somebody"
+        text = _TEXTS.get((self.kind, self.via), f"{self.kind}, {self.via}")
+        return text if self.user in (None, LOCAL_USER) else f"{text} ({self.user})"
+
+    def to_json(self) -> JSONObject:
+        """`{"kind", "via"}`, and `user` where there is one."""
+        told: JSONObject = {"kind": self.kind, "via": self.via}
+        if self.user is not None:
+            told["user"] = self.user
+        return told
+
+
+def decider_of(by: str | Decider) -> Decider:
+    """Who decided, where a program may name its approver by a text alone."""
+    return by if isinstance(by, Decider) else Decider("approver", "code", by)
+
+
+def read_decider(value: JSON) -> Decider:
+    """Who decided, as a journal holds it: a text in those of earlier versions.
+
+    Raises:
+        JournalError: it is neither.
+    """
+    if isinstance(value, str):
+        known = _BY_TEXT.get(value)
+        return Decider("unknown", "text", value) if known is None else Decider(*known)
+    if isinstance(value, dict):
+        kind, via, user = value.get("kind"), value.get("via"), value.get("user")
+        if kind in get_args(DeciderKind) and via in get_args(Via) and (user is None or isinstance(user, str)):
+            held: tuple[Any, Any] = kind, via
+            return Decider(cast("DeciderKind", held[0]), cast("Via", held[1]), user)
+    raise JournalError(f"by: expected who decided, as {{kind, via, user?}} or a text, found {str(value)[:100]!r}")
+
+
+APPROVER: Final = Decider("approver", "code")
+AT_TERMINAL: Final = Decider("person", "terminal", LOCAL_USER)
+BY_COMMAND: Final = Decider("person", "command", LOCAL_USER)
+TIME_OUT: Final = Decider("nobody", "time-out")
+FORK: Final = Decider("nobody", "fork")
+NOBODY_THERE: Final = Decider("nobody", "command")
+BRIDGE: Final = Decider("nobody", "bridge")
+MODULE: Final = Decider("nobody", "module")
+
+
+# -- inquiry event ---------------------------------------------------------------------------------------------------
+#
+# Events of what modules ask while they answer a call. `loop.event` lists them among all events.
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked(OfCall):
+    """The module of a call (or one item) that runs asks whoever made it. `message` and `schema` (of the form) are the
+    module's words; `digest` is the hash of the question, `at` when it came, in seconds since 1970.
+    """
+
+    name: ClassVar[str] = "question_asked"
+    approval: str
+    digest: str
+    module: str
+    message: str
+    schema: JSONObject
+    item: int | None = None
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswered(OfCall):
+    """What goes back to the module: `accept` with the content of the form, `decline`, or `cancel`."""
+
+    name: ClassVar[str] = "question_answered"
+    digest: str
+    action: Action
+    by: Decider
+    item: int | None = None
+    content: JSONObject | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRefused(OfCall):
+    """A module asked what was put before nobody: no form, too large, or nobody knows which call it belongs to."""
+
+    name: ClassVar[str] = "question_refused"
+    module: str
+    message: str
+    why: str
+    item: int | None = None
+
+
+# -- event -----------------------------------------------------------------------------------------------------------
 
 EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
 """How a run ended."""

@@ -2,21 +2,218 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from ideabridge.bridge.context.document import MISSING, Missing
 from ideabridge.bridge.context.errors import ClosedStateError
-from ideabridge.bridge.context.reference import fill
+from ideabridge.bridge.context.references import Expression, fill
+from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.memory import Memory
-from ideabridge.bridge.loop.opening import InitialDocuments
-from ideabridge.bridge.loop.progress import Absent, Judge, Wait
-from ideabridge.bridge.loop.readiness import Filling
+from ideabridge.bridge.loop.memory import InitialDocuments, Memory
+from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
 from ideabridge.tools.compose import wrap_output
-from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
+
+# -- readiness -------------------------------------------------------------------------------------------------------
+#
+# Readiness: whether a call may run, and with which parameters.
+
+_EXPLAINED: Final = 20
+"""Items of one `_each` whose faults are explained."""
+
+MOST_RESOLVED: Final = 64 * 1024 * 1024
+"""Bytes of JSON that the parameters of one execution, or the output of a run, may have with what they read. Values are
+shared in memory, so a short list of references to one large value would only be found out when it is written down."""
+
+
+class Filling:
+    """Puts what was read in the place of references, and counts its bytes.
+
+    Args:
+        values: by the text of each reference.
+        sizes: of the values that were measured before.
+
+    Attributes:
+        size: bytes of JSON of all that was put in.
+    """
+
+    def __init__(self, values: Mapping[str, JSON], sizes: dict[str, int] | None = None) -> None:
+        self._values = values
+        self._sizes = {} if sizes is None else sizes
+        self.size = 0
+
+    def __call__(self, expression: Expression) -> JSON:
+        """The value of a reference."""
+        text = expression.text
+        value = self._values[text]
+        size = self._sizes.get(text)
+        if size is None:
+            size = self._sizes[text] = len(value) if isinstance(value, str) else len(encode(value))
+        self.size += size
+        return value
+
+    def problem(self, what: str, size: int | None = None) -> str | None:
+        """Why what was filled in (or `size`, which it is a part of) is too much; None: it is not."""
+        size = self.size if size is None else size
+        if size <= MOST_RESOLVED:
+            return None
+        return f"{what} would have {size:,} bytes with what they refer to; at most {MOST_RESOLVED:,} are taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The call cannot run with the values it read."""
+
+    message: str
+
+
+class Readiness:
+    """Looks at the calls of one Solution.
+
+    Args:
+        graph: the Solution's calls.
+        judge: tells what reads see.
+        progress: of every call listed so far, by index.
+        items: how many items one `_each` may have.
+    """
+
+    def __init__(self, graph: Graph, judge: Judge, progress: Mapping[int, Progress], items: int) -> None:
+        self._graph = graph
+        self._judge = judge
+        self._progress = progress
+        self._items = items
+
+    def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
+        """The executions of a call whose references are resolved; else what it waits for, or why it never runs."""
+        blocked = self._blocked(call)
+        if blocked is not None:
+            return blocked
+        values: dict[str, JSON] = {}
+        by_item: list[Read] = []
+        absent: list[Absent] = []
+        for read in call.reads:
+            if read.expression.uses_item:
+                by_item.append(read)
+                found: JSON | Wait | Absent = self._judge.waits(read)
+            else:
+                found = self._judge.evaluate(read, call.instance)
+            if isinstance(found, Wait):
+                return found
+            if isinstance(found, Absent):
+                absent.append(found)
+            else:
+                values[read.expression.text] = found
+        if absent:
+            order = ("failed", "skipped", "missing")
+            return min(absent, key=lambda one: order.index(one.why))
+        if not call.has_each:
+            return [self._item(call, values, [], MISSING, {})]
+        each = fill(call.each, lambda expression: values[expression.text])
+        if not isinstance(each, list):
+            return Refusal(f"_each: expected an array, found {show(each)}")
+        if len(each) > self._items:
+            return Refusal(f"_each: {len(each):,} items; at most {self._items:,} are run")
+        items: list[Item] = []
+        sizes: dict[str, int] = {}
+        failed = 0
+        for item in each:
+            items.append(self._item(call, values, by_item, item, sizes, briefly=failed >= _EXPLAINED))
+            failed += items[-1].error is not None
+        return items
+
+    def _blocked(self, call: Call) -> Wait | Absent | None:
+        if not self._graph.closed and self._graph.waits_for_end(call):
+            return Wait(None)
+        for index in call.edges or ():
+            before = self._progress[index]
+            if not before.settled:
+                return Wait(index)
+            if before.standing is Standing.FAILED:
+                return Absent("failed", f"_after: {before.call.label} failed")
+        return None
+
+    def _item(
+        self,
+        call: Call,
+        values: dict[str, JSON],
+        by_item: list[Read],
+        each: JSON | Missing,
+        sizes: dict[str, int],
+        *,
+        briefly: bool = False,
+    ) -> Item:
+        known = values
+        if by_item:
+            known = dict(values)
+            for read in by_item:
+                value = self._judge.evaluate(read, call.instance, each)
+                if isinstance(value, Absent | Wait):
+                    message = value.message if isinstance(value, Absent) else "not supplied"
+                    return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
+                known[read.expression.text] = value
+                # Of this item alone; what no item changes is measured once.
+                sizes.pop(read.expression.text, None)
+        filling = Filling(known, sizes)
+        parameters = fill(call.parameters, filling)
+        latent = fill(call.latent, filling) if call.has_latent else None
+        problem = filling.problem("its parameters")
+        if problem is not None:
+            return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {problem}"})
+        imports = tuple((next(one.operands()).full, values[one.text]) for one in call.imports)
+        item = Item(parameters if isinstance(parameters, dict) else {}, imports=imports)
+        item.latent, item.size = latent, filling.size
+        if not call.constant and call.tool is not None:
+            try:
+                exact = self._graph.catalogue.exact(call.tool)
+                if call.room is None and exact.is_costly(parameters):
+                    item.unchecked = True
+                else:
+                    exact.check(parameters, briefly=briefly)
+            except IdeabridgeError as error:
+                # Values put together from several others may also nest too deep.
+                item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
+        return item
+
+
+def resolved_call(progress: Progress) -> JSONObject:
+    """The call with its references resolved: what people and policies see, and decisions are bound to."""
+    if not progress.call.has_each:
+        return executed_call(progress, progress.items[0].parameters)
+    return executed_call(progress, {"_each": [item.parameters for item in progress.items if item.error is None]})
+
+
+def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
+    """One execution of a call: what people see of it, and an item of `_each` like a call of its own."""
+    result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
+    if progress.replaced is not None:
+        result = {key: value for key, value in result.items() if key not in ("_module", "_activity")}
+        result["_tool"] = progress.replaced.name
+    elif progress.tool is not None and result.get("_tool") not in (progress.tool.name, progress.tool.remote_name):
+        # It was called by its module's name and its own.
+        result["_tool"] = progress.tool.name
+    if progress.tool is not None and progress.tool.module is not None:
+        result["_module"] = progress.tool.module
+    return {**result, **parameters}
+
+
+def digest_of(resolved: JSONObject) -> str | Refusal:
+    """The hash of a resolved call that decisions are bound to. What nests too deep to be shown and kept is refused."""
+    try:
+        return content_hash(normalise(resolved, what="the resolved call"))
+    except IdeabridgeError as error:
+        return Refusal(str(error))
+
+
+_SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")
+
+
+# -- output ----------------------------------------------------------------------------------------------------------
 
 _WRAPPED: Final = (
     '. The schema asked for admits null, and "output": null means "no output yet", so the value is wrapped,'

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from ideabridge.bridge.context.document import MISSING, Missing, describe_missing
-from ideabridge.bridge.context.document import read as read_path
-from ideabridge.bridge.context.reference import Path, Reference, clipped
+from ideabridge.bridge.context.references import Path, Reference, clipped
+from ideabridge.bridge.context.state import MISSING, Missing, describe_missing
+from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
-from ideabridge.bridge.loop.inquiry_event import QuestionAsked
+from ideabridge.bridge.loop.event import QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool

@@ -5,14 +5,31 @@ A question is bound to the digest of what it shows: an answer holds for exactly 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from ideabridge.bridge.loop.inquiry_event import QuestionAsked
-from ideabridge.bridge.loop.progress import Progress, Standing
-from ideabridge.bridge.loop.readiness import Refusal, digest_of, executed_call
-from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.tool import Tool
+from ideabridge.bridge.context.inquiry import Inquiry
+from ideabridge.bridge.context.references import quoted
+from ideabridge.bridge.loop.call import ErrorKind
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import AskApproval
+from ideabridge.bridge.loop.event import (
+    BRIDGE,
+    CallDecided,
+    JournalError,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionRefused,
+)
+from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
+from ideabridge.bridge.loop.policy import Policy
+from ideabridge.bridge.loop.progress import Item, Progress, Standing, parked
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
+from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
+
+# -- question --------------------------------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
 """`call`: may it run; `outcome`: what came of it, where nobody knows; `plan`: is it accepted as a whole; `question`:
@@ -156,3 +173,234 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
 def form_of(event: QuestionAsked) -> JSONObject:
     """What a module asks, as callers see it: `{"module", "message", "schema"}`."""
     return {"module": event.module, "message": event.message, "schema": event.schema}
+
+
+# -- approval --------------------------------------------------------------------------------------------------------
+#
+# Approval: whether a call whose references are resolved runs, is denied, or is put before a person.
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """The call does not run."""
+
+    kind: ErrorKind
+    message: str
+
+
+def judged(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
+    """What a policy comes to for a call; None: it runs."""
+    call, tool = progress.call, progress.tool
+    if call.has_latent or tool is None or (call.room is not None and tool.module is None):
+        # Only a mind is asked.
+        return None
+    resolved = resolved_call(progress)
+    verdict = policy(tool, resolved)
+    if verdict.verdict == "allow":
+        return None
+    if verdict.verdict == "deny":
+        return Denial("denied", f"denied by policy: {verdict.why or 'no reason given'}")
+    # All items together are what a person decides about.
+    size = sum(item.size for item in progress.items)
+    if size > MOST_RESOLVED:
+        why = f"it would have {size:,} bytes with what it refers to; at most {MOST_RESOLVED:,} are put before a person"
+        return Denial("runtime", f"not run: {why}")
+    digest = digest_of(resolved)
+    if isinstance(digest, Refusal):
+        return Denial("runtime", f"not run: {digest.message}")
+    return AskApproval(call, f"a{call.index}-{digest[:12]}", digest, resolved, verdict.why)
+
+
+def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
+    """What a mind is told of a decision: `{"proposed", "ran", "by", "reason"}`; None where it runs as proposed."""
+    if event.decision == "approve" or (event.decision == "edit" and event.edited is None):
+        return None
+    ran = event.edited if event.decision == "edit" else None
+    return {"proposed": proposed, "ran": ran, "by": str(event.by), "reason": event.reason}
+
+
+# -- edit ------------------------------------------------------------------------------------------------------------
+#
+# Edit: a call as a person changed it: other parameters, or another tool in its place.
+#
+# Its values are literals. Where the result goes, and for which instance, stays as the call says.
+
+_KEPT = ("_instance", "_outputPath", "_outputMethod", "_id", "_after", "_imports", "_output", "_activity")
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """An edit that can run.
+
+    Attributes:
+        call: the call as it shall run.
+        tool: the tool that runs in the place of the call's own; None: that stays.
+    """
+
+    call: JSONObject
+    tool: Tool | None = None
+
+
+def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, policy: Policy) -> Edit | Refusal:
+    """A person's edit of a call that waits for a decision, checked; else why it cannot run.
+
+    Args:
+        progress: the call.
+        edited: the resolved call as it shall run; without `_tool` that stays.
+        catalogue: the tools the person may choose from.
+        policy: of the run; what it denies nobody can approve.
+    """
+    own = progress.tool
+    if own is None:
+        return Refusal("the call has no tool")
+    for key in _KEPT:
+        if key in edited and edited[key] != progress.call.raw.get(key):
+            return Refusal(f"{key}: an edit changes the parameters or the tool; leave {key} as it is, or out")
+    tool = _wanted(own, edited, catalogue)
+    if isinstance(tool, Refusal):
+        return tool
+    refusal = _parameters_problem(progress, edited, tool, catalogue)
+    if refusal is not None:
+        return refusal
+    if tool.key == own.key:
+        return Edit(edited)
+    if progress.call.room is not None:
+        return Refusal(
+            f"{quoted(own.name)} opens a room, a run of its own: an edit keeps the tool; deny the call to have another"
+            " one proposed"
+        )
+    if tool.key in catalogue.latent:
+        return Refusal(f"tool {quoted(tool.name)} has no code: a mind writes its result, so it cannot run in a place")
+    # The name of an activity is the old tool's.
+    call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
+    verdict = policy(tool, call)
+    if verdict.verdict == "deny":
+        return Refusal(f"denied by policy: {verdict.why or 'no reason given'}")
+    return Edit(call, tool)
+
+
+def _wanted(own: Tool, edited: JSONObject, catalogue: Catalogue) -> Tool | Refusal:
+    name = edited.get("_tool", own.name)
+    stays = name in (own.name, own.remote_name)
+    module = edited.get("_module", own.module if stays else None)
+    if stays and module == own.module:
+        return own
+    if not isinstance(name, str) or not isinstance(module, str | None):
+        return Refusal("_tool and _module: expected the name of a tool, and of a module or none")
+    if module is not None and (module == ANONYMOUS or module.startswith(IDEA)):
+        return Refusal(f"_module: {quoted(module)} opens a room, a run of its own, which cannot take a call's place")
+    try:
+        found = catalogue.find(name, module)
+    except UnknownToolError as error:
+        return Refusal(str(error))
+    if found.in_room:
+        return Refusal(f"_tool: {quoted(name)} opens a room, a run of its own, which cannot take a call's place")
+    return found
+
+
+def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, catalogue: Catalogue) -> Refusal | None:
+    each = edited.get("_each")
+    if progress.call.has_each != ("_each" in edited):
+        return Refusal("an edit keeps _each where the call has it, and has none where it has not")
+    if progress.call.has_each and not (isinstance(each, list) and each and all(isinstance(one, dict) for one in each)):
+        return Refusal(
+            "_each: expected an array of objects, the parameters of one execution each; deny the call to run none"
+        )
+    for parameters in edited_parameters(edited):
+        faults = catalogue.names(tool).faults(parameters)
+        if faults:
+            return Refusal("; ".join(faults.values()))
+        try:
+            catalogue.exact(tool).check(parameters)
+        except IdeabridgeError as error:
+            return Refusal(str(error))
+    return None
+
+
+def edited_parameters(edited: JSONObject) -> list[JSONObject]:
+    """The parameters an edited call holds, one for each execution."""
+    each = edited.get("_each")
+    if isinstance(each, list):
+        return [item for item in each if isinstance(item, dict)]
+    return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
+
+
+def apply(progress: Progress, event: CallDecided) -> Tool | None:
+    """What a decision changes of the call it is about; the tool that runs in its place, if another does."""
+    if event.decision != "edit" or event.edited is None:
+        return None
+    # A room sees what its call imports, whatever its parameters are.
+    imports = progress.items[0].imports
+    progress.items = [Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)]
+    progress.replaced = Tool.from_json(event.tool) if event.tool is not None else None
+    return progress.replaced
+
+
+# -- inquiry ---------------------------------------------------------------------------------------------------------
+#
+# Inquiries: what the module of a call that runs asks, on its way through a run.
+#
+# A call that waits for an answer is parked: it runs at its module, and nothing moves here before somebody answers.
+
+GONE = "the process in which the call waited for it has died"
+
+
+def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -> QuestionAsked | None:
+    """The event of a question that a module puts; None where the call cannot be shown.
+
+    Args:
+        progress: the call.
+        number: the item of its `_each`.
+        inquiry: what is asked.
+        at: when, in seconds since 1970.
+    """
+    item = progress.items[number or 0]
+    what: dict[str, JSON] = {"module": inquiry.module, "message": inquiry.message, "schema": inquiry.schema}
+    # The same question may be put again: that is another one.
+    digest = digest_of({"call": executed_call(progress, item.parameters), **what, "time": item.questions})
+    if isinstance(digest, Refusal):
+        return None
+    index = progress.call.index
+    place = index if number is None else f"{index}.{number}"
+    approval = f"q{place}-{digest[:12]}"
+    return QuestionAsked(index, approval, digest, inquiry.module, inquiry.message, inquiry.schema, number, at)
+
+
+def take(progress: Mapping[int, Progress], event: QuestionAsked | QuestionAnswered | QuestionRefused) -> int:
+    """Note what a module asks, or what became of it.
+
+    Returns:
+        How many more calls (or items) are parked now: 1, -1 or 0.
+
+    Raises:
+        JournalError: the call does not run, asks already, or asks nothing, or asks another question.
+    """
+    one = progress.get(event.call)
+    if one is None or one.standing is not Standing.RUNNING or (event.item or 0) >= len(one.items):
+        raise JournalError(f"call {event.call} is not running")
+    item = one.items[event.item or 0]
+    if isinstance(event, QuestionRefused):
+        said = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
+        one.unasked.append(f"{one.call.label}: {said}")
+        return 0
+    if isinstance(event, QuestionAsked):
+        if not item.started or item.finished or item.doubt is not None or item.question is not None:
+            raise JournalError(f"the module of call {event.call} cannot ask now")
+        item.question = event
+        return 1
+    _settle(item, event)
+    return -1
+
+
+def _settle(item: Item, event: QuestionAnswered) -> None:
+    if item.question is None:
+        raise JournalError(f"the module of call {event.call} has asked nothing")
+    if item.question.digest != event.digest:
+        raise JournalError(f"the answer for call {event.call} is bound to another question than the one that waits")
+    item.question = None
+    item.questions += 1
+
+
+def gone(history: list[Progress]) -> list[QuestionAnswered]:
+    """The questions of a run that was read from its journal: the calls that wait for an answer are no more."""
+    return [QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=GONE) for one in parked(history)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from ideabridge.bridge.context.mind import Mind, Titled
 from ideabridge.bridge.errors import MindUnavailableError
-from ideabridge.bridge.minds.mind import Mind, Titled
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
 """The mind that is asked for. A mind of the program's own answers for `auto`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ideabridge.bridge.minds.mind import MindError
+from ideabridge.bridge.context.mind import MindError
 from ideabridge.tools.errors import IdeabridgeError
 
 

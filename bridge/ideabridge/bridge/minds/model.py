@@ -3,33 +3,346 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+import random
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager, suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 
+from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, Piece
+from ideabridge.bridge.context.mind import Usage, total
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.adapt import adapt
-from ideabridge.bridge.minds.endpoint_settings import (
+from ideabridge.bridge.minds.errors import (
+    MalformedAnswerError,
+    ModelRefusalError,
+    ModelSetupError,
+    ModelStoppedError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    SchemaRefusalError,
+)
+from ideabridge.bridge.minds.instructions import EXAMPLES, correction, instructions
+from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, mask_keys
+from ideabridge.bridge.minds.settings import (
+    Form,
+    FormMemory,
     ModelConfiguration,
+    below,
     extra_of,
     place_of,
     read_model,
     setting_problem,
 )
-from ideabridge.bridge.minds.errors import ModelSetupError
-from ideabridge.bridge.minds.exchange import Exchange
-from ideabridge.bridge.minds.forms import FormMemory
-from ideabridge.bridge.minds.keys import OPENAI, OPENAI_URL, mask_keys
-from ideabridge.bridge.minds.usage import Usage
-from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.minds.endpoint import Endpoint
+    from ideabridge.bridge.minds.endpoint import Endpoint, Stream, Turn
+
+
+# -- reply -----------------------------------------------------------------------------------------------------------
+#
+# Reply: the text of a model's answer, held back until a call of it has closed (DESIGN 5).
+
+_LONGEST: Final = 20_000
+"""Characters of a spoilt answer that are shown to the model again."""
+
+_THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
+_OPENINGS: Final = ("<think>", "<thinking>")
+_LONGEST_TAG: Final = len("</thinking>")
+
+
+class Reply:
+    """Reads an answer beside the loop. Holding it back costs nothing: the loop does nothing before a call has closed.
+
+    Attributes:
+        has_begun: a call has closed, and what was held back has gone out.
+        broken: why the answer cannot be read; None: it can, so far.
+    """
+
+    def __init__(self) -> None:
+        self._answer = Answer()
+        self._held: list[str] = []
+        # What may be, or is, a thought before the answer; None: the answer itself has come.
+        self._before: str | None = ""
+        self._closing: re.Pattern[str] | None = None
+        self.has_begun = False
+        self.broken: str | None = None
+
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether it cannot be read, and nothing of it has gone out."""
+        return self.broken is not None and not self.has_begun
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the Solution has closed: what follows it says nothing."""
+        return self._answer.is_whole
+
+    @property
+    def text(self) -> str:
+        """What is held back, from its beginning."""
+        # Half a surrogate pair could not be sent.
+        return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
+
+    def take(self, piece: str) -> str:
+        """Take the next piece; give what may go out now."""
+        if self._before is not None:
+            piece = self._without_thought(self._before + piece)
+        self._read(self._answer.feed(piece))
+        if self.has_begun and not self._held:
+            return piece
+        self._held.append(piece)
+        return self._release() if self.has_begun else ""
+
+    def close(self) -> str:
+        """The answer has ended; give what may go out now: all of it where it can be read."""
+        if self._before is not None and self._closing is None:
+            before, self._before = self._before, None
+            self.take(before)
+        self._read(self._answer.close())
+        return self._release() if self.has_begun or self.broken is None else ""
+
+    def _without_thought(self, text: str) -> str:
+        """The text after a thought that a server passed on in tags; nothing while it may still be one, or goes on."""
+        if self._closing is None:
+            # Servers may send any amount of white space before the answer.
+            text = text.lstrip()
+            found = _THOUGHT.match(text)
+            if found is not None:
+                self._closing = re.compile(f"</{found.group(1)}>", re.IGNORECASE)
+            elif any(opening.startswith(text.lower()) for opening in _OPENINGS):
+                self._before = text
+                return ""
+            else:
+                self._before = None
+                return text
+        end = self._closing.search(text)
+        if end is None:
+            self._before = text[-_LONGEST_TAG:]
+            return ""
+        self._before = None
+        return text[end.end() :]
+
+    def _read(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            if isinstance(piece, CallPiece):
+                self.has_begun = True
+            elif isinstance(piece, EndPiece):
+                self.broken = piece.broken
+
+    def _release(self) -> str:
+        text = "".join(self._held)
+        self._held = []
+        return text
+
+
+# -- exchange --------------------------------------------------------------------------------------------------------
+#
+# Exchange: getting one Solution out of a model endpoint: forms, retries, repairs and time-outs (DESIGN 4.2, 5).
+
+_FIRST_WAIT: Final = 0.5
+_LONGEST_WAIT: Final = 60.0
+_AFTERWARDS: Final = 5.0
+"""Seconds in which a provider may tell what an answer took, once the Solution has closed."""
+_FAILED: Final = 500
+"""What servers answer that fall over a schema, and also ones that fell over something else."""
+
+
+class Exchange:
+    """One answer of a model. Until a call of it has closed nothing goes out, so that until then all of it can be asked
+    for again: in another form, after a pause, or with the error told. Afterwards it never is (DESIGN 4.4.6).
+
+    Args:
+        endpoint: the model.
+        configuration: time-outs, retries, repairs.
+        memory: the forms that have worked.
+        sleep: waits.
+
+    Attributes:
+        spent: what all requests of it took together; None: none was answered.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        configuration: ModelConfiguration,
+        memory: FormMemory,
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        self._endpoint = endpoint
+        self._configuration = configuration
+        self._memory = memory
+        self._sleep = sleep
+        self.spent: Usage | None = None
+        self._stream: Stream | None = None
+        self._deadline = anyio.current_time() + configuration.timeout
+        self._form = Form.PLAIN
+        self._forms: list[Form] = []
+        self._failures = 0
+        self._repairs = 0
+        self._schema = ""
+
+    async def pieces(
+        self, texts: Sequence[JSONObject], schema: JSONObject, settings: JSONObject
+    ) -> AsyncGenerator[str | bytes | Usage]:
+        """The text of the Solution as it comes.
+
+        Args:
+            texts: the messages, `{"role", "content"}`.
+            schema: the adapted schema.
+            settings: of the model.
+        """
+        self._schema = content_hash(schema)
+        self._forms = self._endpoint.forms(schema)
+        self._form = self._memory.taken(self._schema) or self._forms[0]
+        later: list[Turn] = []
+        while True:
+            reply = Reply()
+            try:
+                turns = [*self._turns(texts, schema), *later]
+                async with AsyncExitStack() as stack:
+                    with self._limit():
+                        opening = self._endpoint.stream(turns, self._form, schema, settings)
+                        stream = await stack.enter_async_context(opening)
+                    self._stream = stream
+                    stack.callback(self._count, stream)
+                    while not (reply.is_spoilt or reply.is_whole):
+                        piece = await self._next(stream)
+                        if piece is None:
+                            break
+                        passed = reply.take(piece)
+                        if passed:
+                            self._keep_form()
+                            yield passed
+                    if reply.is_whole:
+                        await self._drain(stream)
+                    stopped = stream.stopped()
+            except ModelRefusalError as error:
+                if reply.has_begun:
+                    # The run goes on with what came: only where nothing did is it over.
+                    raise ModelStoppedError(str(error)) from error
+                raise
+            except (ModelUnavailableError, SchemaRefusalError) as error:
+                if reply.has_begun:
+                    raise
+                await self._ask_otherwise(error)
+                continue
+            rest = reply.close()
+            if reply.broken is None or (reply.has_begun and stopped is None):
+                # A malformed end of what has begun is the loop's to tell.
+                self._keep_form()
+                if rest:
+                    yield rest
+                return
+            if stopped is not None:
+                raise ModelStoppedError(stopped)
+            later.extend(self._repair(reply))
+
+    def _turns(self, texts: Sequence[JSONObject], schema: JSONObject) -> list[Turn]:
+        from ideabridge.bridge.minds.endpoint import Turn
+
+        shown = None if self._endpoint.shows(self._form) else schema
+        told = [Turn(str(text["role"]), str(text["content"])) for text in texts]
+        examples = [
+            Turn(role, text) for pair in EXAMPLES for role, text in zip(("user", "assistant"), pair, strict=True)
+        ]
+        return [Turn("system", instructions(shown)), *examples, *told]
+
+    def _keep_form(self) -> None:
+        """The form works: an answer in it can be read, at least up to its first call."""
+        if self._memory.taken(self._schema) is not self._form:
+            self._memory.keep(self._schema, self._form)
+
+    async def _next(self, stream: Stream) -> str | None:
+        with self._limit():
+            return await stream.next()
+
+    async def _drain(self, stream: Stream) -> None:
+        """Read what follows a whole Solution, a moment long: it tells what the answer took. Its faults are none."""
+        with anyio.move_on_after(_AFTERWARDS), suppress(IdeabridgeError):
+            while await stream.next() is not None:
+                pass
+
+    def _count(self, stream: Stream) -> None:
+        self.spent, self._stream = self._with(stream), None
+
+    def _with(self, stream: Stream) -> Usage:
+        usage = stream.usage()
+        return usage if self.spent is None else total(self.spent, usage)
+
+    def so_far(self) -> Usage | None:
+        """What all requests of it have taken until now, that under way among them."""
+        return self.spent if self._stream is None else self._with(self._stream)
+
+    @contextmanager
+    def _limit(self) -> Generator[None]:
+        """Bound one wait: by silence, and by what is left for the whole answer."""
+        left = self._deadline - anyio.current_time()
+        idle = self._configuration.idle_timeout
+        with anyio.move_on_after(max(0.0, min(idle, left))) as scope:
+            yield
+        if scope.cancelled_caught:
+            if left <= idle:
+                raise ModelTimeoutError(f"the model did not finish within {self._configuration.timeout:g} seconds")
+            raise ModelTimeoutError(f"nothing came from the model for {idle:g} seconds")
+
+    async def _ask_otherwise(self, error: ModelUnavailableError | SchemaRefusalError) -> None:
+        """Make ready to ask again, in another form or after a pause; else raise the error."""
+        untried = self._memory.taken(self._schema) is None
+        lower = below(self._forms, self._form)
+        if isinstance(error, SchemaRefusalError):
+            # A refusal without a reason may be about the form as well, where it never worked.
+            if lower is None or not (error.certain or untried):
+                raise error
+            self._form = lower
+            self._failures = 0
+            return
+        if self._failures >= self._configuration.retries:
+            raise error
+        self._failures += 1
+        if (
+            error.status == _FAILED
+            and self._failures > 1
+            and untried
+            and self._form is Form.NATIVE
+            and lower is not None
+        ):
+            self._form = lower
+            self._failures = 0
+            return
+        await self._pause(error)
+
+    async def _pause(self, error: ModelUnavailableError) -> None:
+        """Wait as long as the endpoint asks, else twice as long each time, with some luck in it."""
+        wait = _FIRST_WAIT * 2 ** (self._failures - 1)
+        wait = min(wait, _LONGEST_WAIT) * random.uniform(0.75, 1.25)  # noqa: S311 - not for secrets
+        if error.retry_after is not None:
+            wait = max(0.0, error.retry_after)
+        if anyio.current_time() + wait >= self._deadline:
+            raise error
+        await self._sleep(wait)
+
+    def _repair(self, reply: Reply) -> list[Turn]:
+        """The turns that tell the model what was wrong with its answer."""
+        from ideabridge.bridge.minds.endpoint import Turn
+
+        broken = reply.broken or "it is no solution"
+        if self._repairs >= self._configuration.repairs:
+            times = f" {self._repairs + 1} times in a row" if self._repairs else ""
+            raise MalformedAnswerError(f"the model's answer cannot be read{times}: {broken}")
+        self._repairs += 1
+        said = [Turn("assistant", reply.text)] if reply.text.strip() else []
+        return [*said, Turn("user", correction(broken))]
+
+
+# -- model -----------------------------------------------------------------------------------------------------------
 
 
 class ModelMind:
@@ -93,7 +406,7 @@ class ModelMind:
         Raises:
             ModelSetupError: a package or a key is missing, or there is no such provider.
         """
-        from ideabridge.bridge.minds.provider import build_model
+        from ideabridge.bridge.minds.endpoint import build_model
 
         model, is_elsewhere = build_model(self.configuration, self._secrets)
         place = f" at {self._secrets.mask(model.base_url)}" if is_elsewhere and model.base_url else ""
@@ -106,8 +419,8 @@ class ModelMind:
             ModelSetupError: as `check`.
             ModelUnavailableError, ModelRefusalError: it cannot be reached, or refuses the key.
         """
-        from ideabridge.bridge.minds.probe import models_of
-        from ideabridge.bridge.minds.provider import build_model
+        from ideabridge.bridge.minds.endpoint import build_model
+        from ideabridge.bridge.minds.keys import models_of
 
         return await models_of(build_model(self.configuration, self._secrets)[0])
 

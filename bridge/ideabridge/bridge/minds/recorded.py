@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from ideabridge.bridge.context.mind import MindError
 from ideabridge.bridge.context.request import Request
-from ideabridge.bridge.ideas.errors import IdeaDocumentError, StoreAccessError
-from ideabridge.bridge.ideas.records import StoredIdea
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.bridge.minds.mind import MindError
+from ideabridge.bridge.store.errors import IdeaDocumentError, StoreAccessError
+from ideabridge.bridge.store.idea import StoredIdea
+from ideabridge.bridge.store.store import Store
 from ideabridge.tools.encoding import JSON, MAX_DEPTH, JSONObject, decode, encode
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024

@@ -10,11 +10,172 @@ from typing import Final
 import anyio
 import mcp_types as types
 
-from ideabridge.bridge.inquiry import Asker, FormAnswer, Inquiry
+from ideabridge.bridge.context.inquiry import Asker, FormAnswer, Inquiry
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError
-from ideabridge.bridge.modules.form import FormError, read_inquiry
 from ideabridge.bridge.modules.results import shown
-from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.secrets import Secrets
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.names import visible
+from ideabridge.tools.schema import check_schema
+
+# -- form ------------------------------------------------------------------------------------------------------------
+#
+# Forms: what a module may ask (MCP elicitation, form mode), bounded and checked before anybody sees it.
+#
+# A form has plain values only, side by side. What is more than that is refused, and nothing is left out of it silently.
+
+MESSAGE_CHARACTERS: Final = 4000
+SCHEMA_BYTES: Final = 16_000
+FIELDS: Final = 50
+LINES: Final = 100
+
+_NAME: Final = 100
+_KEPT: Final = "\n\t\u200d\ufe0f"
+"""What emoji are joined and chosen with is left in values, beside line ends and tabs."""
+
+_VALUE: Final = 1000
+"""Characters of a value that is offered, or stands in a field before anybody has filled it in."""
+
+_NOTES: Final = frozenset({"title", "description", "default"})
+_TOP: Final = _NOTES | {"$schema", "type", "properties", "required", "additionalProperties"}
+_PLAIN: Final = frozenset({"string", "number", "integer", "boolean"})
+_BOUNDS: Final = frozenset(
+    {
+        *("minLength", "maxLength", "pattern", "format", "enum", "enumNames", "const"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    }
+)
+_OF_LISTS: Final = frozenset({"items", "minItems", "maxItems", "uniqueItems"})
+_CHOICES: Final = ("oneOf", "anyOf")
+
+
+class FormError(IdeabridgeError):
+    """A question that is not put before anybody: it is no form, or a hostile one."""
+
+
+def read_inquiry(module: str, params: types.ElicitRequestParams) -> Inquiry:
+    """The question a module asks.
+
+    Raises:
+        FormError: it is not put; the message says why, for the module and the run.
+    """
+    if not isinstance(params, types.ElicitRequestFormParams):
+        raise FormError("it wants an address to be opened (url mode), which a connected server does not choose here")
+    if len(params.message) > MESSAGE_CHARACTERS:
+        raise FormError(f"its message has {len(params.message):,} characters; at most {MESSAGE_CHARACTERS:,} are shown")
+    if len(visible(params.message, keep="\n\t")) > MESSAGE_CHARACTERS:
+        raise FormError(
+            f"its message holds characters that a person cannot see: more than {MESSAGE_CHARACTERS:,} as escapes"
+        )
+    lines = params.message.count("\n") + 1
+    if lines > LINES:
+        raise FormError(f"its message has {lines:,} lines; at most {LINES} are shown")
+    try:
+        message = str(normalise(params.message, what="its message"))
+        schema = normalise(params.requested_schema, what="its form")
+        size = len(encode(schema))
+    except IdeabridgeError as error:
+        raise FormError(str(error)[:500]) from None
+    if size > SCHEMA_BYTES:
+        raise FormError(f"its form has {size:,} bytes of JSON; at most {SCHEMA_BYTES:,} are shown")
+    assert isinstance(schema, dict)
+    _check(schema)
+    try:
+        check_schema(schema, what="its form")
+    except IdeabridgeError as error:
+        raise FormError(str(error)[:500]) from None
+    return Inquiry(module, message, schema)
+
+
+def _check(schema: JSONObject) -> None:
+    fields = schema.get("properties", {})
+    if schema.get("type") != "object" or not isinstance(fields, dict):
+        raise FormError("its form is no object with properties")
+    _known("its form", schema, _TOP)
+    if len(fields) > FIELDS:
+        raise FormError(f"its form has {len(fields)} fields; at most {FIELDS} are shown")
+    if any(name not in fields for name in _list(schema.get("required")) if isinstance(name, str)):
+        raise FormError("its form requires a field that it does not have, so nobody could fill it in")
+    for name, field in fields.items():
+        where = f"field {name[:60]!r} of its form"
+        if not name or len(name) > _NAME or visible(name) != name:
+            raise FormError(f"{where}: expected a name of 1 to {_NAME} characters that a person can see")
+        if not isinstance(field, dict):
+            raise FormError(f"{where} is no schema")
+        _check_field(where, field)
+
+
+def _check_field(where: str, field: JSONObject) -> None:
+    _known(where, field, _NOTES | _BOUNDS | _OF_LISTS | {"type", *_CHOICES})
+    _check_words(where, field)
+    kind = field.get("type")
+    if kind == "array":
+        items = field.get("items")
+        if not isinstance(items, dict) or not any(key in items for key in ("enum", *_CHOICES)):
+            raise FormError(f"{where} is a list of anything; expected a choice of texts")
+        _known(f"the items of {where}", items, {"type", "enum", *_CHOICES})
+        _check_choices(f"the items of {where}", items)
+        return
+    if "items" in field:
+        raise FormError(f"{where} has items and is no list")
+    if not _is_plain(kind) and not any(key in field for key in ("enum", "const", *_CHOICES)):
+        raise FormError(f"{where}: expected a text, a number, an integer, a boolean or a choice, found type {kind!r}")
+    _check_choices(where, field)
+
+
+def _check_choices(where: str, field: JSONObject) -> None:
+    values: list[JSON] = [*_list(field.get("enum")), *([field["const"]] if "const" in field else [])]
+    for key in _CHOICES:
+        for one in _list(field.get(key)):
+            if not isinstance(one, dict):
+                raise FormError(f"{where}: {key} holds what is no schema")
+            _known(f"a choice of {where}", one, _NOTES | _BOUNDS | {"type"})
+            _check_words(f"a choice of {where}", one)
+            if "const" not in one and "enum" not in one and not _is_plain(one.get("type")):
+                raise FormError(f"a choice of {where} is no plain value")
+            values += [*_list(one.get("enum")), *([one["const"]] if "const" in one else [])]
+    if any(isinstance(value, dict | list) for value in values):
+        raise FormError(f"a choice of {where} is no plain value")
+    if any(isinstance(value, str) and not _is_seen(value) for value in values):
+        raise FormError(f"a choice of {where} is too long, or holds characters that a person cannot see")
+
+
+def _check_words(where: str, field: JSONObject) -> None:
+    """What is shown in a form has the form of words; a value that goes back as it is can be seen as what it is."""
+    names = field.get("enumNames", [])
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise FormError(f"{where}: expected enumNames to be texts")
+    for key in ("title", "description"):
+        if not isinstance(field.get(key, ""), str):
+            raise FormError(f"{where}: expected its {key} to be a text")
+    default = field.get("default")
+    for one in default if isinstance(default, list) else [default]:
+        if isinstance(one, str) and not _is_seen(one):
+            raise FormError(f"the default of {where} is too long, or holds characters that a person cannot see")
+
+
+def _is_seen(value: str) -> bool:
+    return len(value) <= _VALUE and visible(value, keep=_KEPT) == value
+
+
+def _is_plain(kind: JSON) -> bool:
+    if isinstance(kind, list):
+        return bool(kind) and all(one in _PLAIN or one == "null" for one in kind)
+    return kind in _PLAIN or kind == "null"
+
+
+def _known(where: str, schema: JSONObject, known: frozenset[str] | set[str]) -> None:
+    strange = next((key for key in schema if key not in known), None)
+    if strange is not None:
+        raise FormError(f"{where} says {strange[:60]!r}, which no form of plain values does")
+
+
+def _list(value: JSON) -> list[JSON]:
+    return value if isinstance(value, list) else []
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
 
 MAX_QUESTION_ROUNDS: Final = 10
 """How often one call may come back with questions (2026)."""

@@ -19,9 +19,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
 
-from ideabridge.bridge.modules.expansion import Launch
 from ideabridge.bridge.modules.sdk import TransportStreams
-from ideabridge.bridge.modules.settings import ModuleKind
+from ideabridge.bridge.modules.settings import Launch, ModuleKind
 from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED, most_values
 from ideabridge.tools.encoding import count_values
 

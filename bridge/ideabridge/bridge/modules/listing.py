@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.modules.errors import ModuleProtocolError
-from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.settings import ModuleConfiguration
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import DEFINITIONS, REFERRING

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 import anyio
 import anyio.abc
 
-from ideabridge.bridge.inquiry import Asker
+from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.errors import ModuleError, ModuleTimeoutError, UnknownModuleError
-from ideabridge.bridge.modules.secrets import Secrets
-from ideabridge.bridge.modules.status import ModuleStatus
+from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import nearest
 from ideabridge.tools.tool import Tool

@@ -11,7 +11,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from ideabridge.bridge.inquiry import Asker
+from ideabridge.bridge.context.inquiry import Asker
 from ideabridge.bridge.modules.asking import MAX_QUESTION_ROUNDS, Asking
 from ideabridge.bridge.modules.connection import Connection
 from ideabridge.bridge.modules.errors import (
@@ -24,8 +24,8 @@ from ideabridge.bridge.modules.errors import (
 )
 from ideabridge.bridge.modules.http import UNANSWERED, UNSENT
 from ideabridge.bridge.modules.results import result_value, shown
-from ideabridge.bridge.modules.secrets import Secrets
 from ideabridge.bridge.modules.stdio import OVERSIZED, UNREADABLE
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ResultLimitError
 from ideabridge.tools.schema import Validator

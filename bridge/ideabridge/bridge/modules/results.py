@@ -7,7 +7,7 @@ from typing import Any, Final
 import mcp_types as types
 
 from ideabridge.bridge.modules.errors import ModuleOutputError, ModuleToolError
-from ideabridge.bridge.modules.secrets import Secrets
+from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, decode, encode, encode_text, normalise
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ResultLimitError
 from ideabridge.tools.schema import Validator

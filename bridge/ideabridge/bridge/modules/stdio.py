@@ -7,8 +7,20 @@ garbage, keeps the last words of stderr, and is gone within two seconds.
 
 from __future__ import annotations
 
+import atexit
+import math
+import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
 from collections import deque
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -18,11 +30,359 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
 
-from ideabridge.bridge.modules import process as processes
-from ideabridge.bridge.modules.expansion import Launch
-from ideabridge.bridge.modules.lines import Lines, LongLine
+from ideabridge.bridge.modules.errors import ModuleConnectError
 from ideabridge.bridge.modules.sdk import TransportStreams
+from ideabridge.bridge.modules.settings import Launch
 from ideabridge.tools.encoding import count_values
+
+# -- lines -----------------------------------------------------------------------------------------------------------
+#
+# Lines of a child's output, bounded: no child can make us hold more than the limit (DESIGN 7).
+
+_ENDS: Final = 512
+"""How much of the beginning and the end of an over-long line is kept, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class LongLine:
+    """A line over the limit, of which only the ends were kept."""
+
+    head: bytes
+    tail: bytes
+    size: int
+
+
+class Lines:
+    """Cuts a stream of bytes into lines. A line over `limit` bytes comes as a `LongLine`, without being held."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+
+    @property
+    def pending(self) -> int:
+        """Bytes of the line that has not ended yet."""
+        return self._size
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | LongLine]:
+        """The lines that `chunk` completes, without their line ends."""
+        start = 0
+        while (end := chunk.find(b"\n", start)) >= 0:
+            self._add(chunk[start:end])
+            yield self._take()
+            start = end + 1
+        if start < len(chunk):
+            self._add(chunk[start:])
+
+    def rest(self) -> bytes | LongLine | None:
+        """What stood after the last line end, at the end of the stream."""
+        return self._take() if self._size else None
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= self._limit:
+            self._parts.append(piece)
+            return
+        if self._parts:
+            held = b"".join(self._parts)
+            self._head, self._tail = held[:_ENDS], held[-_ENDS:]
+            self._parts = []
+        if len(self._head) < _ENDS:
+            self._head = (self._head + piece)[:_ENDS]
+        self._tail = (self._tail + piece)[-_ENDS:]
+
+    def _take(self) -> bytes | LongLine:
+        long = self._size > self._limit
+        line = LongLine(self._head, self._tail, self._size) if long else b"".join(self._parts).removesuffix(b"\r")
+        self._parts, self._size, self._head, self._tail = [], 0, b"", b""
+        return line
+
+
+# -- guard -----------------------------------------------------------------------------------------------------------
+#
+# Guard: no child outlives us, even where we are killed with SIGKILL (SDK-NOTES: orphans).
+#
+# One small process per process of ours, started with the first stdio module, or by a server. It holds the read end of a
+# pipe whose write end only we have: when we are gone, however that happened, the pipe ends, and it ends every process
+# group that is still registered: SIGTERM, and SIGKILL after half a second. Registered groups survive nothing; the guard
+# itself goes with the pipe. It is in its own session and ignores SIGINT, SIGTERM and SIGHUP, so a signal to our
+# group does not take it away first.
+#
+# It also sees to it that a signal ends us: Python's handler in C writes the number of each signal to the pipe, whatever
+# code we are in. Where we are still there three seconds after SIGTERM or SIGINT, it kills us.
+#
+# Not covered: a child that leaves its process group, a SIGKILL within the microseconds between a child's start and
+# its registration, and Windows, where there are no process groups (there children only see their pipes close).
+
+_SCRIPT: Final = Path(__file__).with_name("guard_process.py")
+
+
+class Guard:
+    """The connection to the guard process. Thread-safe; started when first needed, again if somebody killed it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._groups: set[int] = set()
+        self._hears = False
+
+    @contextmanager
+    def hearing(self) -> Generator[None]:
+        """Let the guard see the signals that Python handles here, and end this process where it does not end by itself.
+
+        Only in the main thread, and not on Windows.
+        """
+        with self._lock:
+            self._forget()
+            self._hears = True
+            if self._process is None or self._process.poll() is not None:
+                self._start()
+            else:
+                self._hear()
+        try:
+            yield
+        finally:
+            self._hears = False
+            signal.set_wakeup_fd(-1)
+
+    def _hear(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            descriptor = self._process.stdin.fileno()
+            os.set_blocking(descriptor, False)
+            # Only the main thread may say so; without it, the process ends as far as Python can see to it.
+            with suppress(ValueError):
+                signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+
+    def _forget(self) -> None:
+        if self._owner != os.getpid():
+            # After a fork the parent's groups are the parent's business.
+            self._groups, self._process, self._owner, self._hears = set(), None, os.getpid(), False
+
+    def watch(self, group: int) -> None:
+        """End process group `group` when we are gone."""
+        if sys.platform == "win32":
+            return
+        with self._lock:
+            self._forget()
+            self._groups.add(group)
+            if not self._write(b"+%d\n" % group):
+                self._start()
+
+    def release(self, group: int) -> None:
+        """The group is gone; its number may belong to somebody else from now on."""
+        with self._lock:
+            if self._owner == os.getpid() and group in self._groups:
+                self._groups.discard(group)
+                self._write(b"-%d\n" % group)
+
+    def _write(self, line: bytes) -> bool:
+        process = self._process
+        if process is None or process.stdin is None or process.poll() is not None:
+            return False
+        try:
+            process.stdin.write(line)
+        except OSError:
+            return False
+        return True
+
+    def _start(self) -> None:
+        if self._process is None:
+            atexit.register(self.close)
+        elif self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            bufsize=0,
+        )
+        for group in sorted(self._groups):
+            self._write(b"+%d\n" % group)
+        if self._hears:
+            self._hear()
+
+    def close(self) -> None:
+        """Let go of the guard: it ends what is still registered, then itself. Done at exit."""
+        with self._lock:
+            process = self._process
+            if process is None or self._owner != os.getpid():
+                return
+            if process.stdin is not None:
+                process.stdin.close()
+            try:
+                process.wait(timeout=1)
+            except subprocess.TimeoutExpired:
+                # It is still ending children of ours, and goes after that.
+                return
+
+
+guard: Final = Guard()
+"""The one guard of this process."""
+
+
+# -- process ---------------------------------------------------------------------------------------------------------
+#
+# A child process in its own group: started, watched, ended within two seconds (SDK-NOTES).
+
+INHERITED: Final = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
+    *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"),
+)
+"""What a child inherits of our environment: where things are, how to reach the network; no tokens."""
+
+STDIN_GRACE: Final = 0.5
+"""Seconds a child has to end by itself after its input is closed."""
+TERM_GRACE: Final = 0.5
+"""Seconds a group has after SIGTERM."""
+KILL_GRACE: Final = 0.5
+"""Seconds to see the death of what was killed."""
+_POLL: Final = 0.005
+
+
+def child_environment(configured: Mapping[str, str] | None) -> dict[str, str]:
+    """The environment of a child: a small inherited one, and what the configuration gives."""
+    # A value that starts with "()" is an exported shell function, which is code.
+    inherited = {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
+    return inherited | dict(configured or {})
+
+
+async def start(module: str, launch: Launch) -> anyio.abc.Process:
+    """Start a child with pipes in a session and process group of its own, known to the guard.
+
+    Raises:
+        ModuleConnectError: it cannot be started; the message says why.
+    """
+    process: anyio.abc.Process | None = None
+    environment = child_environment(launch.env)
+    command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
+    try:
+        # Cancelled halfway, asyncio would leave the child to a loop that is closed when it ends.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
+            )
+    except (OSError, ValueError) as error:
+        raise ModuleConnectError(
+            module, f"module {module!r} cannot be started: {_why(launch, error)}", lasting=True
+        ) from None
+    assert process is not None
+    guard.watch(process.pid)
+    return process
+
+
+def _why(launch: Launch, error: OSError | ValueError) -> str:
+    if not Path(launch.cwd).is_dir():
+        return f"its working directory {launch.cwd!r} does not exist"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no command {launch.command!r}; is it installed and on PATH?"
+    if isinstance(error, PermissionError):
+        return f"{launch.command!r} may not be executed"
+    reason = error.strerror if isinstance(error, OSError) else None
+    return f"{launch.command!r}: {reason or error}"
+
+
+def how_it_ended(process: anyio.abc.Process) -> str:
+    """For a message: 'ended with exit code 3', 'was ended by SIGKILL', 'closed its output'."""
+    code = process.returncode
+    if code is None:
+        return "closed its output"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+async def exited(process: anyio.abc.Process) -> None:
+    """Wait until the child itself has ended, whoever still holds its pipes.
+
+    `process.wait()` also waits for the pipes on some Pythons, so a grandchild that inherited them would hide
+    the death of the server.
+    """
+    if hasattr(os, "pidfd_open"):
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except OSError:
+            # Gone and reaped already, or too many files: the return code tells.
+            descriptor = -1
+        if descriptor >= 0:
+            try:
+                await anyio.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+            await wait_exit(process, KILL_GRACE)
+            return
+    await wait_exit(process, math.inf, poll=0.2)
+
+
+async def wait_exit(process: anyio.abc.Process, seconds: float, *, poll: float = _POLL) -> bool:
+    """Whether the child ended within `seconds`."""
+    deadline = anyio.current_time() + seconds
+    while process.returncode is None:
+        if anyio.current_time() >= deadline:
+            return False
+        await anyio.sleep(poll)
+    return True
+
+
+def _signal_group(process: anyio.abc.Process, number: int) -> bool:
+    """Send a signal to the child's group (Windows: end the child). False: nobody is there any more."""
+    if sys.platform == "win32":
+        if process.returncode is not None:
+            return False
+        with suppress(ProcessLookupError):
+            process.kill()
+        return True
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+async def _group_gone(process: anyio.abc.Process, seconds: float) -> bool:
+    deadline = anyio.current_time() + seconds
+    # The group lives as long as any member, also after the child itself.
+    while process.returncode is None or _signal_group(process, 0):
+        if anyio.current_time() >= deadline:
+            return False
+        await anyio.sleep(_POLL)
+    return True
+
+
+async def end(process: anyio.abc.Process) -> None:
+    """End a child whose input is closed, with everything in its group: wait, SIGTERM, SIGKILL. At most 1.5 s.
+
+    Call it shielded: it must finish, or the child would be left over.
+    """
+    await wait_exit(process, STDIN_GRACE)
+    gone = not _signal_group(process, signal.SIGTERM) and process.returncode is not None
+    if not gone and not await _group_gone(process, TERM_GRACE):
+        if sys.platform != "win32":
+            _signal_group(process, signal.SIGKILL)
+        gone = await _group_gone(process, KILL_GRACE)
+    if process.returncode is not None:
+        guard.release(process.pid)
+    # A descendant that left the group may hold the pipes; asyncio would keep its transport until then.
+    transport = getattr(getattr(process, "_process", None), "_transport", None)
+    close = getattr(transport, "close", None)
+    if callable(close):
+        with suppress(PermissionError, ProcessLookupError):
+            close()
+
+
+# -- stdio -----------------------------------------------------------------------------------------------------------
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default bound on one message of a child."""
@@ -88,7 +448,7 @@ class StdioTransport:
         return list(self._stderr)
 
     async def __aenter__(self) -> TransportStreams:
-        process = await processes.start(self._module, self._launch)
+        process = await start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
         # Room for what is accepted but not written: a child that does not read must not hold a caller past its
@@ -118,7 +478,7 @@ class StdioTransport:
             with anyio.move_on_after(0.2):
                 await self._written.wait()
             await _close(process.stdin)
-            await processes.end(process)
+            await end(process)
             with anyio.move_on_after(0.1):
                 await self._read.wait()
             self._end("was closed")
@@ -160,8 +520,8 @@ class StdioTransport:
             self._read.set()
         if not self._closing and self.reason is None:
             # The end of output mostly is the end of the process: a moment later we know its exit code.
-            await processes.wait_exit(process, _DRAIN_SECONDS)
-            self._end(processes.how_it_ended(process))
+            await wait_exit(process, _DRAIN_SECONDS)
+            self._end(how_it_ended(process))
 
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
@@ -210,8 +570,8 @@ class StdioTransport:
                 await process.stdin.send(data.encode("utf-8") + b"\n")
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             if not self._closing:
-                await processes.wait_exit(process, _DRAIN_SECONDS)
-                reason = processes.how_it_ended(process) if process.returncode is not None else "closed its input"
+                await wait_exit(process, _DRAIN_SECONDS)
+                reason = how_it_ended(process) if process.returncode is not None else "closed its input"
                 self._end(reason)
         finally:
             self._written.set()
@@ -233,12 +593,12 @@ class StdioTransport:
                 return
 
     async def _watch_exit(self, process: anyio.abc.Process) -> None:
-        await processes.exited(process)
+        await exited(process)
         # What it wrote before it ended is still read, unless a grandchild keeps the pipe open.
         with anyio.move_on_after(_DRAIN_SECONDS):
             await self._read.wait()
         if not self._closing:
-            self._end(processes.how_it_ended(process))
+            self._end(how_it_ended(process))
 
 
 async def _close(stream: anyio.abc.AsyncResource | None) -> None:

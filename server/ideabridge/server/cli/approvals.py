@@ -19,12 +19,11 @@ from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.ideas.records import RunRecord
-    from ideabridge.bridge.ideas.store import Store
     from ideabridge.bridge.loop.question import Question
-    from ideabridge.bridge.people import Decision
-    from ideabridge.server.cli.follow import Outcome
-    from ideabridge.server.cli.run_text import Story
+    from ideabridge.bridge.runs.people import Decision
+    from ideabridge.bridge.store.idea import RunRecord
+    from ideabridge.bridge.store.store import Store
+    from ideabridge.server.cli.follow import Outcome, Story
 
 app = typer.Typer(help="What runs wait for you to decide, and your decisions.", no_args_is_help=True)
 
@@ -127,9 +126,9 @@ def span(seconds: float) -> str:
 
 
 def _show(one: Pending, *, with_run: bool) -> None:
-    from ideabridge.bridge.loop.decider import LOCAL_USER
-    from ideabridge.server.cli.ask import whole
+    from ideabridge.bridge.loop.event import LOCAL_USER
     from ideabridge.server.cli.console import out, show
+    from ideabridge.server.cli.inputs import whole
 
     if with_run:
         at_work = ", at work in another process" if one.at_work else ""
@@ -178,11 +177,11 @@ def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
 
 
 def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> Iterator[Pending]:
-    from ideabridge.bridge.driver import is_left
     from ideabridge.bridge.loop.effect import call_of_room
     from ideabridge.bridge.loop.policy import approval_timeout
-    from ideabridge.bridge.people import questions
-    from ideabridge.server.cli.run_text import read_story
+    from ideabridge.bridge.runs.driver import is_left
+    from ideabridge.bridge.runs.people import questions
+    from ideabridge.server.cli.follow import read_story
 
     story = read_story(list(store.events(record.id)), {})
     machine = story.machine
@@ -251,10 +250,10 @@ def decide(
     """
     import anyio
 
-    from ideabridge.bridge.context.document import MISSING
-    from ideabridge.bridge.loop.decider import AT_TERMINAL, BY_COMMAND
-    from ideabridge.bridge.people import Decision
-    from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+    from ideabridge.bridge.context.state import MISSING
+    from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
+    from ideabridge.bridge.runs.people import Decision
+    from ideabridge.server.cli.console import UsageError, standing_in_terminal
 
     if decision is None:
         if not standing_in_terminal() or options.json:
@@ -293,7 +292,7 @@ def decide(
 
 def _read(text: str, option: str) -> JSON:
     """JSON, `@FILE` with it, or for `--value` plain text."""
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError
 
     if text.startswith("@"):
         return read_json(text[1:], option)
@@ -304,7 +303,7 @@ def _read(text: str, option: str) -> JSON:
 
 
 def _object(text: str, option: str) -> JSONObject:
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError
 
     value = _read(text, option)
     if not isinstance(value, dict):
@@ -332,8 +331,8 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
 
 
 def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
-    from ideabridge.bridge.ideas.errors import UnknownRunError
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.bridge.store.errors import UnknownRunError
+    from ideabridge.server.cli.console import UsageError
     from ideabridge.server.cli.runs import standing_text
 
     run, colon, approval = word.partition(":")
@@ -365,8 +364,7 @@ def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
 
 async def _decide(options: Options, decision: Decision | None, chosen: dict[str, list[Pending]]) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.console import print_json, report, say
-    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.console import ExitCode, print_json, report, say
     from ideabridge.server.cli.follow import tell, told_of
     from ideabridge.tools.errors import IdeabridgeError
 

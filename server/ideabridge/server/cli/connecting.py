@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.modules.modules import Modules
-    from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.bridge.modules.settings import ModuleStatus
 
 SETTLE_SECONDS: Final = 60.0
 """How long the commands wait for modules that are still connecting; each has its own `connect_timeout` too."""

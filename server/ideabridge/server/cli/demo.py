@@ -26,8 +26,7 @@ def demo(
 
     import anyio
 
-    from ideabridge.server.cli.console import fitted, print_json, report, show
-    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.console import ExitCode, fitted, print_json, report, show
     from ideabridge.server.cli.install import executable
     from ideabridge.server.demo.checks import find_repository
     from ideabridge.server.demo.demo import Demo

@@ -14,8 +14,8 @@ from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer
-    from ideabridge.bridge.ideas.store import Store
-    from ideabridge.bridge.modules.status import ModuleStatus
+    from ideabridge.bridge.modules.settings import ModuleStatus
+    from ideabridge.bridge.store.store import Store
     from ideabridge.server.cli.console import Rows
 
 
@@ -53,8 +53,7 @@ def doctor(options: Options) -> int:
 
 
 async def _doctor(options: Options) -> int:
-    from ideabridge.server.cli.console import Rows, print_json, report
-    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.console import ExitCode, Rows, print_json, report
 
     folder = options.folder()
     configuration: Configuration | None = None
@@ -93,7 +92,7 @@ def _ourselves(found: _Findings) -> None:
 
 
 def _sqlite(found: _Findings) -> None:
-    from ideabridge.bridge.ideas.sqlite import FIXED_IN, IS_FIXED, described
+    from ideabridge.bridge.store.sqlite import FIXED_IN, IS_FIXED, described
 
     if IS_FIXED:
         found.add("sqlite", f"{described()}, without the WAL-reset bug")
@@ -143,9 +142,9 @@ def _settings(configuration: Configuration, layer: Layer) -> str | None:
 def _store(found: _Findings, configuration: Configuration) -> None:
     from collections import Counter
 
-    from ideabridge.bridge.ideas.files import rescued_of
-    from ideabridge.bridge.ideas.store import Store
-    from ideabridge.server.cli.run_text import counted
+    from ideabridge.bridge.store.files import rescued_of
+    from ideabridge.bridge.store.store import Store
+    from ideabridge.server.cli.follow import counted
     from ideabridge.server.cli.runs import standing_of
 
     path = str(configuration.store)
@@ -176,8 +175,8 @@ def _retention(store: Store, configuration: Configuration) -> str:
     import time
     from datetime import datetime
 
-    from ideabridge.bridge.ideas.retention import EVERY, Bounds
-    from ideabridge.server.cli.run_text import counted
+    from ideabridge.bridge.store.pruning import EVERY, Bounds
+    from ideabridge.server.cli.follow import counted
 
     settings = configuration.retention
     if settings is False or (settings.days is None and settings.runs is None):
@@ -195,7 +194,7 @@ def _retention(store: Store, configuration: Configuration) -> str:
 
 
 def _tool_files(found: _Findings, configuration: Configuration) -> None:
-    from ideabridge.tools.files import load_tool_file
+    from ideabridge.tools.toolbox import load_tool_file
 
     for file in configuration.tools:
         try:
@@ -225,7 +224,7 @@ async def _modules(found: _Findings, configuration: Configuration) -> None:
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
-        from ideabridge.bridge.offer import naming_notes
+        from ideabridge.bridge.runs.offer import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json
 import shlex
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from ideabridge.server.cli.completion import names
-from ideabridge.server.cli.filters import filtered
+from ideabridge.server.cli.console import show
 from ideabridge.server.cli.inputs import read_input, value_of
 from ideabridge.server.cli.lifting import (
     AcceptOption,
@@ -20,15 +22,242 @@ from ideabridge.server.cli.lifting import (
     read_decisions,
     verify_ideas,
 )
-from ideabridge.server.cli.options import LimitOption, Options, command
+from ideabridge.server.cli.options import LimitOption, Options, command, names
 from ideabridge.server.cli.stores import REF_HELP, existing, idea_given, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.ideas.filters import IdeaFilter
-    from ideabridge.bridge.ideas.idea import IdeaMeta
-    from ideabridge.bridge.ideas.records import Publication
-    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.store.filters import IdeaFilter
+    from ideabridge.bridge.store.idea import IdeaMeta, Publication, StoredIdea
+    from ideabridge.bridge.store.portable import Document
+    from ideabridge.bridge.store.pruning import Prunable
+    from ideabridge.bridge.store.store import Store
+
+
+# -- idea text -------------------------------------------------------------------------------------------------------
+#
+# Idea as text: what it is, and what runs when it is called, every call of it whole.
+
+Lines = list[tuple[str, str | None]]
+"""(text, style) of each line."""
+
+LONGEST = 2000
+"""Characters shown of a message of a context and of a result; `export` has them whole. What runs is never cut."""
+
+
+def result_of(store: Store, stored: StoredIdea) -> JSONObject:
+    """What the run of the idea gave, if this store has the run and the idea was its last."""
+    record = store.run(stored.meta.run) if stored.meta.run else None
+    if record is None or record.summary is None or record.summary.get("idea") != stored.id:
+        return {}
+    # An earlier ideabridge noted what a run gave beside its journal, too.
+    kept: JSONObject = {key: record.summary[key] for key in ("output", "state") if key in record.summary}
+    if not kept:
+        from ideabridge.bridge.loop.event import JournalError
+
+        try:
+            kept = _given(store, record.id)
+        except JournalError as error:
+            kept = {"error": str(error)}
+    return {"run": record.id, "status": record.status, **kept, "reason": record.summary.get("reason")}
+
+
+def _given(store: Store, run: str) -> JSONObject:
+    """What a run that has ended gave, from its journal."""
+    from ideabridge.bridge.loop.event import event_from_json
+    from ideabridge.bridge.loop.machine import Machine
+    from ideabridge.bridge.runs.values import given_by
+
+    machine = Machine()
+    for _, event in store.events(run):
+        machine.receive(event_from_json(event))
+    return {"output" if machine.has_output else "state": given_by(machine)}
+
+
+def idea_lines(stored: StoredIdea, result: JSONObject, publication: Publication | None) -> Lines:
+    """The idea, readable."""
+    meta = stored.meta
+    lines: Lines = [(f"idea {stored.id}", "bold")]
+    for name, text in (
+        ("title", meta.title),
+        ("saved", meta.time),
+        ("run", f"{meta.run}, step {meta.step}" if meta.run else ""),
+        ("mind", " ".join(part for part in (meta.mind, meta.model) if part)),
+        ("outcome", meta.outcome),
+        ("tools", ", ".join(meta.tools)),
+    ):
+        if text:
+            lines.append((f"  {name + ':':<11}{text}", None))
+    if publication is not None:
+        state = "" if publication.live else " (not the one the name stands for now)"
+        told = f"{publication.name}, version {publication.version}, answers by {publication.answer}{state}"
+        lines.append((f"  {'published:':<11}{told}", "green"))
+        lines += _indented(publication.description, 2)
+        lines += _running(publication.answer, publication.plan, publication.recorded)
+        lines.append(("context of its run", "bold"))
+    else:
+        lines.append(("context", "bold"))
+    for message in stored.idea.context:
+        lines += _message(message)
+    if publication is None:
+        lines.append(("plan", "bold"))
+        lines += _plan(stored.idea.solution)
+    if result:
+        lines.append((f"result ({result['status']})", "bold"))
+        if "error" in result:
+            lines.append((f"  {result['error']}", None))
+        else:
+            lines += _value(result.get("output", result.get("state")), 2)
+    return lines
+
+
+def document_lines(document: Document) -> Lines:
+    """What an exported idea would be here, readable."""
+    lines: Lines = [(f"idea {document.idea.id}", "bold")]
+    if document.meta.title:
+        lines.append((f"  {'title:':<11}{document.meta.title}", None))
+    if document.publication is None:
+        return [*lines, ("plan", "bold"), *_plan(document.idea.solution)]
+    told = document.publication_members()
+    lines.append((f"  {'name:':<11}{told['name']}, answers by {told['answer']}", "green"))
+    lines += _indented(told["description"], 2)
+    for what in ("input_schema", "output_schema"):
+        if told[what] is not None:
+            lines.append((f"  {what}: {json.dumps(told[what], ensure_ascii=False)}", None))
+    return [*lines, *_running(told["answer"], told["plan"], told["recorded"])]
+
+
+def _running(answer: str, plan: JSON, recorded: JSON) -> Lines:
+    """What a call of a publication does."""
+    kept = recorded if isinstance(recorded, dict) else {}
+    if answer == "recorded":
+        lines: Lines = [("nothing runs; it answers, for the input it was recorded with, by", "bold")]
+        return [*lines, *_whole(kept.get("output"), 2)]
+    if answer != "solve" and isinstance(plan, dict):
+        return [("the plan that runs", "bold"), *_plan(plan)]
+    guide = kept.get("solve")
+    body = guide if isinstance(guide, dict) else {}
+    lines = [("a mind solves it anew; its run begins with", "bold")]
+    context = body.get("context")
+    for message in context if isinstance(context, list) else []:
+        lines += _message(message, whole=True)
+    lines.append((f"  tools: {json.dumps(body.get('tools'), ensure_ascii=False)}", None))
+    return [*lines, ("guided by the plan", "bold"), *_plan(body.get("plan"))] if body.get("plan") else lines
+
+
+def _plan(solution: JSON) -> Lines:
+    """Calls and output of a plan or a solution, every value whole."""
+    body = solution if isinstance(solution, dict) else {}
+    calls = body.get("calls")
+    lines: Lines = []
+    for place, call in enumerate(calls if isinstance(calls, list) else []):
+        lines += _call_of_idea_text(place, call)
+    for key, value in body.items():
+        if key not in ("calls", "lifting", "reading") and value is not None:
+            lines += [(f"  {key}", "cyan"), *_whole(value, 4)]
+    return lines
+
+
+def _message(message: JSON, *, whole: bool = False) -> Lines:
+    shown = _whole if whole else _value
+    if not isinstance(message, dict):
+        return shown(message, 2)
+    kind = str(message.get("type") or message.get("role") or "message")
+    instance = f" {message['_instance']}" if message.get("_instance") else ""
+    content = message.get("content", message.get(kind))
+    return [(f"  {kind}{instance}", "cyan"), *shown(content, 4)]
+
+
+def _call_of_idea_text(place: int, call: JSON) -> Lines:
+    if not isinstance(call, dict):
+        return _whole(call, 2)
+    module = f"{call['_module']}/" if call.get("_module") else ""
+    writes = f" -> {call['_outputPath']}" if call.get("_outputPath") else ""
+    name = f" ({call['_id']})" if call.get("_id") else ""
+    lines: Lines = [(f"  {place}. {module}{call.get('_tool')}{name}{writes}", "cyan")]
+    for key, value in call.items():
+        if key in ("_tool", "_module", "_outputPath", "_id"):
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines += [
+            (f"       {key}: {line}" if not index else f"         {line}", None)
+            for index, line in enumerate(text.split("\n"))
+        ]
+    return lines
+
+
+def _value(value: JSON, indent: int) -> Lines:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return _indented(_cut(text), indent)
+
+
+def _whole(value: JSON, indent: int) -> Lines:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return _indented(text, indent)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
+
+
+def _indented(text: str, indent: int) -> Lines:
+    return [(" " * indent + line, None) for line in text.split("\n")]
+
+
+def print_lines(lines: Lines) -> None:
+    """Print them on standard output."""
+    for text, style in lines:
+        show(text, style)
+
+
+# -- filters ---------------------------------------------------------------------------------------------------------
+#
+# Options that choose among ideas: declared once, for every command that lists them.
+
+_Since = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Saved since: 2026-11-21, or how long ago: 3d, 12h.")
+]
+_Outcome = Annotated[
+    str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
+]
+_FILTERS: Final[dict[str, Any]] = {
+    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")],
+    "module": Annotated[
+        str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
+    ],
+    "since": _Since,
+    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before then.")],
+    "outcome": _Outcome,
+    "mind": Annotated[
+        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas this mind answered: turns, model, ...")
+    ],
+    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")],
+}
+"""The members of an `IdeaFilter`."""
+
+
+def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command the filters, as one argument `chosen`, an `IdeaFilter`."""
+    # The class itself is loaded once a command runs: starting has to be fast.
+    signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _FILTERS.items()
+    ]
+
+    @functools.wraps(function)
+    def wrapper(*words: Any, **arguments: Any) -> int | None:
+        from ideabridge.bridge.store.filters import IdeaFilter
+
+        given = {name: arguments.pop(name) for name in _FILTERS}
+        return function(*words, chosen=IdeaFilter(**given), **arguments)
+
+    wrapper.__dict__["__signature__"] = inspect.Signature([*own, *added])
+    return wrapper
+
+
+# -- ideas -----------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
 
@@ -51,8 +280,7 @@ def list_ideas(
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
 ) -> int:
     """List the saved ideas, newest first; with --published, the tools made of them, by name."""
-    from ideabridge.server.cli.console import print_json, print_table, say
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError, print_json, print_table, say
 
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
@@ -102,13 +330,13 @@ def _meta(meta: IdeaMeta) -> tuple[str, str, str]:
 
 def _shared(store: Store, one: Publication) -> list[str]:
     """Who has a published tool besides its owner, by name; `all`: everybody."""
-    from ideabridge.bridge.ideas.users import person_of
+    from ideabridge.bridge.store.users import person_of
 
     return [person_of(caller) or "all" for caller in store.shares(one.name)]
 
 
 def _for(store: Store, one: Publication) -> str:
-    from ideabridge.bridge.ideas.users import person_of
+    from ideabridge.bridge.store.users import person_of
 
     own = [] if one.owner is None else [person_of(one.owner)]
     return ", ".join([*own, *_shared(store, one)])
@@ -168,7 +396,6 @@ def search_ideas(
 def show_idea(options: Options, ref: RefArgument) -> int:
     """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
     from ideabridge.server.cli.console import print_json
-    from ideabridge.server.cli.idea_text import idea_lines, print_lines, result_of
 
     with opened(options) as store:
         ref = idea_named(store, ref)
@@ -194,7 +421,7 @@ def show_idea(options: Options, ref: RefArgument) -> int:
 
 
 def _published(store: Store, ref: str) -> Publication | None:
-    from ideabridge.bridge.ideas.errors import UnknownPublicationError
+    from ideabridge.bridge.store.errors import UnknownPublicationError
 
     try:
         return store.named(ref)
@@ -245,8 +472,7 @@ async def _publish(
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import print_json, say
-    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.console import ExitCode, print_json, say
 
     async with connected(Bridge(existing(options))) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
@@ -274,7 +500,7 @@ async def _publish(
 
 def _given_to(name: str, shares: tuple[str, ...]) -> str:
     """Who has a published name besides its owner, for people."""
-    from ideabridge.bridge.ideas.users import EVERYBODY, person_of
+    from ideabridge.bridge.store.users import EVERYBODY, person_of
 
     if not shares:
         return f"{name} is its owner's alone"
@@ -291,8 +517,8 @@ def share_idea(
     ],
 ) -> int:
     """Give a published tool to other users than before. It stays its owner's."""
-    from ideabridge.bridge.ideas.users import person_of
-    from ideabridge.bridge.publishing import read_audience
+    from ideabridge.bridge.publishing.publishing import read_audience
+    from ideabridge.bridge.store.users import person_of
     from ideabridge.server.cli.console import print_json, say
 
     with opened(options) as store:
@@ -349,12 +575,11 @@ def call_idea(
 
 async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.replay.replay import check_arguments
+    from ideabridge.bridge.runs.replay import check_arguments
     from ideabridge.server.cli.connecting import showing
-    from ideabridge.server.cli.console import print_json, print_value, say
-    from ideabridge.server.cli.exits import ExitCode, standing_in_terminal
-    from ideabridge.server.cli.fill_in import ask_input
+    from ideabridge.server.cli.console import ExitCode, print_json, print_value, say, standing_in_terminal
     from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.server.cli.inputs import ask_input
     from ideabridge.tools.errors import ValueMismatchError
 
     if _lacking(publication, arguments) and standing_in_terminal():
@@ -412,3 +637,94 @@ def _word(key: str, value: JSON) -> str:
     plain = isinstance(value, str) and value_of(value) == value
     text = str(value) if plain else encode_text(value)
     return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")
+
+
+# -- prune -----------------------------------------------------------------------------------------------------------
+#
+# `ideabridge ideas prune`: deletes old runs and ideas from the store.
+
+
+@command("config", "project", "store", "json")
+def prune_ideas(
+    options: Options,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="WHEN", help="What ended before: 90d, 12h, 2w, or 2026-11-21.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and unfinished runs stay.
+
+    Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
+    """
+    from ideabridge.bridge.store.filters import read_time
+    from ideabridge.server.cli.console import UsageError, print_json, say, standing_in_terminal
+
+    if not (dry_run or yes or standing_in_terminal()):
+        raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
+    read_time(older_than, "--older-than")
+    with opened(options) as store:
+        found = store.prunable(before=older_than)
+        if options.json and (dry_run or not found.families):
+            print_json({"pruned": None, **_prunable_json(found)})
+        elif not options.json:
+            for line in lines_of(found):
+                say(line)
+        if dry_run or not found.families:
+            return 0
+        if not yes and not typer.confirm("Delete them?", err=True):
+            say("nothing was deleted", "yellow")
+            return 0
+        pruned = store.prune(found)
+    if options.json:
+        done: JSONObject = {
+            "runs": pruned.runs,
+            "ideas": pruned.ideas,
+            "contents": pruned.contents,
+            "before": pruned.before,
+            "after": pruned.after,
+        }
+        print_json({"pruned": done, **_prunable_json(found)})
+    else:
+        freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
+        say(f"{_count(pruned.runs, 'run')} and {_count(pruned.ideas, 'idea')} deleted; {freed}", "green")
+        say("the file keeps its size until `ideabridge store vacuum`", "dim")
+    return 0
+
+
+def lines_of(found: Prunable) -> list[str]:
+    """What goes and what stays, for a person."""
+    if not found.families:
+        lines = [f"nothing to delete; {_size(found.used)} are in use"]
+    else:
+        between = f"from {found.oldest[:10]} to {found.newest[:10]}"
+        what = f"{_count(found.runs, 'run')} and {_count(found.ideas, 'idea')}"
+        lines = [f"{what} would go, {between}; {_size(found.used)} are in use"]
+    if found.kept:
+        kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
+        lines.append(f"as old, but kept: {kept}")
+    return lines
+
+
+def _prunable_json(found: Prunable) -> JSONObject:
+    return {
+        "runs": found.runs,
+        "ideas": found.ideas,
+        "used": found.used,
+        "oldest": found.oldest,
+        "newest": found.newest,
+        "kept": dict[str, JSON](found.kept),
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _size(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GB"

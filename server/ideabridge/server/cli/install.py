@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.console import print_json, say, show
-from ideabridge.server.cli.exits import ExitCode
+from ideabridge.server.cli.console import ExitCode, print_json, say, show
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
 
@@ -36,8 +35,7 @@ def install(
     The host then starts this very program, by its absolute path. Everything else in the file stays.
     """
     from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.errors import CommentedHostFileError
-    from ideabridge.server.hosts.host import SERVER_NAME, Places, find_host
+    from ideabridge.server.hosts.host import SERVER_NAME, CommentedHostFileError, Places, find_host
 
     chosen = find_host(host)
     places = Places(project=options.folder())

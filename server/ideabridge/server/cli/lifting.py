@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from ideabridge.server.cli.completion import names as published
 from ideabridge.server.cli.console import clean
-from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import existing, idea_given, run_given
+from ideabridge.server.cli.options import Options, command, names
+from ideabridge.server.cli.options import names as published
+from ideabridge.server.cli.stores import REF_HELP, existing, idea_given, idea_named, opened, run_given
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import UndecidedError
-    from ideabridge.bridge.ideas.records import Answer, Publication
-    from ideabridge.bridge.replay.asking import Ask
-    from ideabridge.bridge.replay.verify import Verdict
+    from ideabridge.bridge.lifting.asking import Ask
+    from ideabridge.bridge.publishing.verify import Verdict
+    from ideabridge.bridge.store.idea import Answer, Publication, Repeated
+    from ideabridge.bridge.store.store import Store
+
+
+# -- lifting ---------------------------------------------------------------------------------------------------------
 
 _NAMED: Final = 4
 """Paths that an example names one by one."""
@@ -48,7 +52,7 @@ def read_decisions(
         UsageError: `--take` is not PATH=REFERENCE.
         UnknownRunError: `--with` names no run.
     """
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError
 
     choices: JSONObject = {}
     if accept:
@@ -89,7 +93,7 @@ def lift_run(
 
 async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.replay.report import report_lines, report_of
+    from ideabridge.bridge.lifting.asking import report_lines, report_of
     from ideabridge.server.cli.connecting import connected
     from ideabridge.server.cli.console import fitted, print_json, show
 
@@ -182,8 +186,8 @@ async def publish(
         UnknownIdeaError, UnknownRunError, PublicationNameError: see `Bridge.publish`.
     """
     from ideabridge.bridge.errors import PublicationError, UndecidedError
-    from ideabridge.bridge.loop.decider import AT_TERMINAL, BY_COMMAND
-    from ideabridge.server.cli.exits import standing_in_terminal
+    from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
+    from ideabridge.server.cli.console import standing_in_terminal
 
     decided = choices or {}
     if answer in ("auto", "plan") and not options.json and standing_in_terminal():
@@ -225,8 +229,7 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
     Raises:
         PublicationError: it cannot be a plan whatever is accepted.
     """
-    from ideabridge.bridge.replay.asking import open_asks
-    from ideabridge.bridge.replay.report import report_lines, report_of
+    from ideabridge.bridge.lifting.asking import open_asks, report_lines, report_of
     from ideabridge.server.cli.console import say
 
     if choices.get("accept") is True:
@@ -253,8 +256,7 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
 
 async def _ask(ask: Ask) -> JSON:
     """`accept`, what to take instead, or None to give up."""
-    from ideabridge.server.cli.console import say
-    from ideabridge.server.cli.typed import line
+    from ideabridge.server.cli.console import line, say
 
     say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
@@ -273,3 +275,236 @@ async def _ask(ask: Ask) -> JSON:
         if word.startswith("†"):
             return typed.strip()
         say(f"  expected {', '.join(words)}, or a reference that begins with †")
+
+
+# -- versions --------------------------------------------------------------------------------------------------------
+#
+# `ideabridge ideas history`, `diff`, `pin`, `unpin`, `rollback` and `tag`: what a name stood for, and stands for.
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")]
+VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")]
+
+
+@command("config", "project", "store", "json")
+def show_history(options: Options, name: NameArgument) -> int:
+    """List the versions of a name: when each was published, from which idea, and what in it breaks callers."""
+    from ideabridge.server.cli.console import print_json, show
+
+    told: list[JSONObject] = []
+    with opened(options) as store:
+        versions = store.versions(name)
+        for place, one in enumerate(versions):
+            before = versions[place + 1] if place + 1 < len(versions) else None
+            meta = store.idea(one.idea_id).meta
+            record = store.run(meta.run) if meta.run else None
+            line: JSONObject = {
+                "version": one.version,
+                "live": one.live,
+                "pinned": one.pinned,
+                "time": one.time,
+                "answer": one.answer,
+                "idea": one.idea_id,
+                "run": meta.run,
+                "parent": meta.parent,
+                "forked_from": record.forked_from if record is not None else None,
+                "breaking": [],
+            }
+            if before is not None:
+                change = store.change(f"{name}@{before.version}", f"{name}@{one.version}")
+                line["changed"], line["breaking"] = len(change.lines), list[JSON](change.breaking)
+            told.append(line)
+    if options.json:
+        print_json({"name": name, "versions": list[JSON](told)})
+        return 0
+    for one, line in zip(versions, told, strict=True):
+        stands = " <- the name stands for this" if one.live else ""
+        pinned = " (pinned)" if one.pinned else ""
+        fork = f", forked from {line['forked_from']}" if line["forked_from"] else ""
+        run = f", run {line['run']}" if line["run"] else ""
+        made = f"idea {one.idea_id[:12]}{run}{fork}"
+        show(f"{name}@{one.version}  {one.time[:19].replace('T', ' ')}  {one.answer}  {made}{stands}{pinned}", "bold")
+        broken = line["breaking"]
+        for text in broken if isinstance(broken, list) else []:
+            show(f"  breaking: {text}", "red")
+    return 0
+
+
+@command("config", "project", "store", "json")
+def diff_ideas(
+    options: Options,
+    old: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
+    new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
+) -> int:
+    """Compare two ideas or versions: schemas, plan, constants, context. Exit code 1 if they differ."""
+    from ideabridge.server.cli.console import print_json, say, show
+
+    with opened(options) as store:
+        change = store.change(idea_named(store, old), idea_named(store, new))
+    if options.json:
+        print_json({"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)})
+        return 1 if change.lines else 0
+    styles = {"+": "green", "-": "red", "~": "yellow"}
+    for line in change.lines:
+        show(line, styles.get(line[0]))
+    for line in change.breaking:
+        show(f"breaking: {line}", "bold red")
+    if not change.lines:
+        say("they are equal")
+    return 1 if change.lines else 0
+
+
+@command("config", "project", "store", "json")
+def pin_version(options: Options, ref: VersionArgument) -> int:
+    """Make a name stand for one version, even when others are published later."""
+    return _stand(options, ref, pinned=True)
+
+
+@command("config", "project", "store", "json")
+def roll_back(options: Options, ref: VersionArgument) -> int:
+    """Make a name stand for an earlier version again, until the next is published."""
+    return _stand(options, ref, pinned=False)
+
+
+@command("config", "project", "store", "json")
+def unpin_name(options: Options, name: NameArgument) -> int:
+    """Make a pinned name stand for its latest version again."""
+    with opened(options) as store:
+        told = store.stand_for(name)
+    return _print_publication(options, told)
+
+
+def _stand(options: Options, ref: str, *, pinned: bool) -> int:
+    from ideabridge.server.cli.console import UsageError
+
+    name, _, version = ref.partition("@")
+    if not (version.isascii() and version.isdigit()):
+        raise UsageError(f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}")
+    with opened(options) as store:
+        told = store.stand_for(name, int(version), pinned=pinned)
+    return _print_publication(options, told)
+
+
+def _print_publication(options: Options, publication: Publication) -> int:
+    from ideabridge.server.cli.console import print_json, say
+
+    if options.json:
+        print_json({"name": publication.name, "version": publication.version, "pinned": publication.pinned})
+    else:
+        say(
+            f"{publication.name} stands for version {publication.version}{', pinned' if publication.pinned else ''}",
+            "green",
+        )
+    return 0
+
+
+@command("config", "project", "store", "json")
+def tag_idea(
+    options: Options,
+    ref: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
+    ] = None,
+) -> int:
+    """Add tags to an idea, or remove them. A tagged idea is never pruned."""
+    from ideabridge.server.cli.console import print_json, say
+
+    with opened(options) as store:
+        now = store.tag_idea(idea_named(store, ref), tags or (), remove or ())
+    if options.json:
+        print_json({"tags": list[JSON](now)})
+    else:
+        say(f"tags: {', '.join(now) or 'none'}", "green")
+    return 0
+
+
+# -- suggest ---------------------------------------------------------------------------------------------------------
+#
+# `ideabridge ideas suggest`: what was done over and over, and is no tool yet.
+
+_LOOKED_AT: Final = 500
+_SUGGEST_NAMED: Final = 3
+
+
+@command("config", "project", "store", "json")
+def suggest_ideas(
+    options: Options,
+    least: Annotated[
+        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
+    ] = 3,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
+) -> int:
+    """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
+    from ideabridge.server.cli.console import print_json, say, show
+
+    with opened(options) as store:
+        # What ends with errors is no tool, however often it was tried.
+        well = [one for one in store.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
+        found = [(one, store.idea(one.latest.id).idea.solution) for one in well]
+    if options.json:
+        ideas: list[JSON] = [
+            {"times": one.times, "idea": one.latest.id, **one.latest.meta.to_json(), "literals": _literals(solution)}
+            for one, solution in found
+        ]
+        print_json({"suggestions": ideas})
+        return 0 if found else 1
+    for one, solution in found:
+        meta = one.latest.meta
+        tools = ", ".join(meta.tools)
+        what = f"{meta.title}: {tools}" if meta.title and meta.title != tools else tools
+        show(f"done {one.times} times: {what[:100]}", "bold")
+        for line in _lines(solution):
+            show(f"    {line}", "dim")
+        _advise(f"ideabridge ideas publish {meta.run or one.latest.id[:12]} NAME", _literals(solution))
+    if not found:
+        say(f"nothing was done {least} times that is not published already")
+    return 0 if found else 1
+
+
+def _ended_well(store: Store, one: Repeated) -> bool:
+    record = store.run(one.latest.meta.run) if one.latest.meta.run else None
+    return record is None or not (record.summary or {}).get("errors")
+
+
+def _advise(publish: str, literals: list[JSON]) -> None:
+    from ideabridge.server.cli.console import show
+
+    if not literals:
+        show(f"  publish it? {publish}")
+        return
+    named = ", ".join(str(one) for one in literals[:_SUGGEST_NAMED]) + (
+        ", ..." if len(literals) > _SUGGEST_NAMED else ""
+    )
+    show(f"  its values stand in the calls ({named}). Run it once with them as input, †input.KEY in their places, and")
+    show(f"  publish that run; or publish this one as it is: {publish} --accept all")
+
+
+def _calls(solution: JSON) -> list[JSONObject]:
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    return [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+
+
+def _lines(solution: JSON) -> list[str]:
+    """Each call in a line."""
+    from ideabridge.server.cli.follow import shown
+
+    lines: list[str] = []
+    for call in _calls(solution)[:10]:
+        given: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
+        path = call.get("_outputPath")
+        lines.append(f"{call.get('_tool')} {shown(given)}{f' -> {path}' if isinstance(path, str) else ''}")
+    more = len(_calls(solution)) - len(lines)
+    return [*lines, f"... and {more} more"] if more else lines
+
+
+def _literals(solution: JSON) -> list[JSON]:
+    """The places of parameters that hold no reference: what a tool would have to be given."""
+    from ideabridge.bridge.store.shapes import is_literal
+    from ideabridge.tools.tool import META_PROPERTIES
+
+    return [
+        f"calls.{place}.{key}"
+        for place, call in enumerate(_calls(solution))
+        for key, value in call.items()
+        if (key not in META_PROPERTIES or key == "_each") and is_literal(value)
+    ]

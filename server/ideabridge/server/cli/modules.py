@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import textwrap
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -16,9 +17,12 @@ from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.modules.status import ModuleStatus
-    from ideabridge.bridge.replay.pins import Changed
+    from ideabridge.bridge.modules.settings import ModuleStatus
+    from ideabridge.bridge.runs.pins import Changed
     from ideabridge.server.hosts.adopt import Adoption
+
+
+# -- modules ---------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(help="List, test and import the MCP servers behind ideabridge.", no_args_is_help=True)
 
@@ -34,8 +38,7 @@ def list_modules(options: Options) -> int:
 
 async def _list(options: Options) -> int:
     from ideabridge.server.cli.connecting import Connecting
-    from ideabridge.server.cli.console import Rows, print_json, report, say
-    from ideabridge.server.cli.exits import ExitCode
+    from ideabridge.server.cli.console import ExitCode, Rows, print_json, report, say
 
     configuration = options.configuration()
     rows: Rows | None = None
@@ -54,7 +57,7 @@ async def _list(options: Options) -> int:
 
     with Connecting(configuration) as connecting:
         from ideabridge.bridge.modules.modules import Modules
-        from ideabridge.bridge.offer import naming_notes
+        from ideabridge.bridge.runs.offer import naming_notes
         from ideabridge.tools.toolbox import Toolbox
 
         async with Modules(configuration) as modules:
@@ -119,8 +122,7 @@ def check_module(
 async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject | None) -> int:
     from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
-    from ideabridge.server.cli.console import print_json, print_table, print_value, say
-    from ideabridge.server.cli.exits import ExitCode, UsageError
+    from ideabridge.server.cli.console import ExitCode, UsageError, print_json, print_table, print_value, say
     from ideabridge.tools.names import shown_name
     from ideabridge.tools.schema import Validator
 
@@ -192,7 +194,7 @@ def accept_module(
     """
     import anyio
 
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError
 
     if own == (name is not None):
         raise UsageError("give a MODULE, or --own")
@@ -201,10 +203,9 @@ def accept_module(
 
 async def _accept(options: Options, module: str, yes: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.loop.decider import LOCAL_USER, Decider
+    from ideabridge.bridge.loop.event import LOCAL_USER, Decider
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import print_json, say, show
-    from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
+    from ideabridge.server.cli.console import ExitCode, UsageError, print_json, say, show, standing_in_terminal
     from ideabridge.server.cli.stores import existing
 
     asks = not yes and not options.json and standing_in_terminal()
@@ -262,10 +263,9 @@ def import_modules(
     Without --write or --move, nothing is changed. Modules of the same name stay, unless you say --replace; ideabridge
     itself is never imported.
     """
-    from ideabridge.bridge.configuration import FILE_NAME, is_user_file
-    from ideabridge.bridge.trust import may_be_trusted, trust_command, trust_file
-    from ideabridge.server.cli.console import print_json, say
-    from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
+    from ideabridge.bridge.configuration import is_user_file
+    from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command, trust_file
+    from ideabridge.server.cli.console import ExitCode, UsageError, print_json, say, standing_in_terminal
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
     from ideabridge.server.hosts.document import read_document
     from ideabridge.server.hosts.host import Places, find_host
@@ -392,3 +392,72 @@ def _print_found(found: list[Adoption]) -> None:
             say(f"{one.name}: not imported: {one.why}", "yellow")
         for note in one.notes if one.adopted else ():
             say(f"{one.name}: {note}", "dim")
+
+
+# -- tools -----------------------------------------------------------------------------------------------------------
+#
+# `ideabridge tools`: what can be called.
+
+app_of_tools = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
+
+
+@app_of_tools.command("list")
+@command("config", "project", "tools", "json")
+def list_tools(
+    options: Options,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="Only tools with all these words.")
+    ] = None,
+    schemas: Annotated[bool, typer.Option("--schemas", help="Print parameter schemas too.")] = False,
+) -> int:
+    """List the tools that plans can call: the Python tools, then those of the modules.
+
+    Exit code 1 if none has the words.
+    """
+    import anyio
+
+    return anyio.run(_list_of_tools, options, words or [], schemas)
+
+
+async def _list_of_tools(options: Options, words: list[str], schemas: bool) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import connected
+    from ideabridge.server.cli.console import ExitCode, print_json, print_table, print_value, report, say, show
+
+    async with connected(Bridge(options.configuration(), store=":memory:")) as bridge:
+        found = [
+            tool
+            for tool in bridge.tools()
+            if all(word.lower() in f"{tool.module} {tool.name} {tool.description}".lower() for word in words)
+        ]
+        nothing = words and not found
+        down = [status for status in bridge.modules.statuses() if status.state not in ("up", "disabled")]
+        code = ExitCode.FAILED if down or nothing else ExitCode.DONE
+        if options.json:
+            listed: list[JSON] = [tool.to_json() for tool in found]
+            errors: list[JSON] = [{"module": status.name, "error": status.error} for status in down]
+            print_json({"tools": listed, "errors": errors})
+            return code
+        if nothing:
+            say(f"no tool has {'the word' if len(words) == 1 else 'all the words'} {' '.join(words)}")
+        elif schemas:
+            for tool in found:
+                show(f"{tool.name}  ({tool.module or 'here'})")
+                print_value(tool.parameters)
+        else:
+            rows = [
+                (tool.name, tool.module or "", _effect(tool.annotations.read_only), _first(tool.description))
+                for tool in found
+            ]
+            print_table(("tool", "module", "does", "description"), rows)
+        for status in down:
+            report(status.error or f"module {status.name!r} has not answered yet")
+        return code
+
+
+def _effect(read_only: bool | None) -> str:
+    return {True: "reads", False: "changes", None: "?"}[read_only]
+
+
+def _first(description: str) -> str:
+    return textwrap.shorten(description.strip().split("\n")[0], 100, placeholder=" ...")

@@ -5,22 +5,215 @@ from __future__ import annotations
 import errno
 import functools
 import inspect
+import json
 import os
+import re
 import shlex
-from collections.abc import Callable
+import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from urllib.parse import quote
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
-from ideabridge.server.cli.completion import BY_METAVAR
-from ideabridge.server.cli.console import as_error, print_json, report
-from ideabridge.server.cli.exits import ExitCode, exit_code, leaves, own_error
+from ideabridge.server.cli.console import (
+    ExitCode,
+    as_error,
+    clean,
+    err,
+    exit_code,
+    leaves,
+    out,
+    own_error,
+    print_json,
+    report,
+    say,
+    show,
+    wrapped,
+)
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
+    from ideabridge.bridge.modules.settings import ModuleConfiguration
+    from ideabridge.bridge.trust import Standing
+
+
+# -- completion ------------------------------------------------------------------------------------------------------
+#
+# Completion: what the shell offers for hosts, modules, runs, ideas, tools and tags.
+#
+# It is asked at each press of a key, so it reads files and nothing else: the configuration as plain JSON (the project's
+# where it is trusted), the store by SQL, read-only. Where anything is wrong it offers nothing: an error would be
+# printed
+# into what the person types.
+
+Offers = list[tuple[str, str]]
+"""(what completes the word, what it is)."""
+
+_MOST: Final = 100
+
+_RUNS: Final = (
+    "SELECT id, status || coalesce(': ' || title, '') FROM runs "
+    "WHERE substr(id, 1, length(?1)) = ?1 AND parent IS NULL ORDER BY number DESC LIMIT ?2"
+)
+_NAMES: Final = (
+    "SELECT name, description FROM publication_list WHERE live AND substr(name, 1, length(?1)) = ?1 "
+    "ORDER BY name LIMIT ?2"
+)
+_VERSIONS: Final = (
+    "SELECT name || '@' || version, description FROM publication_list "
+    "WHERE substr(name || '@' || version, 1, length(?1)) = ?1 ORDER BY name, version DESC LIMIT ?2"
+)
+_IDEAS: Final = (
+    "SELECT substr(id, 1, 12), coalesce(title, '') FROM idea_list WHERE substr(id, 1, length(?1)) = ?1 "
+    "ORDER BY number DESC LIMIT ?2"
+)
+_TOOLS: Final = (
+    "SELECT DISTINCT tool, module FROM call_list WHERE substr(tool, 1, length(?1)) = ?1 ORDER BY tool LIMIT ?2"
+)
+_TAGS: Final = "SELECT DISTINCT tag, '' FROM tag_list WHERE substr(tag, 1, length(?1)) = ?1 ORDER BY tag LIMIT ?2"
+
+
+def hosts(incomplete: str) -> Offers:
+    """The hosts there are."""
+    from ideabridge.server.hosts.host import HOSTS
+
+    return [(host.name, host.title) for host in HOSTS if host.name.startswith(incomplete)]
+
+
+def modules(ctx: typer.Context, incomplete: str) -> Offers:
+    """The configured modules."""
+    names: dict[str, Any] = {}
+    try:
+        for _, content in _configurations(ctx):
+            servers = content.get("mcpServers")
+            names |= cast("dict[str, Any]", servers) if isinstance(servers, dict) else {}
+    except (OSError, ValueError, RecursionError, IdeabridgeError):
+        return []
+    return [(name, "") for name in names if name.startswith(incomplete)]
+
+
+def runs(ctx: typer.Context, incomplete: str) -> Offers:
+    """The latest runs."""
+    return _asked(ctx, incomplete, _RUNS)
+
+
+def names(ctx: typer.Context, incomplete: str) -> Offers:
+    """What is published."""
+    return _asked(ctx, incomplete, _NAMES)
+
+
+def versions(ctx: typer.Context, incomplete: str) -> Offers:
+    """Every version of what is or was published."""
+    return _asked(ctx, incomplete, _VERSIONS)
+
+
+def ideas(ctx: typer.Context, incomplete: str) -> Offers:
+    """What names an idea: what is published, the latest runs and the latest ideas."""
+    return _asked(ctx, incomplete, _VERSIONS if "@" in incomplete else _NAMES, _RUNS, _IDEAS)
+
+
+def tools(ctx: typer.Context, incomplete: str) -> Offers:
+    """The tools that saved ideas call."""
+    return _asked(ctx, incomplete, _TOOLS)
+
+
+def tags(ctx: typer.Context, incomplete: str) -> Offers:
+    """The tags of ideas."""
+    return _asked(ctx, incomplete, _TAGS)
+
+
+BY_METAVAR: Final[dict[str, Callable[..., Offers]]] = {
+    "HOST": hosts,
+    "MODULE": modules,
+    "RUN": runs,
+    "RUN|APPROVAL": runs,
+    "REF": ideas,
+    "NAME@VERSION": versions,
+    "TOOL": tools,
+    "TAG": tags,
+}
+"""What completes an argument or the value of an option, by its metavar."""
+
+
+def _asked(ctx: typer.Context, incomplete: str, *queries: str) -> Offers:
+    found: dict[str, str] = {}
+    try:
+        store = _store(ctx)
+        if not store.is_file():
+            return []
+        address = f"file:{quote(str(store))}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=0.1)) as connection:
+            for query in queries:
+                for name, what in connection.execute(query, (incomplete, _MOST)):
+                    found.setdefault(str(name), " ".join(str(what or "").split())[:60])
+    except (OSError, ValueError, RecursionError, IdeabridgeError, sqlite3.Error):
+        return []
+    return list(found.items())
+
+
+def _store(ctx: typer.Context) -> Path:
+    """Where the store is, by the command line, else the configuration, else where it is by default."""
+    given = _given(ctx, "store")
+    if given is not None:
+        return given.expanduser().absolute()
+    for folder, content in _configurations(ctx):
+        configured = content.get("store")
+        if isinstance(configured, str):
+            return folder / Path(configured).expanduser()
+    import platformdirs
+
+    return platformdirs.user_data_path("ideabridge") / "ideas.sqlite"
+
+
+def _configurations(ctx: typer.Context) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """(folder, content as it stands there) of each configuration that would be used, the topmost first.
+
+    Raises:
+        OSError, ValueError, TrustError: one cannot be read.
+    """
+    import platformdirs
+
+    from ideabridge.bridge.trust import FILE_NAME, is_project_file, is_trusted, read_own
+
+    project = (_given(ctx, "project") or Path.cwd()).expanduser().absolute()
+    given = _given(ctx, "config")
+    own = platformdirs.user_config_path("ideabridge") / FILE_NAME
+    file = project / FILE_NAME if given is None else given.expanduser().absolute()
+    if given is not None and not is_project_file(file, project):
+        files = [file]
+    else:
+        files = [file, own] if file.is_file() and is_trusted(file) else [own]
+    for file in files:
+        if file.is_file():
+            content = json.loads(read_own(file).decode("utf-8-sig"))
+            yield file.parent, cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+
+
+def _given(ctx: typer.Context, option: str) -> Path | None:
+    """The value of a shared option, wherever on the line it stands."""
+    for context in _contexts(ctx):
+        value = context.params.get(option)
+        if value is not None:
+            return Path(str(value))
+    return None
+
+
+def _contexts(ctx: Any) -> Iterator[Any]:
+    while ctx is not None:
+        yield ctx
+        ctx = ctx.parent
+
+
+# -- options ---------------------------------------------------------------------------------------------------------
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="The configuration. Default: ideabridge.json.")
@@ -82,7 +275,7 @@ class Options:
         Raises:
             UsageError: it is no folder.
         """
-        from ideabridge.server.cli.exits import UsageError
+        from ideabridge.server.cli.console import UsageError
 
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
@@ -116,7 +309,7 @@ class Options:
             UsageError: a folder or a file of tools is not there.
         """
         from ideabridge.bridge.configuration import load_configuration, load_workspace
-        from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+        from ideabridge.server.cli.console import UsageError, standing_in_terminal
 
         if asking and self._loaded:
             # A command may ask for it twice: a person is asked once.
@@ -127,7 +320,7 @@ class Options:
         else:
             ask = None
             if asking and standing_in_terminal():
-                from ideabridge.server.cli.project_file import ask
+                pass
             loaded = load_workspace(file, project=self.folder(), ask=ask)
         if asking and loaded.untrusted is not None:
             report(loaded.untrusted.told(anywhere=not standing_in_terminal()))
@@ -252,3 +445,154 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
         if json:
             print_json(as_error(message, kind, int(code)))
         return code
+
+
+# -- project file ----------------------------------------------------------------------------------------------------
+#
+# Project file: what the ideabridge.json of a project would do, and the question whether to trust it.
+
+_NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)")
+_INDENT: Final = 10
+_SHOWN_FILES: Final = 20
+
+
+def ask(standing: Standing, parsed: Configuration, user: Configuration) -> bool:
+    """Ask the person at the terminal whether to trust a project file, and keep a yes."""
+    from ideabridge.bridge.trust import keep_trusted
+
+    _print(standing, parsed, user, say, err().width)
+    while True:
+        sys.stderr.write("Trust it? y(es), n(o), s(how the file): ")
+        sys.stderr.flush()
+        word = sys.stdin.readline()
+        if not word:
+            sys.stderr.write("\n")
+        match word.strip().lower():
+            case "y" | "yes":
+                keep_trusted(standing.found)
+                return True
+            case "s" | "show":
+                say(standing.found.data.decode("utf-8", "replace"))
+            case "" | "n" | "no":
+                return False
+            case _:
+                say("y trusts exactly this content, n does not use it, s shows the file itself")
+
+
+def show_standing(standing: Standing, parsed: Configuration, user: Configuration, *, as_json: bool) -> None:
+    """Print what a project file would do, and its hash."""
+    if as_json:
+        print_json(standing_json(standing, parsed, user))
+        return
+    _print(standing, parsed, user, show, out().width if sys.stdout.isatty() else None)
+    show(f"hash      {standing.found.hash}")
+
+
+def _print(
+    standing: Standing, parsed: Configuration, user: Configuration, put: Callable[[str], None], width: int | None
+) -> None:
+    """What a project file would do, within the width of the terminal; elsewhere each thing is one line."""
+    found = standing.found
+    if standing.is_trusted and standing.before is not None:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(standing.before.at))
+        head = f"{found.file} is trusted since {when}. It does this:"
+    elif standing.changed:
+        head = f"{found.file} is not what was trusted. It would do this:"
+    else:
+        head = f"{found.file} is not trusted. It would do this:"
+    files = list(found.digests)
+    more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
+    told = [
+        ("", head),
+        *((what, path) for path, what in standing.changed),
+        *_effects(standing, parsed, user),
+        ("covers", f"{', '.join(files[:_SHOWN_FILES])}{more}. What these load is not covered."),
+    ]
+    for number, (what, text) in enumerate(told):
+        plain = clean(text).replace("\n", "\\n").replace("\t", "\\t")
+        first, further = ("", "") if number == 0 else (what.ljust(_INDENT), " " * _INDENT)
+        lines = [first + plain]
+        if width is not None:
+            lines = wrapped(plain, width, first=first, further=further)
+        for line in lines:
+            put(line)
+
+
+def _effects(standing: Standing, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
+    """(what happens, to what) of everything that a project file asks for, in full."""
+    from ideabridge.bridge.configuration import ConfigurationError, lay_over
+    from ideabridge.bridge.trust import trust_command
+
+    lines: list[tuple[str, str]] = []
+    for name, module in parsed.modules.items():
+        lines += _module_lines(name, module)
+        if name in user.modules:
+            lines.append(("replace", f"your own module {name}"))
+    lines += [("load", f"{path} as Python, in the process of ideabridge") for path in parsed.tools]
+    (layer,) = parsed.layers
+    raw = parsed.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for key in layer.keys:
+        if key not in ("$schema", "mcpServers", "tools"):
+            value = parsed.store if key == "store" else raw.get(key)
+            lines.append(
+                ("set", f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+            )
+    if parsed.store is not None and Path(parsed.store).exists():
+        lines.append(("warning", f"{parsed.store} exists already: its runs and published ideas are used as they are"))
+    for name, places in variables_named(parsed).items():
+        command = trust_command(standing.found.file, "--env", name)
+        how = "allowed" if name in standing.variables else f"not allowed; to allow it: {command}"
+        lines.append(("variable", f"{name} (in {', '.join(places)}): {how}"))
+    try:
+        top = lay_over(user, parsed, standing).layers[-1]
+    except ConfigurationError as error:
+        return [*lines, ("refused", str(error))]
+    return [*lines, *(("narrowed", line) for line in top.narrowed), *(("refused", line) for line in top.refused)]
+
+
+def _module_lines(name: str, module: ModuleConfiguration) -> list[tuple[str, str]]:
+    state = " (disabled)" if module.disabled else ""
+    if module.command is not None:
+        where = f", in {module.cwd}" if module.cwd is not None else ""
+        lines = [("start", f"{name}{state}: {shlex.join([module.command, *module.args])}{where}")]
+    else:
+        lines = [("call", f"{name}{state}: {module.url}")]
+    lines += [("", f"with the variable {key}={value}") for key, value in module.env.items()]
+    return [*lines, *(("", f"with the header {key}: {value}") for key, value in module.headers.items())]
+
+
+def variables_named(parsed: Configuration) -> dict[str, list[str]]:
+    """The environment variables that a project file names and that may hold a secret, with the places."""
+    from ideabridge.bridge.trust import HARMLESS
+
+    found: dict[str, list[str]] = {}
+    for module, entry in parsed.modules.items():
+        texts = {"command": entry.command, "cwd": entry.cwd, "url": entry.url}
+        texts |= {f"args.{number}": text for number, text in enumerate(entry.args)}
+        texts |= {f"env.{key}": text for key, text in entry.env.items()}
+        texts |= {f"headers.{key}": text for key, text in entry.headers.items()}
+        for place, text in texts.items():
+            for match in _NAMED.finditer(text or ""):
+                if not match.group().startswith("$$") and match.group(1) not in HARMLESS:
+                    found.setdefault(match.group(1), []).append(f"mcpServers.{module}.{place}")
+    model = parsed.model
+    if model is not None and not isinstance(model, str) and model.key_env is not None:
+        found.setdefault(model.key_env, []).append("model.key_env")
+    return found
+
+
+def standing_json(standing: Standing, parsed: Configuration, user: Configuration) -> JSONObject:
+    """What a project file would do, for machines."""
+    found = standing.found
+    state = "trusted" if standing.is_trusted else "changed" if standing.changed else "untrusted"
+    effects: list[JSON] = [{"what": what, "text": text} for what, text in _effects(standing, parsed, user)]
+    changed: list[JSON] = [{"file": path, "what": what} for path, what in standing.changed]
+    return {
+        "file": str(found.file),
+        "state": state,
+        "hash": found.hash,
+        "files": dict(found.digests),
+        "changed": changed,
+        "variables": list[JSON](sorted(standing.variables.names)),
+        "effects": effects,
+    }

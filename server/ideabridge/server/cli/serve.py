@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.console import say
-from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+from ideabridge.server.cli.console import UsageError, say, standing_in_terminal
 from ideabridge.server.cli.options import Options, command
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
-    from ideabridge.bridge.minds.endpoint_settings import ModelConfiguration
-    from ideabridge.bridge.modules.status import ModuleStatus
-    from ideabridge.server.forms import Commands
+    from ideabridge.bridge.minds.settings import ModelConfiguration
+    from ideabridge.bridge.modules.settings import ModuleStatus
+    from ideabridge.server.asking.forms import Commands
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 
@@ -74,7 +73,7 @@ def serve(
 
 def _commands(options: Options) -> Commands:
     """What a person writes at a terminal, in any folder, to decide about the runs of this server."""
-    from ideabridge.server.forms import Commands
+    from ideabridge.server.asking.forms import Commands
 
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else path.expanduser().absolute()
@@ -111,7 +110,7 @@ def _welcome(configuration: Configuration, hosts: tuple[str, ...], url: str, ask
     import socket
     from urllib.parse import urlsplit, urlunsplit
 
-    from ideabridge.server.callers import TOKEN_VARIABLE
+    from ideabridge.bridge.bridge import TOKEN_VARIABLE
 
     parts = urlsplit(url)
     everywhere = parts.hostname in ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound to
@@ -153,7 +152,7 @@ def read_option(model: str) -> ModelConfiguration:
     """
     from pydantic import ValidationError
 
-    from ideabridge.bridge.minds.endpoint_settings import read_model
+    from ideabridge.bridge.minds.settings import read_model
 
     try:
         return read_model(model)

@@ -19,14 +19,13 @@ from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, idea_named, opened
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import is_safe_name
-from ideabridge.tools.visible import printable
+from ideabridge.tools.names import is_safe_name, printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.ideas.needs import Need
-    from ideabridge.bridge.ideas.store import Store
-    from ideabridge.bridge.replay.adopt import Adopted
+    from ideabridge.bridge.publishing.adopt import Adopted
+    from ideabridge.bridge.store.shapes import Need
+    from ideabridge.bridge.store.store import Store
 
 
 @contextmanager
@@ -63,8 +62,7 @@ def export_ideas(
 
     An idea that holds a secret is refused: a configured one, or one of a well-known shape.
     """
-    from ideabridge.server.cli.console import say
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError, say
 
     wanted = list(refs or [])
     if output is not None and folder is not None:
@@ -100,8 +98,7 @@ def _published(store: Store) -> list[str]:
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     """Each into a file of its own; one that cannot be exported is told, and holds up none of the others."""
-    from ideabridge.server.cli.console import report, say
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError, report, say
     from ideabridge.tools.errors import IdeabridgeError
 
     if not refs:
@@ -146,7 +143,7 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
     Raises:
         UsageError: it cannot be written, or is there and no plain file.
     """
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError
 
     where = f"{option}: {path}" if option else str(path)
     try:
@@ -217,7 +214,7 @@ def import_ideas(
     """
     import anyio
 
-    from ideabridge.server.cli.exits import UsageError, standing_in_terminal
+    from ideabridge.server.cli.console import UsageError, standing_in_terminal
 
     if edited and (options.json or not standing_in_terminal()):
         raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
@@ -228,8 +225,7 @@ def import_ideas(
 
 def _files(words: list[str]) -> list[tuple[str, bool]]:
     """(file, whether somebody named it itself) of what is named, and of what is in the folders named."""
-    from ideabridge.server.cli.console import say
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.server.cli.console import UsageError, say
 
     found: list[tuple[str, bool]] = []
     for word in words:
@@ -306,10 +302,9 @@ async def _taken(
 ) -> tuple[Adopted, list[Need]]:
     """Import one document; what a person must see first is shown, and asked about at a terminal."""
     from ideabridge.bridge.errors import NameInUseError
-    from ideabridge.bridge.ideas.portable import read_document
-    from ideabridge.server.cli.console import say
-    from ideabridge.server.cli.exits import standing_in_terminal
-    from ideabridge.server.cli.idea_text import document_lines
+    from ideabridge.bridge.store.portable import read_document
+    from ideabridge.server.cli.console import say, standing_in_terminal
+    from ideabridge.server.cli.ideas import document_lines
     from ideabridge.tools.errors import IdeabridgeError
 
     read, changed = read_document(document, "nothing" if edited else "whole"), False

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ideabridge.server.cli.options import Options
+from ideabridge.server.cli.options import Options, command
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
-    from ideabridge.bridge.ideas.records import RunRecord
-    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.store.idea import RunRecord
+    from ideabridge.bridge.store.store import Store
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run: its id, a beginning of it, or `last`, the newest.")
@@ -27,7 +30,7 @@ def existing(options: Options) -> Configuration:
     Raises:
         StoreAccessError: there is no such store.
     """
-    from ideabridge.bridge.ideas.errors import StoreAccessError
+    from ideabridge.bridge.store.errors import StoreAccessError
 
     configuration = options.configuration()
     if not Path(str(configuration.store)).exists():
@@ -48,7 +51,7 @@ def opened(options: Options, *, create: bool = False) -> Generator[Store]:
     Raises:
         StoreError: it cannot be opened, or there is none.
     """
-    from ideabridge.bridge.ideas.store import Store
+    from ideabridge.bridge.store.store import Store
 
     configuration = options.configuration() if create else existing(options)
     assert configuration.store is not None
@@ -74,8 +77,8 @@ def run_named(store: Store, text: str) -> RunRecord:
         UnknownRunError: there is none.
         UsageError: several begin so.
     """
-    from ideabridge.bridge.ideas.errors import UnknownRunError
-    from ideabridge.server.cli.exits import UsageError
+    from ideabridge.bridge.store.errors import UnknownRunError
+    from ideabridge.server.cli.console import UsageError
     from ideabridge.tools.names import did_you_mean
 
     record = store.run(text)
@@ -113,7 +116,7 @@ def idea_named(store: Store, ref: str) -> str:
         UnknownIdeaError, AmbiguousIdeaError: it names neither.
         UsageError: several runs begin so.
     """
-    from ideabridge.bridge.ideas.errors import UnknownIdeaError, UnknownRunError
+    from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
 
     try:
         store.idea(ref)
@@ -129,3 +132,44 @@ def idea_given(options: Options, ref: str) -> str:
     """`idea_named` in the store of a command line, before anything else is opened."""
     with opened(options) as store:
         return idea_named(store, ref)
+
+
+# -- keeping ---------------------------------------------------------------------------------------------------------
+#
+# `ideabridge store`: the file of ideas and runs: a copy of it, and room given back.
+
+app = typer.Typer(help="Back up or shrink the file of ideas and runs.", no_args_is_help=True)
+
+
+@app.command("backup")
+@command("config", "project", "store", "json")
+def back_up(
+    options: Options,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
+) -> int:
+    """Copy the store to a new file, also while it is in use. Nothing is overwritten."""
+    from ideabridge.server.cli.console import print_json, say
+
+    target = file.expanduser()
+    with opened(options) as store:
+        size = store.back_up(target)
+    if options.json:
+        print_json({"file": str(target), "bytes": size})
+    else:
+        say(f"{size:,} bytes copied to {target}", "green")
+    return 0
+
+
+@app.command("vacuum")
+@command("config", "project", "store", "json")
+def vacuum(options: Options) -> int:
+    """Give unused space in the store's file back to the disk. Other processes wait meanwhile."""
+    from ideabridge.server.cli.console import print_json, say
+
+    with opened(options) as store:
+        before, after = store.vacuum()
+    if options.json:
+        print_json({"before": before, "after": after})
+    else:
+        say(f"{before:,} bytes before, {after:,} after", "green")
+    return 0

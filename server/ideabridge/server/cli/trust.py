@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ideabridge.server.cli.console import print_json, report, say
-from ideabridge.server.cli.exits import ExitCode, UsageError, standing_in_terminal
-from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.project_file import ask, show_standing, standing_json, variables_named
+from ideabridge.server.cli.console import ExitCode, UsageError, print_json, report, say, standing_in_terminal
+from ideabridge.server.cli.options import Options, ask, command, show_standing, standing_json, variables_named
 
 
 @command("config", "project", "json")

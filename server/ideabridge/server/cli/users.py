@@ -11,7 +11,7 @@ from ideabridge.server.cli.stores import opened
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.ideas.users import Role, State, Token, User
+    from ideabridge.bridge.store.users import Role, State, Token, User
 
 app = typer.Typer(help="Add and remove the users of a server, and their tokens.", no_args_is_help=True)
 token = typer.Typer(help="Add, list and revoke tokens.", no_args_is_help=True)
@@ -36,7 +36,7 @@ def add_user(options: Options, name: NameArgument, role: RoleOption = "member", 
 
     From the first user on, a server on this store takes no request over HTTP without a token.
     """
-    from ideabridge.bridge.ideas.users import read_expiry
+    from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
     with opened(options, create=True) as store, store.transaction():
@@ -130,7 +130,7 @@ def change_role(
 @command("config", "project", "store", "json")
 def add_token(options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None) -> int:
     """Make another token of a user, and show it, once. To rotate: add one, hand it over, revoke the old one."""
-    from ideabridge.bridge.ideas.users import read_expiry
+    from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
     with opened(options) as store:

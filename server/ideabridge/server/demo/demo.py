@@ -19,8 +19,8 @@ from anyio.streams.text import TextReceiveStream
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from ideabridge.bridge.ideas.store import Store
-from ideabridge.server.callers import TOKEN_VARIABLE
+from ideabridge.bridge.bridge import TOKEN_VARIABLE
+from ideabridge.bridge.store.store import Store
 from ideabridge.server.demo.assistant import (
     Bar,
     CheckFailedError,

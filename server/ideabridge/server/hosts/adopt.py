@@ -10,8 +10,7 @@ from typing import Literal
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.modules.settings import adapt
 from ideabridge.server.hosts.document import Document, read_document
-from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
-from ideabridge.server.hosts.host import Host, HostFile, Places, Scope
+from ideabridge.server.hosts.host import CommentedHostFileError, Host, HostFile, HostFileError, Places, Scope
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
 from ideabridge.tools.encoding import JSON, JSONObject
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ideabridge.server.hosts.errors import CommentedHostFileError, HostFileError
+from ideabridge.server.hosts.host import CommentedHostFileError, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 MAX_BYTES: Final = 64 * 1024 * 1024

@@ -9,9 +9,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from ideabridge.server.hosts.errors import UnknownHostError
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+#
+# Errors of host configurations.
+
+
+class HostFileError(IdeabridgeError):
+    """A host's configuration file that cannot be read or written; the message names the file."""
+
+
+class CommentedHostFileError(HostFileError):
+    """A host's file with comments or trailing commas: writing it would lose them."""
+
+
+class UnknownHostError(IdeabridgeError):
+    """No host of this name; the message names the nearest ones."""
+
+
+# -- host ------------------------------------------------------------------------------------------------------------
 
 Scope = Literal["local", "project", "user"]
 """local: this project, for this user only (Claude Code). project: the project's own file. user: everywhere."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from ideabridge.bridge.modules.secrets import Secrets, is_secret_name
+from ideabridge.bridge.secrets import Secrets, is_secret_name
 from ideabridge.server.hosts.host import Places
 from ideabridge.tools.encoding import JSON, JSONObject
 

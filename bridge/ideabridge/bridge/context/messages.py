@@ -1,0 +1,432 @@
+"""Messages: the entries of a Context.
+
+A message is `{"role", "content"}` where the content is text or a typed object; the shorthand `{"type": K, ...}` is
+the same with the type's default role, and `{"type": K, K: value}` the same as `{"type": "data", "kind": K,
+"data": value}`. Here every message becomes one `Message`, so that nothing else needs to know the spellings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Final, TypeAlias
+
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.preview import shorten, shorten_literal
+from ideabridge.bridge.context.state import merge
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ArgumentError
+from ideabridge.tools.tool import Tool
+
+# -- message ---------------------------------------------------------------------------------------------------------
+
+DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "tool": "system", "plan": "system"}
+"""The role a typed message has where none is written; every other type is `user`."""
+
+_TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One entry of a Context.
+
+    Attributes:
+        role: `system`, `user` or `assistant`.
+        type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
+            or `call`: one that was made, as a later Request is told of it.
+        value: the text, or the typed value.
+        kind: for `data`: the kind, which is also the name of a registered type; else the type.
+        instance: `_instance`, "" where none is named.
+        schema, description: what stands on the message.
+    """
+
+    role: str
+    type: str
+    value: JSON
+    kind: str
+    instance: str = ""
+    schema: JSONObject | None = None
+    description: str | None = None
+
+    def to_json(self) -> JSONObject:
+        """The message in its shorthand: what ideas hold."""
+        if self.type == "text":
+            result: JSONObject = {"role": self.role, "content": self.value}
+            if self.instance:
+                result["_instance"] = self.instance
+            return result
+        result = {"type": self.type}
+        if self.type == "data":
+            result["kind"] = self.kind
+        result[self.type] = self.value
+        if self.schema is not None:
+            result["schema"] = self.schema
+        if self.description is not None:
+            result["description"] = self.description
+        if self.instance:
+            result["_instance"] = self.instance
+        if self.role != DEFAULT_ROLES.get(self.type, "user"):
+            result["role"] = self.role
+        return result
+
+
+def _optional(source: JSONObject, key: str, kind: type, what: str, where: str) -> JSON:
+    value = source.get(key)
+    if value is not None and not isinstance(value, kind):
+        raise MessageError(f"{where}: {key} must be {what}, found {type(value).__name__}")
+    return value
+
+
+def _instance(source: JSONObject, where: str) -> str:
+    """The instance a message names; "" where it names none."""
+    name = _optional(source, "_instance", str, "text", where)
+    if name == "":
+        raise MessageError(f"{where}: _instance is empty; leave it out or name an instance")
+    return name if isinstance(name, str) else ""
+
+
+def _typed(source: JSONObject, role: JSON, where: str) -> Message:
+    kind = source.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise MessageError(f'{where}: expected {{"role", "content"}} or {{"type", ...}}, found keys {list(source)[:8]}')
+    member = name = kind
+    if kind == "data":
+        named = source.get("kind")
+        if not isinstance(named, str) or not named:
+            raise MessageError(f"{where}: a message of type 'data' needs a kind, which is text")
+        name = named
+    if member not in source:
+        raise MessageError(f"{where}: a message of type {kind!r} needs a member {member!r}")
+    value = source[member]
+    # Data of the kind `input` is an input message, and a type nobody built in is data of that kind: one meaning,
+    # two spellings.
+    kind = name if name in _TYPES else "data"
+    if kind == "text" and not isinstance(value, str):
+        raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
+    if kind in ("input", "state") and not isinstance(value, dict):
+        raise MessageError(f"{where}: {kind} must be an object, found {type(value).__name__}")
+    schema = _optional(source, "schema", dict, "a JSON Schema object", where)
+    description = _optional(source, "description", str, "text", where)
+    instance = _instance(source, where)
+    return Message(
+        role=role if isinstance(role, str) else DEFAULT_ROLES.get(kind, "user"),
+        type=kind,
+        value=value,
+        kind=name,
+        instance=instance,
+        schema=schema if isinstance(schema, dict) else None,
+        description=description if isinstance(description, str) else None,
+    )
+
+
+def read_message(raw: JSON, where: str = "message") -> Message:
+    """Read one message in any of its spellings.
+
+    Raises:
+        MessageError: it is none; the message says what was found and what was expected.
+    """
+    if isinstance(raw, str):
+        return Message("user", "text", raw, "text")
+    if not isinstance(raw, dict):
+        raise MessageError(f"{where}: expected an object or text, found {type(raw).__name__}")
+    role = raw.get("role")
+    if role is not None and role not in ("system", "user", "assistant"):
+        raise MessageError(f"{where}: role must be system, user or assistant, found {role!r}")
+    if "content" not in raw:
+        return _typed(raw, role, where)
+    content = raw["content"]
+    instance = _instance(raw, where)
+    if isinstance(content, str):
+        return Message(
+            role if isinstance(role, str) else "user",
+            "text",
+            content,
+            "text",
+            instance,
+        )
+    if isinstance(content, dict):
+        typed = {**content, "_instance": instance} if instance else content
+        return _typed(typed, role, where)
+    raise MessageError(f"{where}: content must be text or a typed object, found {type(content).__name__}")
+
+
+def read_context(raw: Iterable[JSON]) -> list[Message]:
+    """Read the messages of a context.
+
+    Raises:
+        MessageError: names the message by its number.
+    """
+    return [read_message(message, f"context.{number}") for number, message in enumerate(raw)]
+
+
+def with_instances(raw: Sequence[JSON]) -> list[JSON]:
+    """A context in which every state can be told from the others: of several, each without `_instance` becomes an
+    instance of its own, ①, ②, ... in order, without the names that others have.
+
+    Raises:
+        MessageError: as `read_context`.
+    """
+    messages = read_context(raw)
+    states = [message for message in messages if message.type == "state"]
+    taken = {message.instance for message in messages}
+    names = (name for name in map(_circled, count(1)) if name not in taken)
+    if len(states) < 2 or all(message.instance for message in states):
+        return list(raw)
+    return [
+        replace(message, instance=next(names)).to_json() if message.type == "state" and not message.instance else given
+        for message, given in zip(messages, raw, strict=True)
+    ]
+
+
+def _circled(number: int) -> str:
+    """The number in a circle; beyond 50, for which there is no such character, its digits."""
+    for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
+        if first <= number <= last:
+            return chr(start + number - first)
+    return str(number)
+
+
+# -- handlers --------------------------------------------------------------------------------------------------------
+#
+# Handlers: what each type of message does to a Request before it goes out.
+#
+# A handler may change the messages (a typed message becomes text), the settings of the model, and the schema:
+# properties
+# before `calls`, the tools that are offered, and the schema of the output. What it changes holds for one Request; every
+# message is handled again for the next. Users register handlers for types of their own, or replace these.
+
+
+@dataclass(slots=True)
+class Draft:
+    """A Request while its messages are handled.
+
+    Attributes:
+        messages: every message of the context, as typed.
+        texts: what the mind will read, in order: `{"role", "content"}`.
+        properties: properties put before `calls` in the schema, such as a `thought_process`.
+        model: settings for the model, by the names its provider uses.
+        tools: the tools that are offered. A handler may leave some out, put others in their place (a narrower one by
+            `dataclasses.replace`), or add some; a tool that nothing here runs is latent.
+        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no mind, these two change
+            nothing.
+    """
+
+    messages: list[Message]
+    texts: list[JSONObject] = field(default_factory=list[JSONObject])
+    properties: dict[str, JSONObject] = field(default_factory=dict[str, JSONObject])
+    model: JSONObject = field(default_factory=dict[str, JSON])
+    tools: list[Tool] = field(default_factory=list[Tool])
+    output_schema: JSONObject | None = None
+
+    def say(self, role: str, text: str) -> None:
+        """Add a text."""
+        self.texts.append({"role": role, "content": text})
+
+
+Handler: TypeAlias = Callable[[Message, Draft], None]
+"""Handles one message; it must be a pure function of its arguments, so that equal contexts give equal Requests."""
+
+
+def _json(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def _line(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _title(text: str, message: Message) -> str:
+    instance = f" of instance {message.instance}" if message.instance else ""
+    return f"{text}{instance}{f' ({message.description})' if message.description else ''}:"
+
+
+def handle_text(message: Message, draft: Draft) -> None:
+    """Text stays text."""
+    draft.say(message.role, message.value if isinstance(message.value, str) else _json(message.value))
+
+
+def handle_data(message: Message, draft: Draft) -> None:
+    """Data: its kind and value; large parts as references to `†data.KIND`."""
+    shown = shorten(message.value, ("data", message.kind))
+    draft.say(message.role, f"{_title(f'Data, read as †data.{message.kind}', message)}\n{_json(shown)}")
+
+
+def handle_input(message: Message, draft: Draft) -> None:
+    """Input: the values the task is about; large parts as references."""
+    shown = shorten(message.value, ("input",))
+    draft.say(message.role, f"{_title('Input, read as †input.KEY', message)}\n{_json(shown)}")
+
+
+def handle_state(message: Message, draft: Draft) -> None:
+    """State: what stands now; large parts as references."""
+    shown = shorten(message.value, ("state",))
+    schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.schema else ""
+    draft.say(message.role, f"{_title('State, read as †state.KEY', message)}\n{_json(shown)}{schema}")
+
+
+def handle_tool(message: Message, draft: Draft) -> None:
+    """A tool stands in the schema; nothing more is said of it."""
+
+
+def handle_plan(message: Message, draft: Draft) -> None:
+    """A plan guides: its calls, to be followed where they still fit, and where each stands once some are done."""
+    shown, standing = message.value, None
+    if isinstance(shown, dict):
+        standing = shown.get("standing")
+        shown = {key: value for key, value in shown.items() if key != "standing"}
+    lines = [_title("Plan to follow where it fits", message), _json(shown)]
+    if isinstance(standing, list):
+        lines.append("Where it stands (a call whose output path is written is done):")
+        lines.extend(_standing_line(one) for one in standing if isinstance(one, dict))
+    draft.say(message.role, "\n".join(lines))
+
+
+def _standing_line(entry: JSONObject) -> str:
+    where = f" -> {entry['writes']}" if "writes" in entry else ""
+    head = f"{entry.get('place')} {entry.get('tool')}{where}"
+    done, of, left = entry.get("done"), entry.get("of"), entry.get("not_done")
+    if not isinstance(of, int) or not isinstance(done, int):
+        instance = f" in {entry['instance']}" if "instance" in entry else ""
+        return f"{head}: {'done' if done else 'not done'}{instance}"
+    if done in (0, of):
+        return f"{head}: {'done' if done else 'not done'} in all {of:,} instances"
+    names = [str(one) for one in left] if isinstance(left, list) else []
+    more = of - done - len(names)
+    others = f" and {more:,} others" if more else ""
+    return f"{head}: done in {done:,} of {of:,} instances, not in {', '.join(names)}{others}"
+
+
+def handle_error(message: Message, draft: Draft) -> None:
+    """An error: the call, with its place in its Solution and in the run, and what went wrong.
+
+    Large parts of the call are shown as references.
+    """
+    shown = shorten_literal(message.value)
+    entry = shown if isinstance(shown, dict) else {}
+    call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
+    if isinstance(message.value, dict) and place is not None:
+        # Its large parts can be passed on without being written again.
+        call = shorten(message.value.get("call"), ("data", "error", str(place), "call"))
+    said = error.get("message") if isinstance(error, dict) else None
+    if (
+        entry.keys() - {"call", "place", "in_solution", "error"}
+        or not isinstance(error, dict)
+        or not isinstance(said, str)
+    ):
+        draft.say(message.role, f"{_title('This failed', message)}\n{_line(shown)}")
+        return
+    more: JSONObject = {key: value for key, value in error.items() if key not in ("kind", "message")}
+    where = "" if place is None else f" {place}"
+    if "in_solution" in entry:
+        where = f" {entry['in_solution']} of its solution, {place} of the run,"
+    which = "" if call is None else f" call{where} {_line(call)}:"
+    draft.say(message.role, f"{_title('This failed', message)}{which} {said}{f' {_line(more)}' if more else ''}")
+
+
+def handle_correction(message: Message, draft: Draft) -> None:
+    """A correction by a person: what was proposed, what ran, by whom and why."""
+    draft.say(message.role, f"{_title('A person changed this', message)}\n{_json(shorten_literal(message.value))}")
+
+
+_CALLS = "Calls made lately; values are read at the references:"
+
+
+def handle_call(message: Message, draft: Draft) -> None:
+    """A call made: place, tool, how it ended, and where its value is read. Calls in a row are lines of one text."""
+    entry = message.value if isinstance(message.value, dict) else {}
+    where = f" of {entry['instance']}" if "instance" in entry else ""
+    value = f", {entry['value']}" if "value" in entry else ""
+    preview = f" = {json.dumps(entry['preview'], ensure_ascii=False)}" if "preview" in entry else ""
+    line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}"
+    last = draft.texts[-1]["content"] if draft.texts else None
+    if isinstance(last, str) and last.startswith(_CALLS):
+        draft.texts[-1]["content"] = f"{last}\n{line}"
+    else:
+        draft.say(message.role, f"{_CALLS}\n{line}")
+
+
+BUILT_IN: dict[str, Handler] = {
+    "text": handle_text,
+    "data": handle_data,
+    "input": handle_input,
+    "state": handle_state,
+    "tool": handle_tool,
+    "plan": handle_plan,
+    "error": handle_error,
+    "correction": handle_correction,
+    "call": handle_call,
+}
+
+
+class Handlers:
+    """The registry: a handler by type, and by kind for the types users add."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, Handler] = dict(BUILT_IN)
+
+    def register(self, kind: str, handler: Handler) -> None:
+        """Handle messages of `{"type": kind, ...}` by `handler`; an earlier one is replaced.
+
+        Raises:
+            ArgumentError: the kind is not text, or the handler cannot be called.
+        """
+        _check(kind, handler)
+        self._by_kind[kind] = handler
+
+    def assemble(
+        self, messages: Iterable[Message], tools: Iterable[Tool] = (), output_schema: JSONObject | None = None
+    ) -> Draft:
+        """Run every message through its handler. Data of the same kind and instance merge first.
+
+        Args:
+            messages: the context.
+            tools: the tools of the run.
+            output_schema: of the run.
+        """
+        draft = Draft(merge_messages(messages), tools=list(tools), output_schema=output_schema)
+        for message in draft.messages:
+            handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
+            handler(message, draft)
+        return draft
+
+
+def _check(kind: object, handler: object) -> None:
+    if not isinstance(kind, str):
+        raise ArgumentError.of("kind", "text, the type of the messages", kind)
+    if not callable(handler):
+        raise ArgumentError.of("handler", "a function that takes a Message and a Draft", handler)
+
+
+def merge_messages(messages: Iterable[Message]) -> list[Message]:
+    """Data, input and state of the same kind and instance become one message, where the first one stood.
+
+    A later definition of a tool replaces an earlier one.
+    """
+    merged: list[Message] = []
+    places: dict[tuple[str, str, str], int] = {}
+    for message in messages:
+        if message.type not in ("data", "input", "state", "tool"):
+            merged.append(message)
+            continue
+        name = str(message.value.get("name")) if message.type == "tool" and isinstance(message.value, dict) else ""
+        key = (message.kind, message.instance, name)
+        place = places.get(key)
+        if place is None:
+            places[key] = len(merged)
+            merged.append(message)
+        elif message.type == "tool":
+            merged[place] = message
+        else:
+            old = merged[place]
+            merged[place] = Message(
+                old.role,
+                old.type,
+                merge(old.value, message.value),
+                old.kind,
+                old.instance,
+                message.schema or old.schema,
+                message.description or old.description,
+            )
+    return merged

@@ -1,0 +1,469 @@
+"""References: `†kind.path`, a value to be read when the call runs.
+
+Only a whole string is a reference. `††` at the beginning is a literal dagger. `a || b` is the first that
+exists, `a && b` the last where all exist; `&&` binds tighter; every operand starts with a dagger.
+
+A reference inside a longer text is an error, since nothing would be put in its place. `††state.x` there is the text
+`†state.x`; a dagger that begins no reference is text.
+
+    expression  = all ("||" all)*            all = operand ("&&" operand)*
+    operand     = "†" [instance "."] kind segment*
+    segment     = "." name | "[" digits "]" | "[" JSON-string "]"
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, cast
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.tools.encoding import JSON, MAX_DEPTH
+
+# -- reference -------------------------------------------------------------------------------------------------------
+
+DAGGER: Final = "†"
+KINDS: Final = ("state", "input", "data", "results", "item")
+MAX_LENGTH: Final = 4096
+"""How many characters one reference may have."""
+
+MAX_TARGET_KEYS: Final = 32
+"""How many keys an output path may have below state: with what is written there, documents stay encodable."""
+
+Path = tuple[str, ...]
+"""Keys from a document's root; an index into an array stands as its decimal digits."""
+
+_NAME = r"[^\s.\[\]|&†\"]+"
+_HEAD = re.compile(rf"†({_NAME})")
+_SEGMENT = re.compile(rf'\.({_NAME})|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
+_SPLIT = re.compile(r'"(?:[^"\\]|\\.)*"|(\|\||&&)')
+_OPERATOR = re.compile(r"\s*(\|\||&&)\s*")
+_PUNCTUATION = ",;:!?)"
+_HEAD_DAGGERS = re.compile(f"{DAGGER}*")
+# Daggers, not at the beginning of a text, after which a kind stands, or an instance and a kind.
+_INSIDE = re.compile(rf"(?<![†])†+(?!†)(?=(?:{_NAME}\.)?(?:{'|'.join(KINDS)})(?![\w-]))")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One operand: where a value is read.
+
+    Attributes:
+        instance: the instance it names itself (`†①.state.x`); None: the instance of the call.
+        kind: one of `KINDS`.
+        path: keys below the kind.
+        text: as written.
+    """
+
+    instance: str | None
+    kind: str
+    path: Path
+    text: str
+
+    @property
+    def full(self) -> Path:
+        """The path with the kind in front: from the root of an instance's document."""
+        return (self.kind, *self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A whole reference string: alternatives (`||`) of conjunctions (`&&`) of operands."""
+
+    alternatives: tuple[tuple[Reference, ...], ...]
+    text: str
+
+    def operands(self) -> Iterator[Reference]:
+        """Every operand, in the order written."""
+        for alternative in self.alternatives:
+            yield from alternative
+
+    @property
+    def uses_item(self) -> bool:
+        """Whether `†item` stands in it."""
+        return any(operand.kind == "item" for operand in self.operands())
+
+
+def clipped(text: str, limit: int = 100) -> str:
+    """Text from outside as messages show it: its beginning where it is long."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def quoted(text: str, limit: int = 100) -> str:
+    """Text from outside as messages show it: in quotes, its beginning where it is long."""
+    return repr(text) if len(text) <= limit else f"{text[:limit]!r}... ({len(text):,} characters)"
+
+
+def is_reference(text: str) -> bool:
+    """Whether a string is meant as a reference: it starts with one dagger, not with two."""
+    return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
+
+
+def is_instance_name(text: str) -> bool:
+    """Whether a reference can name an instance so: `†NAME.state.x`."""
+    return text not in KINDS and re.fullmatch(_NAME, text) is not None
+
+
+def unescape(text: str) -> str:
+    """The literal a string stands for: `††x` is `†x`, `see ††state.x` is `see †state.x`."""
+    if DAGGER not in text:
+        return text
+    head, rest = _split(text)
+    return (head[1:] if len(head) > 1 else head) + _INSIDE.sub(_less, rest)
+
+
+def escape(text: str) -> str:
+    """A string that stands for the literal `text`, whatever it looks like."""
+    if DAGGER not in text:
+        return text
+    head, rest = _split(text)
+    return (head and DAGGER + head) + _INSIDE.sub(lambda found: DAGGER + found.group(), rest)
+
+
+def escaped(value: JSON) -> JSON:
+    """A value as it is written to be read as a literal: `escape` on every text in it."""
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, list):
+        return [escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {key: escaped(item) for key, item in value.items()}
+    return value
+
+
+def _split(text: str) -> tuple[str, str]:
+    """The daggers a text begins with, and the rest."""
+    head = _HEAD_DAGGERS.match(text)
+    end = head.end() if head is not None else 0
+    return text[:end], text[end:]
+
+
+def _less(found: re.Match[str]) -> str:
+    daggers = found.group()
+    return daggers[1:] if len(daggers) > 1 else daggers
+
+
+def _inside(text: str) -> str | None:
+    """Why a text that is not a reference is refused: it contains one. None: it is accepted."""
+    start = 0
+    if is_reference(text):
+        # A reference, and more text after it.
+        try:
+            _, end = _operand(text, 0)
+        except ReferenceSyntaxError:
+            return None
+        rest = text[end:]
+        if not rest.strip() or not (rest[0].isspace() or rest[0] in _PUNCTUATION) or _OPERATOR.match(rest):
+            return None
+    else:
+        head, rest = _split(text)
+        found = next((one for one in _INSIDE.finditer(rest) if len(one.group()) == 1), None)
+        if found is None:
+            return None
+        start = len(head) + found.start()
+    try:
+        reference, _ = _operand(text, start)
+        written = reference.text
+    except ReferenceSyntaxError:
+        written = text[start : start + MAX_LENGTH].split()[0]
+    shown = clipped(written.rstrip(_PUNCTUATION))
+    value = json.dumps(shown, ensure_ascii=False)
+    call = f'{{"_tool": "template", "text": "... {{x}} ...", "values": {{"x": {value}}}}}'
+    return (
+        f"{quoted(text)}: {shown} stands inside a longer text, where no value is put in its place. The tool template"
+        f" puts values into a text: {call}. If the text itself is meant, write two daggers: {DAGGER}{shown}"
+    )
+
+
+def format_path(path: Path) -> str:
+    """A path as it is written after the kind: `.a.b["odd.key"].0`."""
+    return "".join(
+        f".{key}" if re.fullmatch(_NAME, key) else f"[{json.dumps(key, ensure_ascii=False)}]" for key in path
+    )
+
+
+def format_reference(path: Path, instance: str | None = None) -> str:
+    """The reference string of a full path (kind first), e.g. `†state.a.b` or `†①.state.a`."""
+    return DAGGER + (f"{instance}." if instance else "") + path[0] + format_path(path[1:])
+
+
+def _segments(text: str, position: int, whole: str) -> tuple[Path, int]:
+    keys: list[str] = []
+    while position < len(text):
+        match = _SEGMENT.match(text, position)
+        if match is None:
+            break
+        name, index, key = cast("tuple[str | None, str | None, str | None]", match.groups())
+        if name is not None:
+            keys.append(name)
+        elif index is not None:
+            keys.append(str(int(index)) if len(index) < 19 else index)
+        elif key is not None:
+            try:
+                keys.append(cast("str", json.loads(key)))
+            except json.JSONDecodeError:
+                raise ReferenceSyntaxError(f"{quoted(whole)}: {quoted(key)} is not a quoted key") from None
+        position = match.end()
+    if len(keys) > MAX_DEPTH:
+        raise ReferenceSyntaxError(f"a path of {len(keys)} keys; at most {MAX_DEPTH} are taken")
+    return tuple(keys), position
+
+
+def _operand(text: str, position: int) -> tuple[Reference, int]:
+    head = _HEAD.match(text, position)
+    if head is None:
+        raise ReferenceSyntaxError(
+            f"{quoted(text)}: expected a reference such as †state.x at character {position + 1};"
+            " every operand starts with †"
+        )
+    first = head.group(1)
+    keys, end = _segments(text, head.end(), text)
+    written = text[position:end]
+    if first in KINDS:
+        return Reference(None, first, keys, written), end
+    if keys and keys[0] in KINDS:
+        if keys[0] == "item":
+            raise ReferenceSyntaxError(
+                f"{quoted(text)}: †item belongs to its own call and cannot be read across instances"
+            )
+        return Reference(first, keys[0], keys[1:], written), end
+    raise ReferenceSyntaxError(
+        f"{quoted(text)}: unknown kind {quoted(first)}; expected one of {', '.join(DAGGER + kind for kind in KINDS)}"
+        " (a literal that begins with a dagger is written with two: ††)"
+    )
+
+
+@lru_cache(maxsize=8192)
+def parse_reference(text: str) -> Expression:
+    """Parse a reference string.
+
+    Raises:
+        ReferenceSyntaxError: it is none; the message says where and what was expected.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ReferenceSyntaxError(f"a reference of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
+    stripped = text.strip()
+    alternatives: list[tuple[Reference, ...]] = []
+    group: list[Reference] = []
+    position = 0
+    while True:
+        reference, position = _operand(stripped, position)
+        group.append(reference)
+        if position == len(stripped):
+            break
+        operator = _OPERATOR.match(stripped, position)
+        if operator is None:
+            raise ReferenceSyntaxError(
+                f"{quoted(text)}: unexpected {stripped[position]!r} at character {position + 1};"
+                ' a key with other characters is quoted: †state["odd key"]'
+            )
+        if operator.group(1) == "||":
+            alternatives.append(tuple(group))
+            group = []
+        position = operator.end()
+    alternatives.append(tuple(group))
+    return Expression(tuple(alternatives), stripped)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a result is written: `_outputPath`.
+
+    Attributes:
+        mode: `one`; `either` (`p || q`: success to the first, a failure to the second); `both` (`p && q`).
+        paths: full paths (kind first), in the order written.
+        texts: the paths as written.
+    """
+
+    mode: str
+    paths: tuple[Path, ...]
+    texts: tuple[str, ...]
+
+
+def _target_path(text: str) -> Path:
+    if not text:
+        raise ReferenceSyntaxError("an output path is empty")
+    if text.startswith(DAGGER):
+        reference, end = _operand(text, 0)
+        if end != len(text):
+            raise ReferenceSyntaxError(f"output path {quoted(text)}: unexpected {text[end]!r} at character {end + 1}")
+        if reference.kind != "state":
+            raise ReferenceSyntaxError(f"output path {quoted(text)}: only state can be written, not {reference.kind}")
+        if reference.instance is not None:
+            raise ReferenceSyntaxError(f"output path {quoted(text)}: a call writes inside its own instance (_instance)")
+        return reference.full
+    # A bare path begins with a name or a quoted key.
+    dotted = text if text.startswith("[") else "." + text
+    keys, end = _segments(dotted, 0, text)
+    if end != len(dotted):
+        raise ReferenceSyntaxError(
+            f'output path {quoted(text)}: unexpected {dotted[end]!r}; expected keys such as report.title or ["odd key"]'
+        )
+    if keys[0] in KINDS and len(keys) > 1:
+        # `state.x` would be †state.state.x by the letter, and never what was meant.
+        rest = format_path(keys[1:]).lstrip(".")
+        hint = (
+            f"write {rest!r} or '{DAGGER}state{format_path(keys[1:])}'"
+            if len(rest) <= 100
+            else "leave out the kind in front"
+        )
+        raise ReferenceSyntaxError(f"output path {quoted(text)}: {hint}")
+    return ("state", *keys)
+
+
+@lru_cache(maxsize=8192)
+def parse_target(text: str) -> Target:
+    """Parse `_outputPath`: `sentiment` and `†state.sentiment` are one place; `p || q`; `p && q`.
+
+    Raises:
+        ReferenceSyntaxError: it is none, mixes both operators, or names something other than state.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ReferenceSyntaxError(f"an output path of {len(text):,} characters; at most {MAX_LENGTH:,} are taken")
+    # What stands between quotes is a key, whatever it looks like.
+    parts: list[str] = []
+    operators: set[str] = set()
+    start = 0
+    for match in _SPLIT.finditer(text):
+        if match.group(1):
+            parts.append(text[start : match.start()])
+            operators.add(match.group(1))
+            start = match.end()
+    parts.append(text[start:])
+    if len(operators) > 1:
+        raise ReferenceSyntaxError(f"output path {quoted(text)}: use || (success || failure) or && (both), not a mix")
+    mode = {"||": "either", "&&": "both"}[operators.pop()] if operators else "one"
+    if mode == "either" and len(parts) != 2:
+        raise ReferenceSyntaxError(f"output path {quoted(text)}: expected two paths: success || failure")
+    texts = tuple(part.strip() for part in parts)
+    paths = tuple(_target_path(part) for part in texts)
+    deepest = max(len(path) - 1 for path in paths)
+    if deepest > MAX_TARGET_KEYS:
+        raise ReferenceSyntaxError(
+            f"output path {quoted(text)}: {deepest} keys; at most {MAX_TARGET_KEYS} are taken, one below the other"
+        )
+    return Target(mode, paths, texts)
+
+
+class Hole:
+    """The place of a reference in a compiled value."""
+
+    __slots__ = ("expression", "path")
+
+    def __init__(self, expression: Expression, path: Path) -> None:
+        self.expression = expression
+        self.path = path
+
+
+Compiled = object
+"""A JSON value in which references stand as `Hole`s and escapes are already literals."""
+
+
+def compile_value(
+    value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = (), *, inside: bool = True
+) -> Compiled:
+    """Scan text written by a mind or a plan's author, once.
+
+    Args:
+        value: any JSON value; keys of objects are never references.
+        holes: receives a `Hole` for every reference found.
+        problems: receives (path, message) for every malformed reference.
+        path: where `value` stands.
+        inside: references inside longer texts are malformed, and can be escaped; False: they are text.
+
+    Returns:
+        `value` itself where there is nothing to fill in, else a copy with holes.
+    """
+    if isinstance(value, str):
+        return _compile_text(value, holes, problems, path, inside) if DAGGER in value else value
+    if isinstance(value, list):
+        items = [
+            compile_value(item, holes, problems, (*path, str(index)), inside=inside) for index, item in enumerate(value)
+        ]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+    if isinstance(value, dict):
+        members = {
+            key: compile_value(item, holes, problems, (*path, key), inside=inside) for key, item in value.items()
+        }
+        return members if any(members[key] is not value[key] for key in members) else value
+    return value
+
+
+def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path, inside: bool) -> Compiled:
+    if is_reference(text):
+        try:
+            hole = Hole(parse_reference(text), path)
+        except ReferenceSyntaxError as error:
+            problems.append((path, _inside(text) or str(error)))
+            return text
+        holes.append(hole)
+        return hole
+    if not inside:
+        return text[1:] if text.startswith(DAGGER) else text
+    fault = _inside(text)
+    if fault is None:
+        return unescape(text)
+    problems.append((path, fault))
+    return text
+
+
+def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
+    """Put values in the place of holes. What is put in is a literal for ever: it is not scanned."""
+    if isinstance(compiled, Hole):
+        return resolve(compiled.expression)
+    if isinstance(compiled, list):
+        return [fill(item, resolve) for item in cast("list[object]", compiled)]
+    if isinstance(compiled, dict):
+        return {key: fill(item, resolve) for key, item in cast("dict[str, object]", compiled).items()}
+    return cast("JSON", compiled)
+
+
+# -- paths -----------------------------------------------------------------------------------------------------------
+#
+# PathIndex: which calls write a path that overlaps another.
+
+
+class _Node:
+    __slots__ = ("children", "writers")
+
+    def __init__(self) -> None:
+        self.writers: list[int] = []
+        self.children: dict[str, _Node] = {}
+
+
+class PathIndex:
+    """A trie of written paths. A path overlaps itself, its prefixes and its extensions."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self) -> None:
+        self._root = _Node()
+
+    def add(self, path: Path, writer: int) -> None:
+        """Note that `writer` writes `path`."""
+        node = self._root
+        for key in path:
+            child = node.children.get(key)
+            if child is None:
+                child = node.children[key] = _Node()
+            node = child
+        node.writers.append(writer)
+
+    def overlapping(self, path: Path) -> set[int]:
+        """The writers of every path that overlaps `path`."""
+        node: _Node | None = self._root
+        found: set[int] = set(self._root.writers)
+        for key in path:
+            node = node.children.get(key)
+            if node is None:
+                return found
+            found.update(node.writers)
+        below = list(node.children.values())
+        while below:
+            child = below.pop()
+            found.update(child.writers)
+            below.extend(child.children.values())
+        return found

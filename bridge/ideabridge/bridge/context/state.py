@@ -1,0 +1,372 @@
+"""Documents: JSON values read and written by path, without ever changing a value in place.
+
+A write copies the objects along its path and shares the rest, so that the value before a Solution stays at hand
+for as long as some call still reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import islice
+from typing import Final, Literal, cast
+
+from ideabridge.bridge.context.errors import ClosedStateError, StateWriteError
+from ideabridge.bridge.context.references import Path, clipped, format_reference, quoted
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError, SchemaError
+from ideabridge.tools.keywords import MANY, NAMED, ONE, show
+from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.schema import Validator
+
+# -- document --------------------------------------------------------------------------------------------------------
+
+Method = Literal["set", "merge", "push"]
+"""`_outputMethod`: replace, merge objects deeply, append to an array."""
+
+
+class Missing:
+    """The type of `MISSING`: no value, which is not null."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING: Final = Missing()
+
+
+_BEGINNING: Final = 80
+
+_LARGE: Final = 64 * 1024
+"""Characters of text from which what it holds takes too much memory to keep."""
+
+
+def parsed_text(text: str) -> JSON | Missing:
+    """The one JSON object or array that a text holds, or MISSING; shared, so never to be changed."""
+    return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
+
+
+@lru_cache(maxsize=64)
+def _parsed_small(text: str) -> JSON | Missing:
+    return _parse(text)
+
+
+@lru_cache(maxsize=1)
+def _parsed_large(text: str) -> JSON | Missing:
+    return _parse(text)
+
+
+def _parse(text: str) -> JSON | Missing:
+    stripped = text.strip()
+    if not stripped or stripped[0] not in "[{":
+        return MISSING
+    try:
+        return decode(stripped)
+    except IdeabridgeError:
+        return MISSING
+
+
+def _index(key: str, length: int) -> int | None:
+    if key.isascii() and key.isdecimal() and len(key) < 16:
+        number = int(key)
+        return number if number < length else None
+    return None
+
+
+def read(document: JSON, path: Path) -> JSON | Missing:
+    """The value at `path`, or MISSING.
+
+    A key that goes into a text that holds one JSON object or array goes into that.
+    """
+    value: JSON = document
+    for key in path:
+        if isinstance(value, str):
+            parsed = parsed_text(value)
+            if isinstance(parsed, Missing):
+                return MISSING
+            value = parsed
+        if isinstance(value, dict):
+            if key not in value:
+                return MISSING
+            value = value[key]
+        elif isinstance(value, list):
+            index = _index(key, len(value))
+            if index is None:
+                return MISSING
+            value = value[index]
+        else:
+            return MISSING
+    return value
+
+
+def describe_missing(document: JSON, path: Path, instance: str | None = None) -> str:
+    """Why `path` is not there: how far it goes, and what stands there instead."""
+    for depth in range(len(path)):
+        parent = read(document, path[:depth])
+        if isinstance(read(document, path[: depth + 1]), Missing):
+            place = clipped(format_reference(path[:depth], instance)) if depth else "the document"
+            key = quoted(path[depth])
+            if isinstance(parent, dict):
+                keys = ", ".join(clipped(name, 40) for name in islice(parent, 10)) or "nothing"
+                return f"{place} has no {key}; it has {keys}"
+            if isinstance(parent, list):
+                return f"{place} is an array of {len(parent)}; {key} is not one of its indexes"
+            if isinstance(parent, str):
+                return (
+                    f"{place} is text that begins with {show(parent, _BEGINNING)} and is no JSON object or array, so it"
+                    f" has no {key}. The tool pick takes text apart:"
+                    f' {{"_tool": "pick", "data": {show(place)}, "path": "split(@, \', \')[0]"}}'
+                )
+            return f"{place} is {_kind(cast('JSON', parent))}, which has no {key}"
+    return "it is there"
+
+
+def _kind(value: JSON) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, int | float):
+        return "a number"
+    return "an array" if isinstance(value, list) else "an object"
+
+
+def merge(old: JSON, new: JSON) -> JSON:
+    """Deep merge: members of objects are merged, everything else is replaced by `new`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        result: JSONObject = dict(old)
+        for key, value in new.items():
+            result[key] = merge(old[key], value) if key in old else value
+        return result
+    return new
+
+
+def _combine(old: JSON | Missing, method: Method, value: JSON, path: Path) -> JSON:
+    if method == "push":
+        if isinstance(old, Missing):
+            return [value]
+        if not isinstance(old, list):
+            raise StateWriteError(
+                f"cannot push to {clipped(format_reference(path))}: it holds {_kind(old)}, not an array"
+            )
+        return [*old, value]
+    if method == "merge" and not isinstance(old, Missing):
+        if not isinstance(old, dict) or not isinstance(value, dict):
+            raise StateWriteError(
+                f"cannot merge {_kind(value)} into {clipped(format_reference(path))}, which holds {_kind(old)}:"
+                " both must be objects"
+            )
+        return merge(old, value)
+    return value
+
+
+def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
+    """A document equal to `document` but for the value written at `path`.
+
+    Missing parents become objects; an index just past the end of an array appends.
+
+    Raises:
+        StateWriteError: the way leads through a scalar or past the end of an array, the method does not fit what
+            is there, or the state itself would stop being an object.
+    """
+    if len(path) <= 1 and method != "push" and not isinstance(value, dict):
+        raise StateWriteError(f"{clipped(format_reference(path))} as a whole must stay an object, found {_kind(value)}")
+    return _write(document, path, 0, method, value)
+
+
+def _write(node: JSON | Missing, path: Path, depth: int, method: Method, value: JSON) -> JSON:
+    if depth == len(path):
+        return _combine(node, method, value, path)
+    key = path[depth]
+    if isinstance(node, Missing):
+        return {key: _write(MISSING, path, depth + 1, method, value)}
+    if isinstance(node, dict):
+        members = dict(node)
+        members[key] = _write(node.get(key, MISSING) if key in node else MISSING, path, depth + 1, method, value)
+        return members
+    if isinstance(node, list):
+        if key == str(len(node)):
+            return [*node, _write(MISSING, path, depth + 1, method, value)]
+        index = _index(key, len(node))
+        if index is None:
+            found = f"is an array of {len(node)}, and {quoted(key)} is not one of its indexes"
+            raise StateWriteError(_unwritable(path, depth, found))
+        items = list(node)
+        items[index] = _write(node[index], path, depth + 1, method, value)
+        return items
+    raise StateWriteError(_unwritable(path, depth, f"is {_kind(node)}, not an object"))
+
+
+def _unwritable(path: Path, depth: int, found: str) -> str:
+    place = clipped(format_reference(path[:depth]))
+    return f"cannot write {clipped(format_reference(path))}: {place} {found}"
+
+
+# -- state schema ----------------------------------------------------------------------------------------------------
+#
+# StateSchema: what may be written to a state, and what it must be in the end.
+
+_COMPOSED = ("$ref", "anyOf", "oneOf", "allOf", "if", "not")
+
+_LATER = frozenset(
+    {"required", "oneOf", "anyOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"}
+    | {"dependencies", "minProperties", "minItems", "contains", "minContains", "maxContains"}
+    | {"unevaluatedProperties", "unevaluatedItems"}
+)
+"""Keywords that a state may satisfy in the end and not while it grows."""
+
+
+class StateSchema:
+    """The schema of one instance's state.
+
+    A schema that declares properties closes the paths that may be written, checked before anything runs. Values
+    are checked on every write but for `required`, and the whole with `required` when the run ends.
+
+    Args:
+        schema: the schema.
+        state: the state a run begins with; members it has are no undeclared ones.
+
+    Raises:
+        SchemaError: the schema is invalid.
+    """
+
+    def __init__(self, schema: JSONObject, state: JSON = None) -> None:
+        self._schema = schema
+        self._whole = Validator(schema, what="the state")
+        # Compiled now: an invalid schema must be told before a run begins, not while one is under way.
+        self._whole.compile()
+        growing = _growing(schema, [state], closes=not _refers_beyond_definitions(schema))
+        self._growing = Validator(growing if isinstance(growing, dict) else {}, what="the state")
+        try:
+            self._growing.compile()
+        except SchemaError:
+            # A reference into a part that is left out: such a state is judged at the end only.
+            self._growing = Validator({}, what="the state")
+
+    def allow(self, path: Path) -> None:
+        """Check that `path` (below `†state`) may be written.
+
+        Raises:
+            ClosedStateError: the schema declares other properties; the message names them.
+        """
+        schema: JSON = self._schema
+        for depth, key in enumerate(path):
+            if not isinstance(schema, dict) or any(word in schema for word in _COMPOSED):
+                return
+            properties = schema.get("properties")
+            items = schema.get("items")
+            if isinstance(properties, dict):
+                if key in properties:
+                    schema = properties[key]
+                    continue
+                schema = self._additional(schema, key)
+                if schema is None:
+                    known = list(properties)
+                    raise ClosedStateError(
+                        f"the schema of the state does not declare {format_reference(('state', *path[: depth + 1]))};"
+                        f" it declares {', '.join(known[:10]) or 'nothing'}.{did_you_mean(key, known)}"
+                    )
+            elif items is not None:
+                schema = items
+            else:
+                return
+
+    @staticmethod
+    def _additional(schema: JSONObject, key: str) -> JSON:
+        """The schema of a key that `properties` does not name; None where it is closed."""
+        patterns = schema.get("patternProperties")
+        if isinstance(patterns, dict):
+            for pattern, found in patterns.items():
+                if _matches(pattern, key):
+                    return found
+        additional = schema.get("additionalProperties")
+        # Left out, `additionalProperties` would admit all: here declared properties close.
+        return None if additional is None or additional is False else additional
+
+    def check_write(self, state: JSON) -> None:
+        """Check the state as a write leaves it; what cannot be judged while it grows is left for the end.
+
+        Raises:
+            ClosedStateError: path, found and expected.
+        """
+        try:
+            self._growing.check(state)
+        except IdeabridgeError as error:
+            raise ClosedStateError(str(error)) from None
+
+    def check_end(self, state: JSON) -> None:
+        """Check the whole state when the run ends.
+
+        Raises:
+            ClosedStateError: path, found and expected.
+        """
+        try:
+            self._whole.check(state)
+        except IdeabridgeError as error:
+            raise ClosedStateError(str(error)) from None
+
+
+def _matches(pattern: str, key: str) -> bool:
+    try:
+        return re.search(pattern, key) is not None
+    except re.error:
+        return False
+
+
+def _refers_beyond_definitions(schema: JSON) -> bool:
+    """Whether a part that is no definition is referred to: closed in its place, it could not be extended there."""
+    if isinstance(schema, dict):
+        target = schema.get("$ref")
+        if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):
+            return True
+        return any(_refers_beyond_definitions(item) for item in schema.values())
+    return isinstance(schema, list) and any(_refers_beyond_definitions(item) for item in schema)
+
+
+def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
+    """The part of a schema that holds at every moment of a state that grows.
+
+    Args:
+        schema: a schema; one that is no object stays.
+        values: what stands where it applies when the run begins.
+        closes: objects that declare properties take no others, but those that stand there already.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    closes = closes and not any(word in schema for word in _COMPOSED)
+    result: JSONObject = {}
+    for word, value in schema.items():
+        if word in _LATER or (word in ("const", "enum") and _holds_containers(value)):
+            continue
+        if word in NAMED and isinstance(value, dict):
+            inside = closes and word in ("properties", "patternProperties")
+            result[word] = {
+                name: _growing(item, _members(values, name) if word == "properties" else [], closes=inside)
+                for name, item in value.items()
+            }
+        elif word in MANY and isinstance(value, list):
+            result[word] = [_growing(item, [], closes=False) for item in value]
+        elif word == "items" and isinstance(value, dict):
+            items = [item for one in values if isinstance(one, list) for item in one]
+            result[word] = _growing(value, items, closes=closes)
+        elif word in ONE:
+            result[word] = _growing(value, [], closes=False)
+        else:
+            result[word] = value
+    properties = result.get("properties")
+    if closes and isinstance(properties, dict) and "additionalProperties" not in schema:
+        there = {name for one in values if isinstance(one, dict) for name in one}
+        known: JSONObject = {name: {} for name in sorted(there - properties.keys())}
+        result["properties"] = {**properties, **known}
+        result["additionalProperties"] = False
+    return result
+
+
+def _members(values: list[JSON], name: str) -> list[JSON]:
+    return [one[name] for one in values if isinstance(one, dict) and name in one]
+
+
+def _holds_containers(value: JSON) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, list | dict) for one in value))

@@ -1,0 +1,606 @@
+"""Asking: what a person must accept before a lifted plan may answer for other inputs (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from ideabridge.bridge.context.references import Path, Reference, parse_reference
+from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.errors import PublicationError, UndecidedError
+from ideabridge.bridge.lifting.decide import Decided, stands, unknown_path
+from ideabridge.bridge.lifting.function import all_before, plan_machine, reads_of, same
+from ideabridge.bridge.lifting.lift import Lifted
+from ideabridge.bridge.lifting.origins import Leaf, Source, names_of, short
+from ideabridge.bridge.loop.call import Call
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.solution import rejection
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+# -- sight -----------------------------------------------------------------------------------------------------------
+#
+# Sight: what a mind saw before it proposed a call, and no data carries: it may have decided by it (DESIGN 4.11).
+
+
+def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[Source]]:
+    """By place, the parts of what calls gave that nothing in the plan reads, and that were the same in every run.
+
+    A part is a member of an object that is none itself. What another run had otherwise, while it went the same way,
+    decided nothing.
+    """
+    read = _reads(lifted, graph)
+    return {
+        place: [part for part in _unread_of_sight(place, value, read) if not _differs(lifted, part)]
+        for place in range(len(lifted.witness.calls))
+        if not isinstance(value := lifted.witness.document(place), Missing)
+    }
+
+
+def unread_input(lifted: Lifted, graph: Graph) -> list[Source]:
+    """The parts of the input that nothing in the plan reads: those of the run, and what the tool takes besides."""
+    read = _reads(lifted, graph)
+    given = lifted.function.input or {}
+    declared = lifted.function.input_schema.get("properties")
+    more = [key for key in declared if key not in given] if isinstance(declared, dict) else []
+    found = [*_unread_of_sight(None, given, read), *(Source(None, (key,)) for key in more)] if given or more else []
+    return [part for part in found if part.path and not _covered(part, read)]
+
+
+def _reads(lifted: Lifted, graph: Graph) -> set[Source]:
+    found = (lifted.witness.source_in_plan(operand) for operand in _operands(graph))
+    return {source for source in found if source is not None}
+
+
+def _unread_of_sight(place: int | None, value: JSON, read: set[Source]) -> Iterator[Source]:
+    return (part for path in _members(value, ()) if not _covered(part := Source(place, path), read))
+
+
+def _covered(part: Source, read: set[Source]) -> bool:
+    return any(Source(part.place, part.path[:depth]) in read for depth in range(len(part.path) + 1))
+
+
+def _operands(graph: Graph) -> Iterator[Reference]:
+    for call in graph.calls:
+        for read in call.reads:
+            yield from read.expression.operands()
+    for hole in graph.output_holes:
+        yield from hole.expression.operands()
+
+
+def _members(value: JSON, path: Path) -> Iterator[Path]:
+    inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else value
+    if isinstance(inner, dict) and inner:
+        for key, item in inner.items():
+            yield from _members(item, (*path, key))
+    else:
+        yield path
+
+
+def _differs(lifted: Lifted, part: Source) -> bool:
+    mine = lifted.witness.value(part)
+    there = [other.value(part) for other in lifted.others]
+    return not isinstance(mine, Missing) and any(isinstance(one, Missing) or not same(one, mine) for one in there)
+
+
+def named(parts: Iterable[Source]) -> str:
+    """`calls.0.level, calls.0.size` of the first few."""
+    texts = [".".join(names_of(part.place, part.path)) for part in parts]
+    return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
+
+
+# -- order -----------------------------------------------------------------------------------------------------------
+#
+# Order: calls with effects that only stood in this order, with no data between them (DESIGN 4.4, 4.11).
+
+
+def unbound_orders(graph: Graph, apart: Mapping[int, set[int]] | None = None) -> list[str]:
+    """The calls of one module and instance that declare effects and that no data and no `_after` put in order.
+
+    Args:
+        graph: of the plan.
+        apart: where it was lifted from several Requests: by call, those it runs after only because it did so then. A
+            Request waits for the one before, so there every call that may do more than read kept its order.
+
+    Returns:
+        `calls.0, calls.1 (send, send)` for each module and instance; what only instances tell apart stands once.
+    """
+    groups: dict[tuple[str | None, str], list[int]] = {}
+    for call in graph.calls:
+        if call.tool is not None and _counts(call, several=apart is not None):
+            module = call.tool.module if apart is None else None
+            groups.setdefault((module, call.instance), []).append(call.index)
+    groups = {key: group for key, group in groups.items() if len(group) > 1}
+    if not groups:
+        return []
+    waits = {call.index: graph.depends_on(call) - (apart or {}).get(call.index, set()) for call in graph.calls}
+    awaited: dict[int, set[int]] = {index: set() for index in waits}
+    for index, others in waits.items():
+        for other in others:
+            awaited[other].add(index)
+    before, after = _reachable(waits), _reachable(awaited)
+    found: dict[str, None] = {}
+    for group in groups.values():
+        all_of_it = _mask(group)
+        loose = [index for index in group if (before[index] | after[index] | 1 << index) & all_of_it != all_of_it]
+        if loose:
+            calls = [graph.call(index) for index in loose[:20]]
+            places = ", ".join(f"calls.{call.place}" for call in calls)
+            more = f", and {len(loose) - 20} more" if len(loose) > 20 else ""
+            found[f"{places}{more} ({', '.join(call.name for call in calls)})"] = None
+    return list(found)
+
+
+def _counts(call: Call, *, several: bool) -> bool:
+    if call.has_latent or call.room == "latent" or call.tool is None:
+        return False
+    said = call.tool.annotations
+    return said.read_only is not True if several else said.declares_effects
+
+
+def _mask(indices: list[int]) -> int:
+    mask = 0
+    for index in indices:
+        mask |= 1 << index
+    return mask
+
+
+def _reachable(steps: dict[int, set[int]]) -> dict[int, int]:
+    """The calls each call leads to, by one step or many, as bits."""
+    found: dict[int, int] = {}
+    for root in steps:
+        stack = [root]
+        open_: set[int] = set()
+        while stack:
+            index = stack[-1]
+            if index in found:
+                stack.pop()
+                continue
+            left = [one for one in steps[index] if one not in found and one not in open_]
+            if left and index not in open_:
+                open_.add(index)
+                stack.extend(left)
+                continue
+            # A circle through later alternatives says nothing of the order within it.
+            stack.pop()
+            mask = 0
+            for one in steps[index]:
+                mask |= 1 << one | found.get(one, 0)
+            found[index] = mask
+    return found
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+Kind: TypeAlias = Literal[
+    "constant", "proposal", "selection", "varies", "later", "unread", "order", "left_out", "course"
+]
+
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One thing to accept.
+
+    Attributes:
+        kind: see `_TOLD`; `varies` cannot be accepted.
+        path: what `choices.accept` names it by.
+        text: what it is, in a line.
+        leaf: the part of the plan it is about.
+    """
+
+    kind: Kind
+    path: str
+    text: str
+    leaf: Leaf | None = None
+
+
+def asks_of(decided: Decided) -> list[Ask]:
+    """Everything that is named, accepted or not.
+
+    Raises:
+        PublicationError: the plan cannot run by itself.
+    """
+    return [*_of_leaves(decided), *_of_course(decided)]
+
+
+def open_asks(decided: Decided) -> list[Ask]:
+    """What nobody has accepted yet."""
+    return [one for one in asks_of(decided) if one.kind == "varies" or not decided.choices.accepts(one.path)]
+
+
+def _of_leaves(decided: Decided) -> Iterator[Ask]:
+    for leaf in decided.lifted.leaves:
+        if stands(decided, leaf) is not None or leaf.demanded:
+            continue
+        notes = [one.shown for one in leaf.origins[:4]]
+        if leaf.edited is not None and leaf.place is not None:
+            notes.append(f"calls.{leaf.place} ({decided.lifted.kept[leaf.place].name}): a person changed it")
+        told = f" ({', '.join(notes)})" if notes else ""
+        if leaf.reference is not None and leaf.varies is None:
+            if leaf.selects:
+                yield Ask("selection", leaf.path, f"{leaf.path}: {leaf.selects}{told}", leaf)
+        elif leaf.varies:
+            yield Ask("varies", leaf.path, f"{leaf.shown}, but {leaf.varies}{told}", leaf)
+        else:
+            yield Ask("proposal" if leaf.origins else "constant", leaf.path, f"{leaf.shown}{told}", leaf)
+
+
+def _of_course(decided: Decided) -> Iterator[Ask]:
+    lifted = decided.lifted
+    for out in lifted.left_out:
+        if out.matters:
+            yield Ask("left_out", f"left_out.{out.index}", f"left_out.{out.index}: {out.shown}")
+    if lifted.astray:
+        yield Ask("course", "course", f"course: {'; '.join(lifted.astray[:5])}")
+    graph = graph_of_plan(decided)
+    if lifted.requests:
+        yield from _unread_input(decided, graph)
+    if lifted.requests > 1:
+        unread = unread_parts(lifted, graph)
+        open_ = {other for place in (*range(len(lifted.kept)), None) for other in _proposed(decided, place)}
+        later = list(_later(decided, graph, unread, open_))
+        yield from later
+        yield from _unread(decided, graph, later, unread, open_)
+    apart = dict(enumerate(lifted.kept_order)) if lifted.requests > 1 else None
+    for order in unbound_orders(graph, apart):
+        yield Ask("order", "order", f"order: {order}")
+
+
+def graph_of_plan(decided: Decided) -> Graph:
+    """The graph of the plan as it would run.
+
+    Raises:
+        PublicationError: it cannot run by itself.
+    """
+    function = decided.lifted.function
+    plan = decided.with_input(function.input or {})
+    machine = plan_machine(function.run, decided.lifted.catalogue, plan)
+    calls, places = plan.expanded()
+    errors = machine.check(calls, plan.output, places)
+    graph = machine.checked_graph
+    if errors or graph is None:
+        raise PublicationError(f"it cannot run by itself: {rejection(errors)}")
+    return graph
+
+
+def _later(decided: Decided, graph: Graph, unread: dict[int, list[Source]], open_: set[int]) -> Iterator[Ask]:
+    kept = decided.lifted.kept
+    steps = {call.index: reads_of(call) for call in graph.calls}
+    for place, one in enumerate(kept):
+        behind = all_before(steps, steps[place]) | _proposed(decided, place)
+        if not one.chosen:
+            continue
+        said = f"later.{place}: calls.{place} ({one.name}) was proposed after results had been seen"
+        if any(kept[other].chosen == one.chosen for other in steps[place] if other < len(kept)):
+            # It stands or falls with the call of its own Request that it reads.
+            continue
+        if not any(kept[other].step < one.chosen for other in behind if other < len(kept)):
+            yield Ask("later", f"later.{place}", f"{said}, and reads none")
+            continue
+        seen = (other for other in unread if other not in open_ and kept[other].step < one.chosen)
+        parts = [part for other in seen for part in unread[other]]
+        if parts:
+            yield Ask("later", f"later.{place}", f"{said} of which nothing reads {named(parts)}")
+
+
+def _proposed(decided: Decided, place: int | None) -> set[int]:
+    """The calls a call would read if what is still open about it were taken: until then only that is asked."""
+    return {
+        origin.source.place
+        for leaf in decided.lifted.leaves
+        if leaf.place == place and stands(decided, leaf) is None and not decided.choices.accepts(leaf.path)
+        for origin in leaf.origins
+        if origin.source.place is not None
+    }
+
+
+def _unread(
+    decided: Decided, graph: Graph, later: list[Ask], unread: dict[int, list[Source]], open_: set[int]
+) -> Iterator[Ask]:
+    """What a mind saw and nothing reads: what came after, the output at least, may have been chosen because of it."""
+    kept = decided.lifted.kept
+    read = {index for call in graph.calls for index in reads_of(call)} | open_
+    for reads in graph.output_reads.values():
+        for item in reads:
+            read.update(index for alternative in item.bound for operand in alternative for index in operand or ())
+    # What was seen before a call that is asked about is told there.
+    told = max(
+        (kept[place].chosen for place in range(len(kept)) if any(f"later.{place}" == one.path for one in later)),
+        default=0,
+    )
+    for place, one in enumerate(kept):
+        if not told <= one.step < decided.lifted.requests - 1 or one.progress.standing is not Standing.DONE:
+            continue
+        said = f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads"
+        if place not in read:
+            yield Ask("unread", f"unread.{place}", f"{said} it")
+        elif place not in open_ and unread[place]:
+            yield Ask("unread", f"unread.{place}", f"{said} {named(unread[place])}")
+
+
+def _unread_input(decided: Decided, graph: Graph) -> Iterator[Ask]:
+    """What a mind was given and nothing reads: what it did may have been chosen because of it."""
+    open_ = {
+        origin.source
+        for leaf in decided.lifted.leaves
+        if stands(decided, leaf) is None and not decided.choices.accepts(leaf.path)
+        for origin in leaf.origins
+    }
+    for part in unread_input(decided.lifted, graph):
+        if not any(Source(None, part.path[:depth]) in open_ for depth in range(len(part.path) + 1)):
+            path = ".".join(("unread", "input", *names_of(None, part.path)[1:]))
+            yield Ask("unread", path, f"{path}: the input was seen, and nothing reads this part of it")
+
+
+# -- telling -------------------------------------------------------------------------------------------------------
+
+_LET: Final = (
+    'Let one read what the other gives, or accept the order (choices {"accept": ["order", ...]} or {"accept": true})'
+)
+
+_TOLD: Final[dict[Kind, tuple[str, str]]] = {
+    "varies": (
+        "these differ between the runs, and nothing explains them: {}",
+        'say where they come from (choices {"take": {"calls.0.x": "†input.x"}})',
+    ),
+    "constant": (
+        "these are constants, the same for every input: {}",
+        'Make them references (†input...), accept them (choices {"accept": ["calls.0.x", ...]} or {"accept": true})',
+    ),
+    "proposal": (
+        "these are equal to what had been seen before, which may be chance: {}",
+        'Take where they come from (choices {"take": {"calls.0.x": "†input.x"}}), accept them, or name another run',
+    ),
+    "selection": (
+        "these were selected after the values had been seen: {}",
+        'Take a condition ({"take": {"calls.0.x": {"pick": "max_by(@, &a)", "from": "†results.0"}}}), or accept them',
+    ),
+    "later": (
+        "these calls may have been chosen because of a result: {}",
+        'Accept that they are always made (choices {"accept": ["later", ...]}), or name another run',
+    ),
+    "unread": (
+        "what came after may have been chosen because of these results: {}",
+        'Accept that it is always done (choices {"accept": ["unread", ...]})',
+    ),
+    "order": (
+        "these calls have effects, and nothing but their listing puts them in order: {}",
+        _LET,
+    ),
+    "left_out": (
+        "these calls are left out: {}",
+        'Accept it (choices {"accept": ["left_out", ...]})',
+    ),
+    "course": (
+        "other runs of the same task did otherwise: {}",
+        'Accept it (choices {"accept": ["course"]}), or name the runs that count ({"runs": [...]})',
+    ),
+}
+
+
+def demand(decided: Decided) -> None:
+    """Everything that is named must have been accepted, and nothing else.
+
+    Raises:
+        PublicationError: names what is not, and paths accepted at which nothing stands.
+    """
+    left = open_asks(decided)
+    if left:
+        told = list(_paragraphs(left))
+        raise UndecidedError(
+            f'{". And ".join(f"{what}. {how}" for what, how in told)}, or publish with answer "recorded"',
+            [what for what, _ in told],
+            [one.path for one in left if one.kind != "varies"],
+            [one.path for one in left if one.kind == "varies"],
+        )
+    if isinstance(decided.choices.accept, bool):
+        return
+    leaves = [leaf.path for leaf in decided.lifted.leaves if leaf.reference is None or leaf.selects]
+    known = [*leaves, *(one.path for one in asks_of(decided))]
+    for path in decided.choices.accept:
+        if not any(one == path or one.startswith(f"{path}.") for one in known):
+            raise unknown_path("accept", path, known)
+
+
+def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
+    """(what is open, what can be done about it) for each kind."""
+    for kind, (what, how) in _TOLD.items():
+        texts = [one.text for one in left if one.kind == kind]
+        if texts:
+            more = f"; and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+            yield what.format("; ".join(texts[:_SHOWN]) + more), how
+
+
+# -- report ----------------------------------------------------------------------------------------------------------
+#
+# Report: what lifting found, part by part, so that a person can decide with one look (DESIGN 4.11).
+
+
+def counts_of(decided: Decided) -> JSONObject:
+    """How the parameters and the output were written: `{"references", "proposals", "constants", "taken"}`.
+
+    `references`: by the mind; `proposals`: literals equal to what it had seen; `constants`: other literals; `taken`:
+    literals in whose place a reference stands now.
+    """
+    leaves = decided.lifted.leaves
+    references = sum(leaf.reference is not None for leaf in leaves)
+    proposals = sum(leaf.reference is None and bool(leaf.origins) for leaf in leaves)
+    taken = sum(leaf.reference is None and stands(decided, leaf) is not None for leaf in leaves)
+    constants = len(leaves) - references - proposals
+    return {"references": references, "proposals": proposals, "constants": constants, "taken": taken}
+
+
+def report_of(decided: Decided) -> dict[str, Any]:
+    """The report.
+
+    Returns:
+        `{"run", "requests", "calls": [{"place", "tool", "step", "parameters": [...], ...}], "output": [...],
+        "left_out": [...], "asks": [{"path", "kind", "text", "accepted", "origins"}], "counts", "consistent",
+        "confirmed_by", "not_confirmed_by", "plan"}`; a part is `{"path", "kind", "value", ...}`, where the kind is
+        `input`, `derived`, `proposal` or `constant`.
+    """
+    lifted = decided.lifted
+    calls: list[JSON] = []
+    for place, call in enumerate(decided.calls):
+        told: JSONObject = {"place": place, "tool": call.get("_tool") if isinstance(call, dict) else None}
+        if place < len(lifted.kept):
+            one = lifted.kept[place]
+            told["step"] = one.step
+            if one.edited is not None:
+                told["edited_by"] = one.edited
+            if lifted.kept_order and lifted.kept_order[place]:
+                told["kept_after"] = list[JSON](sorted(lifted.kept_order[place]))
+        if place in decided.asks_mind:
+            told["asks_mind"] = True
+        told["parameters"] = list[JSON](part_of(decided, leaf) for leaf in lifted.leaves if leaf.place == place)
+        calls.append(told)
+    try:
+        asks, fault = asks_of(decided), decided.difference()
+    except PublicationError as error:
+        asks, fault = [], str(error)
+    agree, differ = decided.confirmations() if fault is None else ([], [])
+    rest = list[JSON](part_of(decided, leaf) for leaf in lifted.leaves if leaf.place is None)
+    return {
+        "run": lifted.run,
+        "requests": lifted.requests,
+        "calls": calls,
+        "output": rest,
+        "left_out": list[JSON](one.shown for one in lifted.left_out),
+        "asks": list[JSON](_ask(decided, one) for one in asks),
+        "counts": counts_of(decided),
+        "consistent": fault is None,
+        "difference": fault,
+        "compared": list[JSON](other.run_id for other in lifted.others),
+        "confirmed_by": list[JSON](agree),
+        "not_confirmed_by": list[JSON](differ),
+        "plan": decided.plan(),
+    }
+
+
+def part_of(decided: Decided, leaf: Leaf) -> JSONObject:
+    """One part: what it is, and where it comes from."""
+    told: JSONObject = {"path": leaf.path, "kind": "constant", "value": leaf.value}
+    reference = stands(decided, leaf)
+    if reference is not None:
+        told["kind"] = _kind(reference)
+        told["reference"] = reference
+        told["by"] = "a person" if leaf.path in decided.choices.take else f"{leaf.agreed} runs"
+    elif leaf.reference is not None:
+        told["kind"] = _kind(leaf.reference)
+        told["reference"] = leaf.reference
+        told["by"] = "the mind"
+    elif leaf.demanded:
+        told["by"] = "the schema"
+    elif leaf.origins:
+        told["kind"] = "proposal"
+    if told["kind"] == "constant" or told["kind"] == "proposal":
+        told["accepted"] = leaf.demanded or (leaf.varies is None and decided.choices.accepts(leaf.path))
+    if leaf.origins and reference is None:
+        told["origins"] = [one.take for one in leaf.origins]
+    for name, text in (("selects", leaf.selects), ("varies", leaf.varies), ("edited_by", leaf.edited)):
+        if text is not None:
+            told[name] = text
+    return told
+
+
+def _kind(reference: str) -> str:
+    try:
+        operands = list(parse_reference(reference).operands())
+    except IdeabridgeError:
+        return "derived"
+    return "input" if all(one.kind == "input" for one in operands) else "derived"
+
+
+def _ask(decided: Decided, ask: Ask) -> JSONObject:
+    told: JSONObject = {"path": ask.path, "kind": ask.kind, "text": ask.text}
+    told["accepted"] = ask.kind != "varies" and decided.choices.accepts(ask.path)
+    if ask.leaf is not None and ask.leaf.origins:
+        told["origins"] = [one.take for one in ask.leaf.origins]
+    return told
+
+
+def report_lines(report: JSONObject) -> list[tuple[str, str | None]]:
+    """The report for a terminal: (text, style) of each line."""
+    counts = report["counts"]
+    lines: list[tuple[str, str | None]] = [(f"run {report['run']}, {_requests(report['requests'])}", "bold")]
+    if isinstance(counts, dict):
+        told = "written as references: {references}; equal to a value seen before: {proposals}; constants: {constants}"
+        lines.append((f"  {told.format(**counts)}; made references: {counts['taken']}", "dim"))
+    for call in _objects(report["calls"]):
+        notes = [f"Request {call['step']}"] if "step" in call else ["added"]
+        notes += [f"changed by {call['edited_by']}"] if "edited_by" in call else []
+        after = call.get("kept_after")
+        notes += [f"after {', '.join(f'calls.{one}' for one in after)}"] if isinstance(after, list) else []
+        notes += ["a mind is asked each time"] if call.get("asks_mind") else []
+        lines.append((f"calls.{call['place']} {call['tool']}  ({'; '.join(notes)})", "cyan"))
+        lines += [_part_line(part) for part in _objects(call["parameters"])]
+    lines.append(("output", "cyan"))
+    lines += [_part_line(part) for part in _objects(report["output"])]
+    left_out = report["left_out"]
+    lines += [(f"left out: {one}", "dim") for one in (left_out if isinstance(left_out, list) else [])]
+    lines += _ask_lines(_objects(report["asks"]))
+    if report["consistent"]:
+        confirmed, compared = report["confirmed_by"], report["compared"]
+        lines.append(("self-consistent: the recorded results give the recorded output", "green"))
+        if confirmed:
+            lines.append((f"confirmed by {_names(confirmed)}", "green"))
+        elif compared:
+            lines.append((f"compared with {_names(compared)}; not confirmed yet", "yellow"))
+        differ = report["not_confirmed_by"]
+        lines += [(f"  {one}", "dim") for one in (differ if isinstance(differ, list) else [])]
+    else:
+        lines.append((f"not self-consistent: {report['difference']}", "red"))
+    return lines
+
+
+def _ask_lines(asks: list[JSONObject]) -> list[tuple[str, str | None]]:
+    lines: list[tuple[str, str | None]] = []
+    for ask in asks:
+        done = bool(ask["accepted"])
+        mark = "accepted" if done else "must be taken from somewhere" if ask["kind"] == "varies" else "to accept"
+        lines.append((f"{mark}: {ask['text']}", "dim" if done else "yellow"))
+    return lines
+
+
+def _part_line(part: JSONObject) -> tuple[str, str | None]:
+    kind = str(part["kind"])
+    what = short(part["value"])
+    if "reference" in part:
+        text = f"{kind} {part['reference']} (by {part['by']}), was {what}"
+    elif kind == "proposal":
+        text = f"proposal {what}, equal to {_origins(part)}"
+    else:
+        text = f"constant {what}" + (" (the schema allows nothing else)" if part.get("by") else "")
+    for name in ("selects", "varies"):
+        text += f"; {part[name]}" if name in part else ""
+    styles = {"input": "green", "derived": "green", "proposal": "yellow", "constant": None}
+    return f"  {part['path']}: {text}", styles[kind]
+
+
+def _origins(part: JSONObject) -> str:
+    found = part.get("origins")
+    texts = [
+        one
+        if isinstance(one, str)
+        else f"pick {one.get('pick')} from {one.get('from')}"
+        if isinstance(one, dict)
+        else ""
+        for one in (found if isinstance(found, list) else [])
+    ]
+    return ", ".join(texts)
+
+
+def _objects(value: JSON) -> list[JSONObject]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _names(value: JSON) -> str:
+    return ", ".join(str(one) for one in value) if isinstance(value, list) else ""
+
+
+def _requests(value: JSON) -> str:
+    return "a plan" if not value else f"{value} Request{'' if value == 1 else 's'}"

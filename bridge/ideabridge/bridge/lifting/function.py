@@ -1,0 +1,553 @@
+"""Function: an idea as a run of it made it: what it read, did and gave (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from ideabridge.bridge.context.messages import Message, read_context
+from ideabridge.bridge.context.references import Path, escaped, format_reference, is_reference, parse_reference
+from ideabridge.bridge.context.state import Missing, parsed_text
+from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.call import Call
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.event import CallDecided, Pattern, SolutionCancelled, SolutionProposed
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.question import edited_parameters
+from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.runs.recorded import RecordedRun, find_idea, read_run
+from ideabridge.bridge.store.idea import StoredIdea, function_schemas
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.compose import wrap_output
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.keywords import move_refs
+from ideabridge.tools.tool import META_PROPERTIES
+
+# -- function --------------------------------------------------------------------------------------------------------
+
+_PATTERNS: Final[dict[Pattern, str]] = {
+    "all": "all or nothing",
+    "any": "the first success cancels the others",
+    "race": "the first to end cancels the others",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An idea seen as a function.
+
+    Attributes:
+        stored: the idea.
+        run: the run that ended with it.
+        input: what `†input` read; None where it takes none.
+        input_schema: the parameters of the tool.
+        output_schema: schema of what the tool gives; None where nobody said.
+        part_schema: over instances, schema of the output of each; else None.
+        calls: as its plan listed them.
+        output: of its solution, without the wrapping a mind writes.
+        instances: initial states by instance.
+        tools: of `tool` messages of its context, those it called.
+        faults: why it cannot be a plan, as far as its context and output tell.
+    """
+
+    stored: StoredIdea
+    run: RecordedRun
+    input: JSONObject | None
+    input_schema: JSONObject
+    output_schema: JSONObject | None
+    part_schema: JSONObject | None
+    calls: list[JSON]
+    output: JSON
+    instances: dict[str, JSONObject]
+    tools: list[JSONObject]
+    faults: list[str]
+
+    def plan(self) -> JSONObject:
+        """Its plan as a publication holds it; see `read_published`."""
+        plan: JSONObject = {"calls": self.calls, "output": self.output}
+        reading = self.run.machine.settings.reading
+        if reading > 1:
+            # Plans that were published before there were others have none: they are read by the first rules.
+            plan["reading"] = reading
+        if self.instances:
+            plan["instances"] = dict[str, JSON](self.instances)
+        if self.tools:
+            plan["tools"] = list[JSON](self.tools)
+        if self.part_schema is not None:
+            plan["output_schema"] = self.part_schema
+        return plan
+
+
+def read_function(store: Store, ref: str, caller: str) -> Function:
+    """The idea `ref` names, as a function of this caller's.
+
+    Raises:
+        UnknownIdeaError, UnknownRunError: there is none for this caller.
+        PublicationError: no run of it in this store ended well, or it takes several inputs.
+    """
+    stored, run_id = find_idea(store, ref, caller)
+    run = read_run(store, run_id)
+    if run is None:
+        record = store.run(run_id)
+        raise PublicationError(
+            f"no finished run of idea {stored.id[:12]} is in this store to answer from:"
+            f" run {run_id} is {record.status if record is not None else 'gone'}, not done"
+        )
+    messages = read_context(stored.idea.context)
+    taken = [message for message in messages if message.type == "input" and not message.instance]
+    if len(taken) > 1:
+        raise PublicationError("the idea has several inputs; one input is what becomes a tool's parameters")
+    value = taken[0].value if taken else None
+    machine = run.machine
+    output, fault = _unwrapped(run)
+    faults = [*_left_behind(run), *_otherwise(run), *([fault] if fault else [])]
+    whole, part = _output_schemas(run)
+    states = {name: _initial(machine.messages, name) for name in machine.instances}
+    return Function(
+        stored=stored,
+        run=run,
+        input=value if isinstance(value, dict) else None,
+        input_schema=function_schemas(stored.idea)[0]
+        or {"type": "object", "properties": {}, "additionalProperties": False},
+        output_schema=whole,
+        part_schema=part,
+        calls=run.calls(),
+        output=output,
+        instances=states,
+        tools=_own_tools(run),
+        faults=faults,
+    )
+
+
+def _initial(messages: list[Message], instance: str) -> JSONObject:
+    for message in messages:
+        if message.type == "state" and message.instance == instance and isinstance(message.value, dict):
+            return message.value
+    return {}
+
+
+def _output_schemas(run: RecordedRun) -> tuple[JSONObject | None, JSONObject | None]:
+    """(schema of what the run gives, schema of each instance's output), as its user asked for them."""
+    asked = run.machine.output_schema
+    if not run.machine.has_output:
+        # It gives its state, of which an output's schema says nothing.
+        return None, None
+    if run.machine.mode == "solve" and asked is None:
+        return {"type": "string"}, None
+    if asked is None or not run.machine.settings.output_by_instance:
+        return asked, None
+    return {"type": "object", "additionalProperties": move_refs(asked, ("additionalProperties",))}, asked
+
+
+def _unwrapped(run: RecordedRun) -> tuple[JSON, str | None]:
+    """The output without the `{"value": ...}` in which a mind writes what may be null, and why that is not possible."""
+    machine = run.machine
+    output = machine.solution.output
+    if machine.mode != "solve" or not wrap_output(machine.output_schema)[1]:
+        return output, None
+    if isinstance(output, dict) and list(output) == ["value"]:
+        output = output["value"]
+        return output, "its output is null for every input" if output is None else None
+    if isinstance(output, str) and is_reference(output):
+        alternatives = parse_reference(output).alternatives
+        if len(alternatives) == 1 and len(alternatives[0]) == 1:
+            return f"{alternatives[0][0].text}.value", None
+    return output, 'its output is written so that the value in {"value": ...} cannot be told'
+
+
+def _own_tools(run: RecordedRun) -> list[JSONObject]:
+    """The tools its context defined and its calls used; a later definition stands for an earlier one."""
+    used = {one.call.name for one in run.machine.history}
+    found = [message.value for message in run.machine.messages if message.type == "tool"]
+    named = {str(value.get("name")): value for value in found if isinstance(value, dict)}
+    return [value for name, value in named.items() if name in used]
+
+
+def _left_behind(run: RecordedRun) -> list[str]:
+    """What a context holds that a plan does not carry: without it, the calls would give something else."""
+    found: list[str] = []
+    states: set[str] = set()
+    for number, message in enumerate(run.machine.messages):
+        what = ""
+        where = f" of instance {message.instance}" if message.instance else ""
+        if message.type == "data":
+            what = f"data {message.kind!r}{where}"
+        elif message.type == "input" and message.instance:
+            what = f"an input{where}"
+        elif message.type == "state" and message.schema is not None:
+            what = f"a schema of the state{where}"
+        elif message.type == "state" and (not message.instance or message.instance in states):
+            what = f"a state{where}" if message.value else ""
+        if message.type == "state":
+            states.add(message.instance)
+        if what:
+            found.append(f"context.{number} holds {what}")
+    if found:
+        return [f"its context holds what a plan does not carry: {'; '.join(found)}"]
+    if run.machine.mode == "solve" and run.machine.instances:
+        return ["it was solved over instances; only a plan over instances can be published as one"]
+    return []
+
+
+def _otherwise(run: RecordedRun) -> list[str]:
+    """What a run did that the same calls, as a plan, would not: groups, cancelled steps, replaced calls."""
+    found: list[str] = []
+    steps = 0
+    for event in run.events:
+        if isinstance(event, SolutionProposed):
+            steps += 1
+            if event.pattern is not None:
+                found.append(f"step {steps - 1} is a group ({event.pattern}: {_PATTERNS[event.pattern]})")
+        elif isinstance(event, SolutionCancelled):
+            found.append(f"step {steps - 1} was cancelled")
+    found += [
+        f"a person put {one.replaced.name!r} in the place of calls.{one.call.place} ({one.call.name})"
+        for one in run.machine.history
+        if one.replaced is not None
+    ]
+    if not found:
+        return []
+    more = f"; and {len(found) - 20} more" if len(found) > 20 else ""
+    return [f"a plan runs every call it lists, each for itself, but {'; '.join(found[:20])}{more}"]
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+#
+# Values: JSON compared as lifting does, and found again where they came from (DESIGN 4.11).
+
+_NODES = 100_000
+"""How many values of one result are looked through."""
+
+_DEPTH = 40
+
+
+def same(left: JSON, right: JSON) -> bool:
+    """Whether two values are equal: numbers by what they are (5 and 5.0), members in any order, true is not 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return left == right
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(same(one, other) for one, other in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    return type(left) is type(right) and left == right
+
+
+def tells(value: JSON) -> bool:
+    """Whether a value can tell where it came from: not null, true, false, and nothing empty."""
+    return not (value is None or isinstance(value, bool) or value in ("", [], {}))
+
+
+def digest(value: JSON) -> str:
+    """A text that is equal for values that are the same, and for no others."""
+    if isinstance(value, str):
+        return f"s{value}"
+    if isinstance(value, bool) or value is None:
+        return f"c{value}"
+    if isinstance(value, int | float):
+        whole = isinstance(value, float) and value.is_integer()
+        return f"n{int(value) if whole else value!r}"
+    if isinstance(value, list):
+        return _hash("l", (digest(item) for item in value))
+    return _hash("d", (f"{len(key)}:{key}{digest(value[key])}" for key in sorted(value)))
+
+
+def _hash(kind: str, parts: Iterable[str]) -> str:
+    hashed = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        raw = part.encode("utf-8", "surrogatepass")
+        hashed.update(f"{len(raw)}:".encode() + raw)
+    return kind + hashed.hexdigest()
+
+
+def walk(document: JSON) -> Iterator[tuple[Path, JSON]]:
+    """Every value in a document, at most 100,000, with its path as references read it; JSON in text is gone into."""
+    return islice(_walk(document, ()), _NODES)
+
+
+def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
+    yield path, value
+    if len(path) >= _DEPTH:
+        return
+    inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else value
+    if isinstance(inner, dict):
+        for key, item in inner.items():
+            yield from _walk(item, (*path, key))
+    elif isinstance(inner, list):
+        for number, item in enumerate(inner):
+            yield from _walk(item, (*path, str(number)))
+
+
+def standing(document: JSON, found: dict[str, list[Path]]) -> bool:
+    """Note where in a document each value stands that tells where it came from, by its digest.
+
+    Returns:
+        Whether all of it was looked at.
+    """
+    return _note(document, (), found, 0)[1] <= _NODES
+
+
+def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> tuple[str, int]:
+    """(its digest, the values noted so far): digests are made from the bottom up, each once."""
+    count += 1
+    if count > _NODES:
+        # Nothing that holds this is noted either.
+        return "", count
+    if len(path) >= _DEPTH:
+        own = digest(value)
+    elif isinstance(value, dict):
+        parts: list[str] = []
+        for key in sorted(value):
+            part, count = _note(value[key], (*path, key), found, count)
+            parts.append(f"{len(key)}:{key}{part}")
+        own = _hash("d", parts)
+    elif isinstance(value, list):
+        parts = []
+        for number, item in enumerate(value):
+            part, count = _note(item, (*path, str(number)), found, count)
+            parts.append(part)
+        own = _hash("l", parts)
+    else:
+        own = digest(value)
+        inner: JSON | Missing = parsed_text(value) if isinstance(value, str) else None
+        if isinstance(inner, dict):
+            for key, item in inner.items():
+                count = _note(item, (*path, key), found, count)[1]
+        elif isinstance(inner, list):
+            for number, item in enumerate(inner):
+                count = _note(item, (*path, str(number)), found, count)[1]
+    if count <= _NODES and tells(value):
+        found.setdefault(own, []).append(path)
+    return own, count
+
+
+# -- executed --------------------------------------------------------------------------------------------------------
+#
+# Executed: the calls of a run that did their work, over all its Requests (DESIGN 4.11).
+
+_ERRORS: Final = "†data.error."
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A call that ran, or that stood on the branch not taken.
+
+    Attributes:
+        progress: the call and what came of it.
+        step: the Request it ran in.
+        chosen: the Request it was first proposed in: one that failed and was proposed again unchanged counts once.
+        raw: the call as it ran; what a person changed stands in it as literals.
+        edited: who changed it; None: nobody.
+    """
+
+    progress: Progress
+    step: int
+    chosen: int
+    raw: JSONObject
+    edited: str | None = None
+
+    @property
+    def index(self) -> int:
+        """Its number in the run."""
+        return self.progress.call.index
+
+    @property
+    def name(self) -> str:
+        """Of its tool."""
+        return self.progress.call.name
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether its tool says that it is read-only, or only a mind is asked."""
+        call = self.progress.call
+        only_a_mind = call.has_latent or call.room == "latent"
+        return only_a_mind or (call.tool is not None and call.tool.annotations.read_only is True)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A call that a lifted plan does not hold.
+
+    Attributes:
+        index: its number in the run.
+        name: of its tool.
+        why: `it failed`, `it was denied`.
+        retried: it was proposed again, and that stands in the plan.
+        matters: nobody tried the same again, and it was part of a plan, or ran and failed.
+    """
+
+    index: int
+    name: str
+    why: str
+    retried: bool
+    matters: bool
+
+    @property
+    def shown(self) -> str:
+        """`calls.0 (send): it failed`, numbered as in the run."""
+        return f"calls.{self.index} ({self.name}): {self.why}{', and was proposed again' if self.retried else ''}"
+
+
+def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
+    """The calls that ran, in listing order, and those that a plan leaves out: failed and denied ones."""
+    edits = {event.call: event for event in run.events if isinstance(event, CallDecided) and event.decision == "edit"}
+    kept: list[Executed] = []
+    failed: list[Progress] = []
+    again: set[int] = set()
+    for one, step in zip(run.machine.history, run.steps, strict=True):
+        if one.standing is Standing.FAILED:
+            failed.append(one)
+            continue
+        first = [other for other in failed if _same(other, one)]
+        again.update(other.call.index for other in first)
+        chosen = min([step, *(run.steps[other.call.index] for other in first)])
+        edit = edits.get(one.call.index)
+        raw = _with_errors(one.call.raw, run.machine.history)
+        if edit is not None and edit.edited is not None:
+            raw = _as_edited(one, edit.edited, run.proposed.get(one.call.index, {}))
+        kept.append(Executed(one, step, chosen, raw, None if edit is None else str(edit.by)))
+    return kept, [_left_out(one, retried=one.call.index in again, run=run) for one in failed]
+
+
+def _same(failed: Progress, later: Progress) -> bool:
+    """Whether a later call is the same one again: written the same, or with the same parameters."""
+    if failed.call.tool is None or later.call.tool is None or failed.call.tool.key != later.call.tool.key:
+        return False
+    if _parameters(failed.call.raw) == _parameters(later.call.raw):
+        return True
+    ran = [item.parameters for item in failed.items]
+    return bool(ran) and ran == [item.parameters for item in later.items]
+
+
+def _parameters(raw: JSONObject) -> JSONObject:
+    return {key: value for key, value in raw.items() if key not in META_PROPERTIES or key == "_each"}
+
+
+def _left_out(one: Progress, *, retried: bool, run: RecordedRun) -> LeftOut:
+    denied = one.error is not None and one.error.get("kind") == "denied"
+    # A call that ran and failed told something: what came after may have been done because of it.
+    ran = any(item.started for item in one.items)
+    matters = not retried and (run.machine.mode == "plan" or (ran and not denied))
+    return LeftOut(one.call.index, one.call.name, "it was denied" if denied else "it failed", retried, matters)
+
+
+def _as_edited(one: Progress, edited: JSONObject, proposed: JSONObject) -> JSONObject:
+    """The call with what a person made of it: literals, but where it was left as it was proposed."""
+    raw = one.call.raw
+    meta: JSONObject = {key: value for key, value in raw.items() if key in META_PROPERTIES}
+    if one.call.has_each:
+        # Each execution has parameters of its own then: they are the items.
+        items = edited_parameters(edited)
+        keys = dict.fromkeys(key for item in items for key in item)
+        own: list[JSON] = [escaped(item) for item in items]
+        return {**meta, "_each": own, **{key: format_reference(("item", key)) for key in keys}}
+    parameters = edited_parameters(edited)[0]
+    return {**meta, **{key: _kept(raw.get(key), proposed.get(key), value) for key, value in parameters.items()}}
+
+
+def _kept(written: JSON, proposed: JSON, ran: JSON) -> JSON:
+    if written is not None and same(proposed, ran):
+        return written
+    if isinstance(written, dict) and isinstance(proposed, dict) and isinstance(ran, dict):
+        return {key: _kept(written.get(key), proposed.get(key), value) for key, value in ran.items()}
+    return escaped(ran)
+
+
+def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
+    """The call, what it read of failed calls (`†data.error.PLACE`) put in: a plan of calls that work has none."""
+
+    def put_in(value: JSON) -> JSON:
+        if isinstance(value, list):
+            return [put_in(item) for item in value]
+        if isinstance(value, dict):
+            return {key: put_in(item) for key, item in value.items()}
+        if not isinstance(value, str) or not value.startswith(_ERRORS):
+            return value
+        operand, *others = parse_reference(value).operands()
+        place = operand.path[1] if operand.path[1:] and not others else ""
+        failed = history[int(place)] if place.isdecimal() and int(place) < len(history) else None
+        told: JSON = None if failed is None else {"call": failed.call.raw, "place": int(place), "error": failed.error}
+        found = read_path(told, operand.path[2:])
+        return value if isinstance(found, Missing) else escaped(found)
+
+    return {key: put_in(value) for key, value in raw.items()}
+
+
+# -- wiring ----------------------------------------------------------------------------------------------------------
+#
+# Wiring: the graph of a plan: what each call waits for, and what it reads (DESIGN 4.9).
+
+UNBOUNDED = 1_000_000
+
+
+def plan_machine(run: RecordedRun, catalogue: Catalogue, plan: Plan) -> Machine:
+    """A machine at the beginning of a plan, under the settings of a run. Nobody is asked in it, and no call waits for
+    room: each is due as early as it can be.
+    """
+    settings = dataclasses.replace(
+        run.machine.settings,
+        approval="allow_all",
+        planning="eager",
+        parallel_calls=UNBOUNDED,
+        output_by_instance=plan.output_by_instance,
+    )
+    machine = Machine(catalogue)
+    machine.receive(
+        dataclasses.replace(
+            run.started,
+            mode="plan",
+            context=plan.context(),
+            settings=settings.to_json(),
+            output_schema=plan.output_schema,
+            mind=None,
+        )
+    )
+    return machine
+
+
+def graph_of(function: Function, catalogue: Catalogue, calls: list[JSON], output: JSON) -> Graph:
+    """The graph of calls lifted from a run that has no instances.
+
+    Raises:
+        PublicationError: they cannot be a plan; the message has every fault.
+    """
+    plan = Plan(calls=calls, input=function.input, output=output)
+    machine = plan_machine(function.run, catalogue, plan)
+    errors = machine.check(calls, output)
+    graph = machine.checked_graph
+    if errors or graph is None:
+        raise PublicationError(f"its calls are no plan: {rejection(errors)}")
+    return graph
+
+
+def waits_of(graph: Graph) -> dict[int, set[int]]:
+    """By place, the places a call waits for: by data and by `_after`."""
+    return {call.index: graph.depends_on(call) for call in graph.calls}
+
+
+def reads_of(call: Call) -> set[int]:
+    """The calls whose results a call reads."""
+    return {
+        index for read in call.reads for alternative in read.bound for operand in alternative for index in operand or ()
+    }
+
+
+def all_before(steps: Mapping[int, set[int]], start: set[int]) -> set[int]:
+    """What a set of calls leads to, by one step or many, itself included."""
+    found: set[int] = set()
+    open_ = list(start)
+    while open_:
+        index = open_.pop()
+        if index not in found:
+            found.add(index)
+            open_.extend(steps.get(index, ()))
+    return found

@@ -1,0 +1,619 @@
+"""Lift: one plan of a run, however many Requests it took (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from ideabridge.bridge.context.errors import ReferenceSyntaxError
+from ideabridge.bridge.context.references import (
+    DAGGER,
+    Hole,
+    Path,
+    Reference,
+    compile_value,
+    format_reference,
+    is_reference,
+    parse_reference,
+)
+from ideabridge.bridge.context.state import Missing
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.lifting.function import (
+    Executed,
+    Function,
+    LeftOut,
+    executed_calls,
+    graph_of,
+    read_function,
+    same,
+    tells,
+    waits_of,
+)
+from ideabridge.bridge.lifting.origins import (
+    Leaf,
+    Origin,
+    Source,
+    Witness,
+    data_key,
+    form_of,
+    leaves_of,
+    origins_of,
+    picked,
+    short,
+)
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.graph import emission
+from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.store.idea import RunRecord
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.tool import META_PROPERTIES, Tool, ToolKey
+
+# -- arrange ---------------------------------------------------------------------------------------------------------
+#
+# Arrange: the calls of several Requests as one list, each in its place (DESIGN 4.11).
+
+
+def in_data_order(kept: Sequence[Executed]) -> list[Executed]:
+    """The calls so that data flows forwards; else as listed."""
+    by_index = {one.index: one for one in kept}
+    data = {one.index: [index for index in _reads(one) if index in by_index] for one in kept}
+    if all(index < reader for reader, read in data.items() for index in read):
+        return list(kept)
+    listed = {after: [before] for before, after in pairwise(by_index)}
+    return [by_index[index] for part in emission(data, listed) for index in part]
+
+
+def _reads(one: Executed) -> list[int]:
+    bound = [operand for read in one.progress.call.reads for alternative in read.bound for operand in alternative]
+    return sorted({index for operand in bound for index in operand or ()})
+
+
+def placed(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
+    """The calls that can stand in a plan, as it lists them, and the output: `†results.N` names places of the plan.
+
+    Raises:
+        PublicationError: one reads what only a call that is left out could give.
+    """
+    calls = list(kept)
+    while True:
+        places = {one.index: place for place, one in enumerate(calls)}
+        written: list[JSON] = []
+        gone: Executed | None = None
+        for one in calls:
+            try:
+                written.append(_renumbered(one.raw, places))
+            except _GoneError as error:
+                if one.progress.standing is not Standing.SKIPPED:
+                    raise PublicationError(f"{one.progress.call.label} reads {error}, which is left out") from None
+                gone = one
+                break
+        if gone is None:
+            break
+        calls.remove(gone)
+    try:
+        return calls, written, renumbered(output, places)
+    except _GoneError as error:
+        raise PublicationError(f"the output reads {error}, which is left out") from None
+
+
+class _GoneError(Exception):
+    """Nothing supplies a reference: the call is left out."""
+
+
+def _renumbered(raw: JSONObject, places: Mapping[int, int]) -> JSONObject:
+    call: JSONObject = {}
+    for key, value in raw.items():
+        if key in ("_outputPath", "_id", "_after", "_tool", "_module", "_outputMethod", "_instance"):
+            call[key] = value
+        elif key == "_imports" and isinstance(value, list):
+            call[key] = [renumbered(_with_dagger(item), places) for item in value]
+        else:
+            call[key] = renumbered(value, places)
+    return call
+
+
+def _with_dagger(item: JSON) -> JSON:
+    return f"{DAGGER}{item}" if isinstance(item, str) and not item.startswith(DAGGER) else item
+
+
+def renumbered(value: JSON, places: Mapping[int, int]) -> JSON:
+    """A value as written, its references to results by the places of a plan."""
+    if isinstance(value, list):
+        return [renumbered(item, places) for item in value]
+    if isinstance(value, dict):
+        return {key: renumbered(item, places) for key, item in value.items()}
+    if not isinstance(value, str) or not is_reference(value):
+        return value
+    try:
+        expression = parse_reference(value)
+    except ReferenceSyntaxError:
+        return value
+    if all(_place(operand, places) in (None, operand.path[:1]) for operand in expression.operands()):
+        return value
+    alternatives: list[str] = []
+    for alternative in expression.alternatives:
+        texts = [_text(operand, _place(operand, places)) for operand in alternative]
+        if all(text is not None for text in texts):
+            alternatives.append(" && ".join(str(text) for text in texts))
+    if not alternatives:
+        raise _GoneError(expression.text)
+    return " || ".join(alternatives)
+
+
+def _place(operand: Reference, places: Mapping[int, int]) -> Path | None:
+    """The place an operand names, () where it is left out; None: it names none."""
+    if operand.kind != "results" or not operand.path or not operand.path[0].isdecimal():
+        return None
+    place = places.get(int(operand.path[0]))
+    return () if place is None else (str(place),)
+
+
+def _text(operand: Reference, place: Path | None) -> str | None:
+    if place is None:
+        return operand.text
+    return format_reference(("results", *place, *operand.path[1:]), operand.instance) if place else None
+
+
+# -- order ---------------------------------------------------------------------------------------------------------
+
+
+def kept_apart(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
+    """Keep what stood in different Requests in order where it matters: calls that do more than read, and writes to
+    one path. `_after` is added to `written`, and `_id` where it is needed.
+
+    Args:
+        calls: in the places of the plan.
+        written: as the plan lists them.
+        waits: by place, the places each waits for already.
+
+    Returns:
+        By place, the places it now waits for besides.
+    """
+    ids = _Ids(calls, written)
+    before: list[set[int]] = []
+    added: list[set[int]] = []
+    for place, one in enumerate(calls):
+        known = set(waits.get(place, ()))
+        reached = known.union(*(before[other] for other in known if other < place))
+        new: set[int] = set()
+        for other in reversed(range(place)):
+            if other not in reached and calls[other].step < one.step and _matters(calls[other], one):
+                new.add(other)
+                reached |= {other} | before[other]
+        before.append(reached)
+        added.append(new)
+        call = written[place]
+        if new and isinstance(call, dict):
+            after = call.get("_after", [])
+            names = [after] if isinstance(after, str) else list(after) if isinstance(after, list) else []
+            call["_after"] = [*names, *(ids.of(other) for other in sorted(new))]
+    return added
+
+
+def _matters(first: Executed, then: Executed) -> bool:
+    if not (first.reads_only and then.reads_only):
+        return True
+    return any(
+        one[: len(other)] == other or other[: len(one)] == one
+        for one in first.progress.call.writes
+        for other in then.progress.call.writes
+    )
+
+
+class _Ids:
+    """Gives each call an id that no other has; `_after` keeps meaning what it did."""
+
+    def __init__(self, calls: Sequence[Executed], written: list[JSON]) -> None:
+        self._written = written
+        self._taken: set[str] = set()
+        names: dict[tuple[int, str], str] = {}
+        for one, call in zip(calls, written, strict=True):
+            own = one.progress.call.id
+            if own is not None and isinstance(call, dict):
+                call["_id"] = names[one.step, own] = self._free(own)
+        for one, call in zip(calls, written, strict=True):
+            if one.progress.call.after and isinstance(call, dict):
+                latest = {own: name for (step, own), name in sorted(names.items()) if step < one.step}
+                found = [names.get((one.step, own), latest.get(own)) for own in one.progress.call.after]
+                # A call of an earlier Request that is left out has ended: nothing waits for it.
+                call["_after"] = [name for name in found if name is not None]
+
+    def _free(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self._taken:
+            name, number = f"{wanted}_{number}", number + 1
+        self._taken.add(name)
+        return name
+
+    def of(self, place: int) -> str:
+        """The id of the call in a place."""
+        call = self._written[place]
+        assert isinstance(call, dict)
+        if "_id" not in call:
+            call["_id"] = self._free(f"call_{place}")
+        return str(call["_id"])
+
+
+# -- shape -----------------------------------------------------------------------------------------------------------
+#
+# Shape: which runs are runs of the same task: the same tools in the same data flow (DESIGN 4.11).
+
+_SEARCHED: Final = 200
+"""The latest runs that are looked through for others of the same shape."""
+
+_TAKEN: Final = 8
+"""Runs of the same task that are compared."""
+
+
+class OtherShapeError(PublicationError):
+    """A run that took another course than the one that is lifted."""
+
+
+def aligned(mine: Witness, store: Store, run_id: str, caller: str) -> Witness:
+    """Another run, its calls in the places of a plan made of mine.
+
+    Raises:
+        OtherShapeError: it took another course; the message says where.
+        PublicationError: it had the same input, or cannot be looked at.
+        UnknownRunError, UnknownIdeaError: there is none for this caller.
+    """
+    function = read_function(store, run_id, caller)
+    if mine.function.run.machine.mode == "solve" and function.run.machine.mode != "solve":
+        # A plan that was run again, by its name perhaps, agrees with itself.
+        raise PublicationError(f"run {function.run.id} is the replay of a plan, not of a mind; it tells nothing")
+    kept, _ = executed_calls(function.run)
+    where = f"run {function.run.id}"
+    if function.run.machine.instances:
+        raise PublicationError(f"{where} is over instances; such runs are not lifted together")
+    if same(function.input or {}, mine.function.input or {}):
+        raise PublicationError(f"{where} had the same input, so it tells nothing of another")
+    # The n-th call of a tool there stands for the n-th here, whatever independent calls stand between.
+    left = list(kept)
+    placed: list[Executed] = []
+    for one in mine.calls:
+        found = next((other for other in left if _key(other) == _key(one)), None)
+        if found is None:
+            raise OtherShapeError(f"{where} took another course: it made no such call of {one.name}")
+        left.remove(found)
+        placed.append(found)
+    if left:
+        raise OtherShapeError(f"{where} took another course: it also called {', '.join(one.name for one in left[:5])}")
+    other = Witness(function, placed)
+    fault = _contradiction(mine, other)
+    if fault is not None:
+        raise OtherShapeError(f"{where} is of another shape: {fault}")
+    return other
+
+
+def _contradiction(mine: Witness, other: Witness) -> str | None:
+    """Where the data flow differs, as far as both were written by reference."""
+    for place, (one, two) in enumerate(zip(mine.calls, other.calls, strict=True)):
+        if _parameters(one.raw) != _parameters(two.raw) or one.progress.call.has_each != two.progress.call.has_each:
+            return f"calls.{place} ({one.name}) has other parameters"
+        if (one.progress.standing is Standing.DONE) != (two.progress.standing is Standing.DONE):
+            return f"calls.{place} ({one.name}) took another branch"
+        for keys, text in references_in(one.raw):
+            written = other.written_reference(place, keys)
+            if written is not None:
+                here = _fields(mine.sources_of(parse_reference(text)))
+                if here and here != _fields(other.sources_of(parse_reference(written))):
+                    return f"calls.{place}.{'.'.join(keys)} reads {written} there"
+            elif _differs(mine, other, place, keys, text):
+                return f"calls.{place}.{'.'.join(keys)} is not what {text} gives there"
+    return None
+
+
+def _fields(sources: list[Source]) -> list[Source]:
+    """Sources without the places in lists: these are what is chosen anew in every run."""
+    return [Source(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
+
+
+def _differs(mine: Witness, other: Witness, place: int, keys: Path, text: str) -> bool:
+    """Whether the other run wrote a literal there that is not what my reference reads in it."""
+    sources = mine.sources_of(parse_reference(text))
+    there = other.leaf(place, keys)
+    if len(sources) != 1 or isinstance(there, Missing):
+        return False
+    value = other.value(sources[0])
+    return not isinstance(value, Missing) and not same(value, there)
+
+
+def _key(one: Executed) -> ToolKey | None:
+    return one.progress.call.tool.key if one.progress.call.tool is not None else None
+
+
+def _parameters(raw: dict[str, JSON]) -> set[str]:
+    return {key for key in raw if key not in META_PROPERTIES}
+
+
+def references_in(raw: dict[str, JSON]) -> Iterator[tuple[Path, str]]:
+    """(keys, text) of every well-formed reference in the parameters of a call, and in `_each`."""
+    for key, value in raw.items():
+        if key not in META_PROPERTIES or key == "_each":
+            holes: list[Hole] = []
+            compile_value(value, holes, [], (key,))
+            for hole in holes:
+                if not hole.expression.uses_item:
+                    yield hole.path, hole.expression.text
+
+
+def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], list[str]]:
+    """The latest runs of a caller that a mind made in the same shape with other input; and why runs of the same task,
+    in the same words, are of another shape.
+    """
+    record = store.run(mine.run_id)
+    if record is None or record.kind != "solve":
+        return [], []
+    tools = {one.name for one in mine.calls}
+    found: list[Witness] = []
+    astray: list[str] = []
+    for other in _ended(store, caller):
+        if other.id == mine.run_id or other.kind != record.kind or other.parent is not None:
+            continue
+        same_words = other.title == record.title
+        if not same_words and not tools <= _tools(store, other.id):
+            continue
+        try:
+            found.append(aligned(mine, store, other.id, caller))
+        except OtherShapeError as error:
+            astray += [str(error)] if same_words else []
+        except IdeabridgeError:
+            # The same input, or a run nothing can be told of.
+            continue
+        if len(found) + len(astray) >= _TAKEN:
+            break
+    return found, astray
+
+
+def _tools(store: Store, run_id: str) -> set[str]:
+    return {name for step in store.step_ideas(run_id) for name in step.meta.tools}
+
+
+def _ended(store: Store, caller: str) -> list[RunRecord]:
+    found: list[RunRecord] = []
+    after: str | None = None
+    while len(found) < _SEARCHED:
+        page = store.runs(caller, "done", min(100, _SEARCHED), after=after, rooms=False)
+        found += page
+        if len(page) < min(100, _SEARCHED):
+            break
+        after = page[-1].id
+    return found
+
+
+# -- lift ------------------------------------------------------------------------------------------------------------
+
+MOST_CALLS: Final = 2_000
+"""Calls of a run of several Requests that are lifted."""
+
+_OFFERED: Final = 12
+"""Origins offered for one value."""
+
+_MOST_PLACES: Final = 5_000
+"""Places at which a value may stand in a run, and still be taken from one of them by itself."""
+
+
+@dataclass(slots=True)
+class Lifted:
+    """A run as a plan, before anybody has decided anything.
+
+    Attributes:
+        function: the run, as a function.
+        witness: its calls, in the places of the plan.
+        calls: as the plan lists them.
+        output: of the plan.
+        leaves: every part of both.
+        left_out: what the plan does not hold.
+        kept_order: by place, the calls it now runs after, as it did in the run, though nothing it reads says so.
+        others: runs of the same task with other input, their calls in the same places.
+        astray: why further runs of the same task took another course.
+        catalogue: the tools, as the run knew them.
+        pick: the tool `pick`; None: this run's is another one.
+    """
+
+    function: Function
+    witness: Witness
+    calls: list[JSON]
+    output: JSON
+    leaves: list[Leaf]
+    left_out: list[LeftOut]
+    catalogue: Catalogue
+    kept_order: list[set[int]] = field(default_factory=list[set[int]])
+    others: list[Witness] = field(default_factory=list[Witness])
+    astray: list[str] = field(default_factory=list[str])
+    pick: Tool | None = None
+
+    @property
+    def run(self) -> str:
+        """The run it was lifted from."""
+        return self.function.run.id
+
+    @property
+    def kept(self) -> list[Executed]:
+        """Its calls, as they ran; none over instances, where all is kept as it was listed."""
+        return list(self.witness.calls)
+
+    @property
+    def requests(self) -> int:
+        """How many Requests the run took; 0: it was a plan."""
+        return 0 if self.function.run.machine.mode == "plan" else self.function.run.machine.step + 1
+
+
+def lift(store: Store, ref: str, caller: str, runs: Iterable[str] | None = None) -> Lifted:
+    """Lift a run, or the run of an idea.
+
+    Args:
+        store: holds the runs.
+        ref: what `find_idea` takes.
+        caller: whose runs are looked at.
+        runs: other runs of the same task; None: those of the same shape are looked for.
+
+    Raises:
+        PublicationError: it cannot be a plan whatever is accepted; the message says why.
+        UnknownRunError, UnknownIdeaError: there is none for this caller.
+    """
+    return lift_function(read_function(store, ref, caller), store, caller, runs)
+
+
+def lift_function(function: Function, store: Store, caller: str, runs: Iterable[str] | None = None) -> Lifted:
+    """Lift a run that was read already; see `lift`."""
+    run = function.run
+    changed = run.not_as_listed()
+    if function.instances:
+        if changed:
+            raise PublicationError(f"its calls did not all run as listed: {_some(changed)}")
+        _expect(function.calls, function.faults, [])
+        leaves = leaves_of(function.calls, function.output, run.machine.catalogue, function.instances)
+        witness = Witness(function, [])
+        return Lifted(function, witness, function.calls, function.output, leaves, [], run.machine.catalogue)
+    kept, left_out = executed_calls(run)
+    _expect(kept, function.faults, changed)
+    if run.machine.step > 0 and len(kept) > MOST_CALLS:
+        raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
+    calls, written, output = placed(in_data_order(kept), copy.deepcopy(function.output))
+    written = copy.deepcopy(written)
+    _expect(calls, [], changed)
+    pick = _pick(run.machine.catalogue)
+    catalogue = Catalogue([*run.machine.catalogue.tools, *([pick] if pick else [])], run.machine.catalogue.latent)
+    order: list[set[int]] = []
+    if run.machine.step > 0:
+        order = kept_apart(calls, written, waits_of(graph_of(function, catalogue, written, output)))
+    witness = Witness(function, calls)
+    lifted = Lifted(function, witness, written, output, [], left_out, catalogue, order, pick=pick)
+    if runs is not None:
+        lifted.others = [aligned(witness, store, one, caller) for one in dict.fromkeys(runs)]
+    else:
+        lifted.others, lifted.astray = runs_like(witness, store, caller)
+
+    def whole(place: int | None, keys: Path, value: JSON) -> bool:
+        return bool(_origins(lifted, place, keys, value))
+
+    lifted.leaves = leaves_of(written, output, catalogue, None, whole)
+    for leaf in lifted.leaves:
+        _explain(lifted, leaf)
+    return lifted
+
+
+def _expect(calls: Iterable[object], faults: list[str], changed: list[str]) -> None:
+    if not list(calls):
+        why = f": {_some(changed)}" if changed else ""
+        raise PublicationError(f"it has no calls to replay{why}")
+    if faults:
+        raise PublicationError("; ".join(faults))
+
+
+def _some(texts: list[str]) -> str:
+    return "; ".join(texts[:20]) + (f"; and {len(texts) - 20} more" if len(texts) > 20 else "")
+
+
+def _pick(catalogue: Catalogue) -> Tool | None:
+    own = builtin_toolbox().tools["pick"]
+    found = next((tool for tool in catalogue.tools if tool.key == own.key), own)
+    return own if found.parameters == own.parameters and found.activity == own.activity else None
+
+
+# -- where leaves come from ----------------------------------------------------------------------------------------
+
+
+def _step(lifted: Lifted, place: int | None) -> int:
+    return lifted.function.run.machine.step if place is None else lifted.witness.calls[place].chosen
+
+
+def _origins(lifted: Lifted, place: int | None, keys: Path, value: JSON) -> list[Origin]:
+    if not tells(value) or (place is not None and keys[:1] == ("_output",)):
+        return []
+    if lifted.requests == 0 and not lifted.function.input:
+        return []
+    return origins_of(value, lifted.witness, _step(lifted, place), picks=lifted.pick is not None)
+
+
+def _explain(lifted: Lifted, leaf: Leaf) -> None:
+    """Find out where a leaf came from, and what other runs say of it."""
+    if leaf.reference is not None:
+        _look_at_reference(lifted, leaf)
+        return
+    if leaf.place is not None:
+        leaf.edited = lifted.witness.calls[leaf.place].edited
+    found = _origins(lifted, leaf.place, leaf.keys, leaf.value)
+    values = [(other, other.leaf(leaf.place, leaf.keys)) for other in lifted.others]
+    known = [(other, value) for other, value in values if not isinstance(value, Missing)]
+    agreeing = [one for one in found if all(_agrees(one, other, value) for other, value in known)]
+    leaf.origins = agreeing[:_OFFERED]
+    differing = [(other, value) for other, value in known if not same(value, leaf.value)]
+    if not differing:
+        return
+    if len(agreeing) == 1 and len(known) == len(values) and _only(lifted, leaf, agreeing[0], known):
+        leaf.taken, leaf.agreed = agreeing[0], 1 + len(known)
+    elif not agreeing:
+        other, value = differing[0]
+        leaf.varies = f"{short(value)} in run {other.run_id}"
+
+
+def _agrees(origin: Origin, other: Witness, value: JSON) -> bool:
+    there = origin.value(other)
+    return not isinstance(there, Missing) and same(there, value)
+
+
+def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[Witness, JSON]]) -> bool:
+    """Whether nothing else can explain a leaf in every run: no element of a list, and nothing under a key that is data.
+    Such a one is nowhere offered unless a condition selects it, yet the mind may have chosen it.
+    """
+    mine, step = lifted.witness, _step(lifted, leaf.place)
+    runs = [mine, *(other for other, _ in known)]
+    if not origin.certain or not all(one.looked_through for one in runs) or data_key(mine, origin.source, runs):
+        return False
+    before = {None, *(place for place, one in enumerate(mine.calls) if one.step < step)}
+    forms: set[Source] | None = None
+    for one, value in [(mine, leaf.value), *known]:
+        sources = [source for source in one.where(value) if source.place in before]
+        if len(sources) > _MOST_PLACES:
+            return False
+        found = {form_of(one, source, runs) for source in sources}
+        forms = found if forms is None else forms & found
+    return not (forms or set()) - {origin.source}
+
+
+def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
+    """Whether a reference selects by position, or by a key that is data, from what its writer had seen."""
+    witness = lifted.witness
+    value = witness.leaf(leaf.place, leaf.keys)
+    leaf.value = None if isinstance(value, Missing) else value
+    expression = parse_reference(str(leaf.reference))
+    if lifted.requests == 0 or expression.uses_item:
+        return
+    step = _step(lifted, leaf.place)
+    for operand in expression.operands():
+        source = witness.source_in_plan(operand)
+        if source is None or (source.place is not None and witness.calls[source.place].step >= step):
+            continue
+        if _by_position(witness, source):
+            leaf.selects = f"{operand.text} is a position in a list that was seen before"
+        elif data_key(witness, source, lifted.others):
+            leaf.selects = f"{operand.text} has a key that may be data that was seen before"
+        for other in lifted.others if leaf.selects else ():
+            there, read = other.leaf(leaf.place, leaf.keys), other.value(source)
+            if not isinstance(there, Missing) and (isinstance(read, Missing) or not same(there, read)):
+                leaf.varies = f"another place in run {other.run_id}"
+    if leaf.selects and lifted.pick is not None and not isinstance(value, Missing):
+        found = [one for one in origins_of(value, witness, step, picks=True) if one.pick is not None]
+        leaf.origins = [one for one in found if all(_still(leaf, one, other) for other in lifted.others)][:_OFFERED]
+
+
+def _still(leaf: Leaf, origin: Origin, other: Witness) -> bool:
+    value = other.leaf(leaf.place, leaf.keys)
+    return not isinstance(value, Missing) and _agrees(origin, other, value)
+
+
+def _by_position(witness: Witness, source: Source) -> bool:
+    for depth, key in enumerate(source.path):
+        if key.isdecimal():
+            above = picked(witness.value(Source(source.place, source.path[:depth])), "@")
+            if isinstance(above, list):
+                return True
+    return False

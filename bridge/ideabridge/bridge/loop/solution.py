@@ -1,0 +1,412 @@
+"""Proposal: a Solution as it was written, bound and checked, of which nothing has run.
+
+In a lazy run it is a plan that waits to be accepted as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self, TypeAlias
+
+from ideabridge.bridge.loop.call import gathered
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import AskPlan
+from ideabridge.bridge.loop.event import (
+    CallProposed,
+    JournalError,
+    OutputProposed,
+    Pattern,
+    PlanAsked,
+    PlanDecided,
+    SolutionClosed,
+    SolutionProposed,
+)
+from ideabridge.bridge.loop.graph import Graph
+from ideabridge.bridge.loop.group import refuse
+from ideabridge.bridge.loop.memory import InitialDocuments, Memory
+from ideabridge.bridge.loop.output import error_message
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.loop.settings import Settings, Spending
+from ideabridge.tools.encoding import JSON, JSONObject, content_hash
+
+# -- proposal --------------------------------------------------------------------------------------------------------
+
+WHY = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
+
+
+LAZY = (
+    "Write a plan: list every call the task needs as far as you can see, wired by references. Nothing of it runs before"
+    " a person has accepted it as a whole; a plan that is not accepted comes back to you with the reason."
+)
+"""What the mind of a lazy run is told."""
+
+
+class Proposal:
+    """The calls and the output of one Solution.
+
+    Args:
+        graph: binds them; calls are listed by `add`, or all at once by `whole`.
+
+    Attributes:
+        calls, output, extra: as written; `extra` is what stood beside.
+        places: of the calls, where instances share a plan's places.
+        pattern: what the calls are to each other.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.calls: list[JSON] = []
+        self.output: JSON = None
+        self.extra: JSONObject = {}
+        self.places: list[JSON] | None = None
+        self.pattern: Pattern | None = None
+
+    @classmethod
+    def whole(
+        cls,
+        graph: Graph,
+        calls: list[JSON],
+        output: JSON,
+        places: list[JSON] | None,
+        pattern: Pattern | None = None,
+    ) -> Self:
+        """A Solution that arrived whole."""
+        graph.take(calls, output, places)
+        refuse(graph, pattern, output)
+        proposal = cls(graph)
+        proposal.calls, proposal.output, proposal.places, proposal.pattern = calls, output, places, pattern
+        return proposal
+
+    def is_of(self, calls: list[JSON], output: JSON, pattern: Pattern | None) -> bool:
+        """Whether it was made of these very values."""
+        return self.calls is calls and self.output is output and self.pattern == pattern
+
+    def expect_well_formed(self) -> Self:
+        """The proposal, where all of it is well formed.
+
+        Raises:
+            JournalError: it is malformed, and was taken up.
+        """
+        if self.graph.problems:
+            raise JournalError(f"a malformed Solution was taken up: {self.graph.problems[0][1]}")
+        return self
+
+    # -- as it streams in ----------------------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> bool:
+        """Whether its end has not come."""
+        return not self.graph.closed
+
+    def add(self, call: JSON, place: int | None) -> None:
+        """List one more call."""
+        self._expect_open()
+        self.graph.add(call, place)
+        self.calls.append(call)
+
+    def set_output(self, output: JSON) -> None:
+        """The output, as written."""
+        self._expect_open()
+        self.graph.set_output(output)
+        self.output = output
+
+    def close(self, extra: JSONObject | None) -> None:
+        """The answer has ended."""
+        self._expect_open()
+        self.graph.close()
+        self.extra = extra or {}
+
+    def _expect_open(self) -> None:
+        if self.graph.closed:
+            raise JournalError("the answer has ended already")
+
+    # -- as it waits ---------------------------------------------------------------------------------------------
+
+    def shown(self) -> JSONObject:
+        """What people see of it: `{"calls", "output"}`, a call for every instance once."""
+        return {"calls": gathered(self.calls, self.places), "output": self.output}
+
+    def question(self, step: int) -> Question:
+        """Whether it is accepted; bound to exactly these calls and this output.
+
+        Args:
+            step: of the run.
+        """
+        digest = content_hash({"calls": self.calls, "output": self.output, "places": self.places})
+        return Question("plan", f"p{step}-{digest[:12]}", digest, self.shown(), WHY)
+
+    def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
+        """What a mind is told where a person changed it, or (`ran` None) did not accept it."""
+        return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
+
+
+def rejection(errors: Sequence[JSONObject]) -> str:
+    """The faults of a malformed solution or plan, one a line, at most 20."""
+    lines: list[str] = []
+    cycles: set[str] = set()
+    for entry in errors[:20]:
+        call, error = entry.get("call"), entry.get("error")
+        message = error.get("message") if isinstance(error, dict) else error
+        if isinstance(message, str) and message.startswith("a cycle: "):
+            # Each call of a cycle has the same error, which names them all.
+            if message in cycles:
+                continue
+            cycles.add(message)
+        if isinstance(call, dict):
+            place = entry.get("in_solution", entry.get("place"))
+            lines.append(f"calls[{place}] ({call.get('_tool')}): {message}")
+        else:
+            lines.append(str(message))
+    if len(errors) > 20:
+        lines.append(f"... and {len(errors) - 20} more")
+    return "\n".join(lines)
+
+
+# -- intake ----------------------------------------------------------------------------------------------------------
+#
+# SolutionReader: the Solutions of a run, bound and checked before anything of them runs.
+
+MOST_REFERENCES: Final = 20_000
+"""How many references one Solution that arrives whole may hold: binding one takes 30 us, in the event loop."""
+
+MOST_BOUND: Final = 200_000
+"""How many times its calls may wait for another: 5,000 reads of what 5,000 calls write are 25 million."""
+
+
+class SolutionReader:
+    """Reads Solutions.
+
+    Args:
+        catalogue, settings, opening, memory, spending: of the run.
+
+    Attributes:
+        listed: how many calls the run has taken up.
+        checked: the Solution that was checked last and not taken up.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, settings: Settings, opening: InitialDocuments, memory: Memory, spending: Spending
+    ) -> None:
+        self.listed = 0
+        self.checked: Proposal | None = None
+        self._catalogue = catalogue
+        self._settings = settings
+        self._opening = opening
+        self._memory = memory
+        self._spending = spending
+        self._ids: set[str] = set()
+
+    @property
+    def room(self) -> int:
+        """How many more calls the run may list, its rooms included."""
+        return self._settings.calls - self._spending.calls - self.listed
+
+    def offer(self, catalogue: Catalogue) -> None:
+        """The tools that the Solutions that follow may call."""
+        self._catalogue = catalogue
+        self.checked = None
+
+    def graph(self, pattern: Pattern | None = None) -> Graph:
+        """An empty graph for the next Solution."""
+        opening, settings = self._opening, self._settings
+        return Graph(
+            self._catalogue,
+            self._memory.documents,
+            first=self.listed,
+            instances=opening.instances,
+            # Alternatives stand side by side: none comes before another.
+            order=settings.order if pattern in (None, "all") else "none",
+            modules=settings.modules,
+            known=self._ids,
+            schemas=opening.schemas,
+            output_by_instance=settings.output_by_instance,
+            reading=settings.reading,
+            alternatives=pattern in ("any", "race"),
+        )
+
+    def check(
+        self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
+    ) -> list[JSONObject]:
+        """What is malformed in a Solution that arrives whole, for whoever runs nothing of it then.
+
+        Returns:
+            `{"call", "place", "error"}` of every problem; empty: all of it is well formed.
+        """
+        over = self.check_count(len(calls)) or _over_references(calls, output)
+        if over:
+            return over
+        graph = self.graph(pattern)
+        graph.most_bound = MOST_BOUND
+        self.checked = Proposal.whole(graph, calls, output, places, pattern)
+        return self.checked.graph.errors()
+
+    def check_count(self, calls: int) -> list[JSONObject]:
+        """The error if a run may not list that many more calls; empty: it may."""
+        if calls <= self.room:
+            return []
+        return _refusal(f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all")
+
+    def take(self, event: SolutionProposed) -> Proposal:
+        """A Solution that is taken up whole: the one that was checked just before, where it is that."""
+        proposal, self.checked = self.checked, None
+        calls, output, pattern = event.calls, event.output, event.pattern
+        if proposal is None or not proposal.is_of(calls, output, pattern):
+            proposal = Proposal.whole(self.graph(pattern), calls, output, event.places, pattern)
+        # The idea says what its calls were to each other.
+        told: JSONObject = {} if pattern is None else {"pattern": pattern}
+        proposal.extra = {**(event.extra or {}), **told}
+        return proposal
+
+    def note(self, listed: Iterable[Progress]) -> None:
+        """These calls were taken up."""
+        for one in listed:
+            self.listed += 1
+            if one.call.id is not None:
+                self._ids.add(one.call.id)
+
+
+def _refusal(message: str) -> list[JSONObject]:
+    return [{"call": None, "error": {"kind": "structural", "message": message}}]
+
+
+def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
+    """The error if a Solution holds more references than are bound here; empty: it does not."""
+    count = 0
+    stack: list[JSON] = [output, *calls]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            # Of `a || b` each; an escaped dagger is two, and rarely stands first.
+            count += item.count("†") if item.startswith("†") and not item.startswith("††") else 0
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    if count <= MOST_REFERENCES:
+        return []
+    return _refusal(
+        f"{count:,} references; one plan may hold at most {MOST_REFERENCES:,}: read what several calls write as one, "
+        "or use _each"
+    )
+
+
+# -- planning --------------------------------------------------------------------------------------------------------
+#
+# Planning: the plan of a lazy run, from its first piece until it is accepted as a whole or set aside.
+
+PlanEvent: TypeAlias = CallProposed | OutputProposed | SolutionClosed | PlanAsked | PlanDecided
+
+
+@dataclass(frozen=True, slots=True)
+class PlanResult:
+    """What becomes of a plan.
+
+    Attributes:
+        plan: as it was proposed.
+        runs: what runs; None: nothing of it.
+        errors, corrections: what the mind is told.
+        reason: why nothing of it runs, where a person said so.
+    """
+
+    plan: Proposal
+    runs: Proposal | None = None
+    errors: list[JSONObject] = field(default_factory=list[JSONObject])
+    corrections: list[JSONObject] = field(default_factory=list[JSONObject])
+    reason: str | None = None
+
+
+class Planning:
+    """One plan.
+
+    Args:
+        intake: of the run.
+        step: of the run.
+        plan: where it came whole; else its pieces are taken.
+    """
+
+    def __init__(self, intake: SolutionReader, step: int, plan: Proposal | None = None) -> None:
+        self.plan = plan or Proposal(intake.graph())
+        self.step = step
+        self._intake = intake
+        self._asked = False
+
+    @property
+    def listed(self) -> int:
+        """How many calls it has."""
+        return len(self.plan.calls)
+
+    @property
+    def question(self) -> Question:
+        """Whether it is accepted."""
+        return self.plan.question(self.step)
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is there whole, and waits to be accepted."""
+        return not self.plan.streams
+
+    def due(self) -> list[AskPlan]:
+        """That somebody is asked, once it waits and nobody has been."""
+        if not self.waits or self._asked:
+            return []
+        question = self.question
+        return [AskPlan(question.approval, question.digest)]
+
+    def settled(self, broken: str | None = None) -> PlanResult | None:
+        """What becomes of the plan without asking anybody, now that its end has come; None: it waits to be accepted.
+
+        Args:
+            broken: why the answer broke off, where it did.
+        """
+        plan = self.plan
+        if broken is not None:
+            # A plan that breaks off is not used: nothing of it has run, and nothing of it will.
+            return PlanResult(plan, errors=[error_message("structural", f"the answer broke off: {broken}")])
+        if not plan.calls:
+            return PlanResult(plan, plan)
+        return PlanResult(plan, errors=plan.graph.errors()) if plan.graph.problems else None
+
+    def take(self, event: PlanEvent) -> PlanResult | None:
+        """Take one event.
+
+        Returns:
+            What becomes of the plan, where that is settled now.
+
+        Raises:
+            JournalError: it does not fit.
+        """
+        match event:
+            case CallProposed():
+                self.plan.add(event.call, event.place)
+            case OutputProposed():
+                self.plan.set_output(event.output)
+            case SolutionClosed():
+                self.plan.close(event.extra)
+                return self.settled(event.broken)
+            case PlanAsked():
+                self._expect(event.digest)
+                self._asked = True
+            case PlanDecided():
+                self._expect(event.digest)
+                return self._decided(event)
+        return None
+
+    def _expect(self, digest: str) -> None:
+        if not self.waits:
+            raise JournalError("the plan is still being written; nobody can decide on it")
+        if self.question.digest != digest:
+            raise JournalError("the decision is bound to another plan than the one that waits")
+
+    def _decided(self, event: PlanDecided) -> PlanResult:
+        plan, by, reason = self.plan, event.by, event.reason
+        if event.decision == "deny":
+            why = f"the plan was denied by {by}: {reason or 'no reason given'}"
+            return PlanResult(plan, corrections=[plan.correction(None, str(by), reason)], reason=why)
+        if event.decision == "approve":
+            return PlanResult(plan, plan)
+        proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
+        edited = self._intake.take(proposed).expect_well_formed()
+        edited.extra = plan.extra
+        return PlanResult(plan, edited, corrections=[plan.correction(edited, str(by), reason)])

@@ -1,0 +1,214 @@
+"""Endpoint settings: which model a configuration names, where it is, and how it is asked (DESIGN 5)."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from ideabridge.tools.encoding import JSON, JSONObject
+
+# -- endpoint settings -----------------------------------------------------------------------------------------------
+
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9/-]*:[^\s\x00-\x1f]{1,250}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Setting = bool | int | float | str
+
+SIGNING: Final = frozenset({"bedrock", "google-vertex", "google-cloud", "sagemaker"})
+"""Providers that sign in with credentials which are found on the machine, not with a key alone."""
+
+_GENERAL: Final = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "thinking",
+        "service_tier",
+    }
+)
+_PROVIDERS_OWN: Final = re.compile(
+    r"(openai|anthropic|google|groq|mistral|bedrock|cohere|huggingface|openrouter|xai|ollama)_[a-z0-9_]+"
+)
+
+
+def setting_problem(name: str) -> str | None:
+    """What is wrong with the name of a setting; None: nothing."""
+    if name in _GENERAL or _PROVIDERS_OWN.fullmatch(name):
+        return None
+    return (
+        f"unknown setting {name[:60]!r}; known: {', '.join(sorted(_GENERAL))}, and those of one provider, which begin"
+        " with its name (openai_reasoning_effort)"
+    )
+
+
+class ModelConfiguration(BaseModel):
+    """A model endpoint. Keys are never in it: they come from the environment, or from the keyring."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: str = Field(description="PROVIDER:MODEL, such as openai:gpt-5-mini; see docs/minds.md.")
+    base_url: str | None = Field(
+        default=None, description="Where an OpenAI-compatible server (or a proxy) is, such as http://127.0.0.1:8080/v1."
+    )
+    key_env: str | None = Field(
+        default=None,
+        description="Name of the environment variable, or of the keyring's entry, that holds the key for base_url.",
+    )
+    output: Literal["auto", "native", "prompted"] = Field(
+        default="auto",
+        description="native: the endpoint enforces the schema; prompted: it is told; auto: native where it is taken.",
+    )
+    settings: Mapping[str, Setting] = Field(
+        default_factory=dict[str, Setting], description="temperature, max_tokens, thinking, ..."
+    )
+    timeout: float = Field(default=600, gt=0, le=86_400, description="Seconds one answer may take, with retries.")
+    idle_timeout: float = Field(default=120, gt=0, le=86_400, description="Seconds without anything of an answer.")
+    retries: int = Field(default=3, ge=0, le=20, description="Requests sent again after 429, 5xx or a lost connection.")
+    repairs: int = Field(default=2, ge=0, le=10, description="Answers that are no JSON, sent back with the error.")
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            raise ValueError("expected PROVIDER:MODEL, such as openai:gpt-5-mini")
+        return name
+
+    @field_validator("key_env")
+    @classmethod
+    def _check_variable(cls, name: str | None) -> str | None:
+        # The value is not shown: it may be the key itself.
+        if name is not None and not _VARIABLE.fullmatch(name):
+            raise ValueError("expected the name of an environment variable, not a key")
+        return name
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        problem = url_problem(url)
+        if problem is not None:
+            raise ValueError(problem)
+        return url.rstrip("/")
+
+    @field_validator("settings")
+    @classmethod
+    def _check_settings(cls, settings: Mapping[str, Setting]) -> Mapping[str, Setting]:
+        for name in settings:
+            problem = setting_problem(name)
+            if problem is not None:
+                raise ValueError(problem)
+        return settings
+
+
+def url_problem(url: str) -> str | None:
+    """What is wrong with the address of an endpoint; None: nothing."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "expected an http or https address"
+    if parts.scheme not in ("http", "https") or not host:
+        return "expected an http or https address"
+    if "@" in parts.netloc:
+        return "expected an address without credentials; key_env names the variable that holds the key"
+    return None
+
+
+def place_of(url: str | None) -> str:
+    """Host and port of an address, and nothing else of it: the rest may hold a secret."""
+    try:
+        parts = urlsplit(url or "")
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        return ""
+    if host is None:
+        return ""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def extra_of(name: str) -> str:
+    """The extra of this distribution that brings what a model's provider needs."""
+    extra = name.partition(":")[0].split("-")[0]
+    return extra if extra in ("openai", "anthropic", "google") else "all-models"
+
+
+def read_model(value: str | ModelConfiguration) -> ModelConfiguration:
+    """The key `model` of a configuration, or the option --model, as an object."""
+    return value if isinstance(value, ModelConfiguration) else ModelConfiguration(name=value)
+
+
+def as_object(raw: JSON) -> JSON:
+    """The key `model` as it stands in a file, its short form written out."""
+    named: JSONObject = {"name": raw}
+    return named if isinstance(raw, str) else raw
+
+
+# -- sampling settings -----------------------------------------------------------------------------------------------
+#
+# Sampling settings: what the client is told about the model that shall answer (DESIGN 5).
+
+
+class SamplingSettings(BaseModel):
+    """`sampling` in `ideabridge.json`: wishes, all of which a client may ignore."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    max_tokens: int = Field(default=16_384, ge=256, le=1_000_000, description="Tokens one answer may have.")
+    models: tuple[str, ...] = Field(default=(), description="Names, or parts of names, of models; the best first.")
+    temperature: float | None = Field(default=None, ge=0, le=2, description="Temperature; null: the client's.")
+    cost_priority: float | None = Field(default=None, ge=0, le=1, description="How much a low price counts.")
+    speed_priority: float | None = Field(default=None, ge=0, le=1, description="How much speed counts.")
+    intelligence_priority: float | None = Field(default=None, ge=0, le=1, description="How much ability counts.")
+
+
+# -- forms -----------------------------------------------------------------------------------------------------------
+#
+# Forms: the ways to ask a model for a JSON object, from the strictest to the plainest (DESIGN 5).
+
+_REMEMBERED: Final = 512
+
+
+class Form(Enum):
+    """How a Request asks for JSON; an endpoint that refuses one is asked in the next."""
+
+    NATIVE = "native"
+    """By the provider's own schema output (`response_format: json_schema` and its like)."""
+    PROMPTED = "prompted"
+    """By the prompt, in the provider's JSON mode where it has one."""
+    PLAIN = "plain"
+    """By the prompt alone."""
+
+
+class FormMemory:
+    """Which form an endpoint took for a schema, so that it is not asked in vain again; kept as long as the process."""
+
+    def __init__(self) -> None:
+        self._taken: OrderedDict[str, Form] = OrderedDict()
+
+    def taken(self, schema: str) -> Form | None:
+        """The form that worked for the schema of this hash; None: none yet."""
+        return self._taken.get(schema)
+
+    def keep(self, schema: str, form: Form) -> None:
+        """A form has worked."""
+        self._taken[schema] = form
+        self._taken.move_to_end(schema)
+        if len(self._taken) > _REMEMBERED:
+            self._taken.popitem(last=False)
+
+
+def below(forms: Sequence[Form], form: Form) -> Form | None:
+    """The next form to try after one that was refused; None: it was the last."""
+    place = forms.index(form) + 1
+    return forms[place] if place < len(forms) else None

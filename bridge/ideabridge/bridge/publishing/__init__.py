@@ -1,0 +1,1 @@
+"""Making tools of ideas."""

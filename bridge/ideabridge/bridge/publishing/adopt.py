@@ -1,0 +1,161 @@
+"""Adopt: publish an idea that was made elsewhere; nothing it says of itself is believed (DESIGN 4.11, 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.messages import read_context
+from ideabridge.bridge.errors import PublicationError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.settings import Settings
+from ideabridge.bridge.minds.choice import AUTO, Choice
+from ideabridge.bridge.plan import Plan, read_published
+from ideabridge.bridge.runs.offer import defined_tools
+from ideabridge.bridge.runs.replay import calls_of, context_of, cycle_through, next_version
+from ideabridge.bridge.runs.starts import start_solve
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.portable import Document
+from ideabridge.bridge.store.store import CAUTIOUS, Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
+from ideabridge.tools.tool import Annotations
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What an import did.
+
+    Attributes:
+        idea_id: the saved idea.
+        publication: the new version of a name, where it was published too.
+        before: what the name stood for until then; None: it was free.
+    """
+
+    idea_id: str
+    publication: Publication | None = None
+    before: Publication | None = None
+
+
+def offered_plan(document: Document) -> Plan | None:
+    """The plan a document would be answered by, with the input it was recorded with; None: by none, whatever plan
+    stands in it.
+    """
+    told = document.publication_members()
+    plan: JSON = told["plan"]
+    recorded: JSON = told["recorded"]
+    if told["answer"] in ("recorded", "solve") or not isinstance(plan, dict):
+        return None
+    given = recorded.get("input") if isinstance(recorded, dict) else None
+    arguments: JSONObject = given if isinstance(given, dict) else {}
+    return read_published(plan, arguments, told["input_schema"], told["output_schema"], name=told["name"])
+
+
+def known_calls(plan: Plan, catalogue: Catalogue) -> bool:
+    """Whether every call of a plan has a tool here."""
+    return all(isinstance(call, dict) and catalogue.look_up(call) is not None for call in plan.calls)
+
+
+def check_circle(store: Store, name: str, calls: list[JSON], where: str = "plan") -> None:
+    """Refuse a plan that would call itself once it is published.
+
+    Args:
+        store: holds the publications.
+        name: what it is to be called.
+        calls: as it lists them.
+        where: it stands in the document.
+
+    Raises:
+        PublicationError: it would; the message names the ideas on the way.
+    """
+    cycle = cycle_through(store, name, next_version(store, name), calls)
+    if cycle is not None:
+        raise PublicationError(f"publication.{where}: it would call itself: {' -> '.join(cycle)}")
+
+
+def check_guide(store: Store, document: Document) -> None:
+    """Check what a document says a fresh run begins with (`Publication.guide`), as far as it can be without its tools:
+    those may come.
+
+    Raises:
+        PublicationError: no run could begin with it, or it would call itself; the message says where.
+    """
+    told = document.publication_members()
+    recorded: JSON = told["recorded"]
+    guide = recorded.get("solve") if isinstance(recorded, dict) else None
+    if guide is None and told["answer"] != "solve":
+        return
+    if not isinstance(guide, dict):
+        raise PublicationError(f"publication.{_GUIDE}: expected an object, found {show(guide)}")
+    for member, expected, fits in _MEMBERS:
+        if not fits(guide.get(member)):
+            raise PublicationError(
+                f"publication.{_GUIDE}.{member}: expected {expected}, found {show(guide.get(member))}"
+            )
+    given = recorded.get("input") if isinstance(recorded, dict) else None
+    arguments: JSONObject = given if isinstance(given, dict) else {}
+    schema = guide["output_schema"]
+    try:
+        context = context_of(guide, arguments)
+        defined_tools(read_context(context))
+        asked = schema if isinstance(schema, dict) else None
+        start_solve(context, Catalogue(()), Settings(), asked, Choice(AUTO, "it is imported"))
+    except IdeabridgeError as error:
+        raise PublicationError(f"publication.{_GUIDE}: no run can begin with it: {error}") from None
+    check_circle(store, told["name"], calls_of(guide), f"{_GUIDE}.plan")
+
+
+def _is_tools(value: JSON) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list)
+        and len(pair) == 2
+        and (pair[0] is None or isinstance(pair[0], str))
+        and isinstance(pair[1], str)
+        for pair in value
+    )
+
+
+def _is_plan(value: JSON) -> bool:
+    if value is None:
+        return True
+    calls = value.get("calls") if isinstance(value, dict) else None
+    return isinstance(calls, list) and all(isinstance(one, dict) and isinstance(one.get("_tool"), str) for one in calls)
+
+
+_GUIDE: Final = "recorded.solve"
+_MEMBERS: Final[tuple[tuple[str, str, Callable[[JSON], bool]], ...]] = (
+    ("context", "an array of messages", lambda value: isinstance(value, list)),
+    ("tools", "an array of [module or null, name]", _is_tools),
+    ("output_schema", "a JSON Schema", lambda value: isinstance(value, dict)),
+    ("by_instance", "true or false", lambda value: value is None or isinstance(value, bool)),
+    ("plan", 'an object {"calls": [call, ...], "output"}', _is_plan),
+)
+
+
+def honest_annotations(plan: Plan | None, here: Catalogue, offered: Catalogue) -> JSONObject:
+    """What can be said of a plan by the tools there are here; of one that calls an unknown tool the worst, for that
+    tool may come.
+
+    Args:
+        plan: None: it has none, so that nothing is known.
+        here: the tools here, and those of the rooms it names.
+        offered: these, and the tools it defines itself: what it says of those that run is not believed.
+    """
+    said: list[Annotations] = []
+    for call in plan.calls if plan is not None else [None]:
+        own = offered.look_up(call) if isinstance(call, dict) else None
+        if own is not None and own.key in offered.latent:
+            # Only a mind is asked.
+            continue
+        tool = here.look_up(call) if isinstance(call, dict) else None
+        if tool is None:
+            return dict(CAUTIOUS)
+        said.append(tool.annotations)
+    return {
+        "readOnlyHint": all(one.read_only is True for one in said),
+        "destructiveHint": any(one.read_only is not True and one.destructive is not False for one in said),
+        "idempotentHint": all(one.repeatable for one in said),
+        "openWorldHint": any(one.open_world is not False for one in said),
+    }

@@ -1,0 +1,194 @@
+"""Idea tools: published ideas as tools of `_module: "idea:NAME"`, and what can be said of their effects now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.runs.offer import SOLVE
+from ideabridge.bridge.runs.pins import calls_in, defined_in, read_pins
+from ideabridge.bridge.runs.replay import tools_of
+from ideabridge.bridge.store.errors import UnknownPublicationError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.store import CAUTIOUS, Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, IDEA, Annotations, Tool
+
+
+def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool | None:
+    """The tool of a published idea; None: nothing is published to this caller under that name.
+
+    The version that stands now is pinned: a run that has begun keeps it, whatever is published meanwhile.
+
+    Args:
+        store: holds the publications.
+        module: `idea:NAME` or `idea:NAME@VERSION`.
+        caller: who calls it.
+        known: the tools of here and of the modules.
+    """
+    try:
+        found = store.named(module.removeprefix(IDEA), caller=caller)
+    except UnknownPublicationError:
+        return None
+    return Tool(
+        found.name,
+        found.description,
+        found.input_schema or {"type": "object", "properties": {}, "additionalProperties": False},
+        found.output_schema,
+        Annotations.from_json(hints_now(store, found, caller, known)),
+        module=module,
+        remote_name=f"{found.name}@{found.version}",
+        reaches=_reaches(store, found, caller, known, set()),
+    )
+
+
+def hints_now(
+    store: Store, found: Publication, caller: str, known: Catalogue, above: frozenset[tuple[str, int]] = frozenset()
+) -> JSONObject:
+    """The behaviour hints of a published idea, by the tools that it calls as they are now: it only reads while all of
+    them do. Of one that calls a tool that is not here, the worst is said.
+
+    Args:
+        store: holds the publications.
+        found: the version.
+        caller: who may call it.
+        known: the tools of here and of the modules, also of those that are not up.
+        above: the versions that call it.
+    """
+    held = found.plan or found.guide
+    if found.answer == "recorded" or held is None or (found.name, found.version) in above:
+        return found.annotations
+    defined = defined_in(held)
+    called: list[Tool] = []
+    keys: list[tuple[str | None, str]] = [] if found.plan is not None else tools_of(held)
+    for call in calls_in(found.plan):
+        module = call.get("_module") if isinstance(call, dict) else None
+        if isinstance(call, dict) and "_output" not in call:
+            keys.append((module if isinstance(module, str) else None, str(call.get("_tool"))))
+    for module, name in keys:
+        if module is not None and module.startswith(IDEA):
+            try:
+                inner = store.named(module.removeprefix(IDEA), caller=caller)
+            except UnknownPublicationError:
+                return dict(CAUTIOUS)
+            hints = hints_now(store, inner, caller, known, above | {(found.name, found.version)})
+            # A room reaches what its calls reach.
+            called.append(Tool(name, annotations=Annotations.from_json(hints), module=module))
+            continue
+        tool = known.get((module, name)) if module != ANONYMOUS else known.get((None, name)) or SOLVE
+        if tool is None and not (module is None and name in defined):
+            return dict(CAUTIOUS)
+        if tool is not None and tool.key not in known.latent:
+            # Of a latent call only a mind is asked.
+            called.append(tool)
+    hints = hints_of(called)
+    if read_pins(held) is not None and not defined:
+        return hints
+    # Of what it defines itself, and of what its calls meant before they were pinned, only the publication tells.
+    then = found.annotations
+    return {
+        "readOnlyHint": hints["readOnlyHint"] is True and then.get("readOnlyHint") is True,
+        "destructiveHint": hints["destructiveHint"] is True or then.get("destructiveHint") is not False,
+        "idempotentHint": hints["idempotentHint"] is True and then.get("idempotentHint") is True,
+        "openWorldHint": hints["openWorldHint"] is True or then.get("openWorldHint") is not False,
+    }
+
+
+def hints_of(tools: Iterable[Tool]) -> JSONObject:
+    """The behaviour hints of an idea that may call these tools: read-only only if all of them are. Without tools it
+    returns only what it holds, or what a mind writes.
+    """
+    read_only = idempotent = True
+    destructive = open_world = False
+    for tool in tools:
+        said = tool.annotations
+        read_only = read_only and said.read_only is True
+        idempotent = idempotent and said.repeatable
+        destructive = destructive or (said.read_only is not True and said.destructive is not False)
+        # A tool here that says nothing is taken to stay here; a module that says nothing may reach anywhere.
+        open_world = open_world or (
+            said.open_world is not False if tool.module is not None else said.open_world is True
+        )
+    return {
+        "readOnlyHint": read_only,
+        "destructiveHint": destructive,
+        "idempotentHint": idempotent,
+        "openWorldHint": open_world,
+    }
+
+
+def needed_modules(
+    store: Store, calls: Iterable[JSON], caller: str, known: Catalogue, defined: frozenset[str] = frozenset()
+) -> set[str | None]:
+    """The modules that must have listed their tools before it can be said what calls do, by the published ideas they
+    call too; None among them: a tool is known by no module, and may be of any.
+
+    Args:
+        store: holds the publications.
+        calls: of a plan.
+        caller: who calls.
+        known: the tools of here and of the modules, also of those that are not up.
+        defined: names of tools that the plan defines itself.
+    """
+    found: set[str | None] = set()
+    seen: set[str] = set()
+
+    def look(module: JSON, name: JSON, defined: frozenset[str]) -> None:
+        if module is None:
+            tool = None if name in defined else known.look_up({"_tool": name})
+            if name not in defined and (tool is None or tool.module is not None):
+                found.add(None if tool is None else tool.module)
+        elif isinstance(module, str) and module.startswith(IDEA):
+            if module not in seen:
+                seen.add(module)
+                look_into(module)
+        elif isinstance(module, str) and module != ANONYMOUS:
+            found.add(module)
+
+    def look_into(module: str) -> None:
+        try:
+            inner = store.named(module.removeprefix(IDEA), caller=caller)
+        except UnknownPublicationError:
+            return
+        if inner.plan is not None:
+            for call in calls_in(inner.plan):
+                if isinstance(call, dict):
+                    look(call.get("_module"), call.get("_tool"), defined_in(inner.plan))
+        elif inner.guide is not None:
+            for tool in tools_of(inner.guide):
+                look(*tool, defined_in(inner.guide))
+
+    for call in calls:
+        if isinstance(call, dict):
+            look(call.get("_module"), call.get("_tool"), defined)
+    return found
+
+
+def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, seen: set[str]) -> tuple[str, ...]:
+    """The modules that the plan of an idea calls, by the ideas it calls too; see `Tool.reaches`.
+
+    Every module where that cannot be said: a mind or a room chooses the calls, or a tool is not there now.
+    """
+    if found.answer == "recorded":
+        return ()
+    calls = found.plan.get("calls") if found.plan is not None else None
+    if not isinstance(calls, list):
+        return (EVERY_MODULE,)
+    reached: dict[str, None] = {}
+    for call in calls:
+        module = call.get("_module") if isinstance(call, dict) else None
+        if isinstance(module, str) and module.startswith(IDEA):
+            if module in seen:
+                continue
+            seen.add(module)
+            try:
+                inner = store.named(module.removeprefix(IDEA), caller=caller)
+            except UnknownPublicationError:
+                return (EVERY_MODULE,)
+            reached.update(dict.fromkeys(_reaches(store, inner, caller, known, seen)))
+        else:
+            tool = known.look_up(call) if isinstance(call, dict) and module != ANONYMOUS else None
+            if tool is None:
+                return (EVERY_MODULE,)
+            reached.update(dict.fromkeys(tool.reached))
+    return (EVERY_MODULE,) if EVERY_MODULE in reached else tuple(reached)

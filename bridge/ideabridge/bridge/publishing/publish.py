@@ -1,0 +1,349 @@
+"""Publish: an idea becomes a tool (DESIGN 4.11)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ideabridge.bridge.context.messages import read_message
+from ideabridge.bridge.errors import PublicationError, UndecidedError
+from ideabridge.bridge.lifting.asking import asks_of, counts_of, demand
+from ideabridge.bridge.lifting.decide import Choices, Decided, decide, read_choices
+from ideabridge.bridge.lifting.function import Function, read_function
+from ideabridge.bridge.lifting.lift import lift_function
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.event import APPROVER, Decider
+from ideabridge.bridge.loop.solution import LAZY
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.publishing.idea_tools import hints_of
+from ideabridge.bridge.runs.pins import (
+    Pin,
+    calls_in,
+    defined_in,
+    essences_of,
+    meant,
+    read_pins,
+    standing_of,
+    tools_meant,
+)
+from ideabridge.bridge.runs.replay import asking_calls, calls_of, cycle_through, next_version, without_cycles
+from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.tool import ANONYMOUS
+
+_NAMED: Final = 8
+"""Tools, and members of the output, that a description names."""
+
+Tools: TypeAlias = Callable[[Plan, JSONObject], Awaitable[Catalogue]]
+"""The tools there are now, with those that the calls of a plan name, once all that they need are known. Given the plan,
+and as a publication would hold it. From then on nothing waits until the plan is published."""
+
+_RECORDED = "Gives the answer recorded for its one input; nothing runs."
+
+
+async def publish(
+    store: Store,
+    tools: Tools,
+    ref: str,
+    name: str,
+    *,
+    description: str | None = None,
+    answer: str = "auto",
+    choices: JSONObject | None = None,
+    by: Decider = APPROVER,
+    caller: str,
+    owner: str | None = None,
+    audience: tuple[str, ...] | None = None,
+    replaces: bool = False,
+    patiently: Callable[[Callable[[], Publication]], Awaitable[Publication]],
+) -> Publication:
+    """Publish an idea, or the last idea of a run, as a tool. A published name gets a new version.
+
+    What is published is what one run did: the run `ref` names, else the caller's latest that ended with the idea.
+
+    Args:
+        store: holds the idea.
+        patiently: calls what writes into the store, again where another program keeps it locked.
+        tools: see `Tools`; a plan's must be among them.
+        ref: id, unique prefix, name, `name@version`, or a run's id.
+        name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
+        description: what it does, for the models that may call it.
+        answer: `recorded`, `plan`, `solve`; or `auto`: the plan where there is one, else `solve`; `recorded` where it
+            can neither be a plan nor be solved anew.
+        choices: what a person decides about a plan; see `read_choices`, and `docs/lifting.md`.
+        by: who made the choices; kept with the version.
+        caller: who publishes; the idea must come from a run of theirs.
+        owner: whose the name is, where it is new; None: the local person's, for everybody.
+        audience: to whom it is given besides its owner; None: as before. See `Store.share`.
+        replaces: whether the owner may publish a version of what others have given to it.
+
+    Raises:
+        PublicationError: it cannot be published so; the message says what is missing.
+        UnknownIdeaError, UnknownRunError: there is none for this caller.
+        PublicationNameError: the name cannot be a tool's.
+    """
+    if answer not in ANSWERS:
+        raise PublicationError(f"answer: expected 'auto', 'recorded', 'plan' or 'solve', found {answer!r}")
+    chosen = read_choices(choices)
+    function = read_function(store, ref, caller)
+    meta = function.stored.meta
+    text = (description or meta.description or _description_of(function, name)).rstrip()
+    text = text if text.endswith(".") else f"{text}."
+    made = _Made("recorded", _RECORDED, hints_of(()))
+    if answer in ("auto", "plan"):
+        found = await _lifted(function, store, caller, chosen, tools, name)
+        if isinstance(found, _Lifted):
+            # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
+            demand(found.decided)
+            made = _as_plan(found, answer, store, by)
+        elif answer == "plan":
+            raise PublicationError(f"it cannot be replayed as a plan: {found}")
+    if answer == "solve" or (answer == "auto" and made.plan is None):
+        guide = guide_of(function, _shape(function, store, caller, chosen), text, store, name)
+        if isinstance(guide, dict):
+            made = _as_guide(guide, answer, function)
+        elif answer == "solve":
+            raise PublicationError(f"it cannot be solved anew: {guide}")
+    recorded: JSONObject = {"input": function.input or {}, "output": function.run.result}
+    if made.guide is not None:
+        recorded["solve"] = made.guide
+    pins = read_pins(made.plan or made.guide) or []
+    essences = essences_of(function.run.machine.catalogue)
+
+    def keep() -> Publication:
+        with store.transaction():
+            store.tool_memory.keep_definitions(
+                {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
+            )
+            return store.publish(
+                name,
+                function.stored.id,
+                description=f"{text} {made.sentences}",
+                answer=made.answer,
+                input_schema=function.input_schema,
+                output_schema=function.output_schema,
+                annotations=made.annotations,
+                plan=made.plan,
+                recorded=recorded,
+                owner=owner,
+                audience=audience,
+                replaces=replaces,
+            )
+
+    return await patiently(keep)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What becomes of an idea: the way it answers, what the description says of it, and what is kept for it."""
+
+    answer: Answer
+    sentences: str
+    annotations: JSONObject
+    plan: JSONObject | None = None
+    guide: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Lifted:
+    """A plan with everything decided put in, and the tools that its calls mean."""
+
+    decided: Decided
+    catalogue: Catalogue
+
+
+def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
+    decided, catalogue = found.decided, found.catalogue
+    confirmed = _confirmations(decided)
+    asking = asking_calls(store, catalogue, decided.calls)
+    plan = _with_decisions(decided, confirmed, by)
+    listed = [call for call in calls_in(plan) if isinstance(call, dict)]
+    # Of a latent call only a mind is asked.
+    called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
+    return _Made(
+        "auto" if answer == "auto" else "plan",
+        _sentences(decided, confirmed, asking),
+        hints_of(called),
+        plan=plan,
+    )
+
+
+def _as_guide(guide: JSONObject, answer: str, function: Function) -> _Made:
+    machine = function.run.machine
+    # Clean rooms have no other tools than the run itself.
+    offered = [one for one in machine.catalogue.tools if one.key not in machine.catalogue.latent]
+    offered = [one for one in offered if one.module != ANONYMOUS]
+    hints = hints_of(offered)
+    names = [one.name for one in offered]
+    reads = ", which only read" if hints["readOnlyHint"] is True else ""
+    may = f"; it may call {_first(names)}{reads}" if names else ""
+    count = len(calls_of(guide))
+    guided = f", guided by a saved plan of {count} call{'' if count == 1 else 's'}" if count else ""
+    told = f"A model is asked to solve it anew with your input{guided}{may}."
+    return _Made("auto" if answer == "auto" else "solve", told, hints, guide=guide)
+
+
+def _description_of(function: Function, name: str) -> str:
+    """What a run did, in one sentence for models: its task in the words of whoever set it, or else the tools that it
+    called and the members of its output.
+    """
+    meta = function.stored.meta
+    tools = list(meta.tools)
+    if meta.title and meta.title != ", ".join(tools):
+        return meta.title
+    if not tools:
+        return f"Runs {name}"
+    output = function.run.result
+    gives = f" and gives {_first(list(output))}" if isinstance(output, dict) and output else ""
+    return f"Calls {_first(tools)}{gives}"
+
+
+def _first(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
+
+
+def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:
+    """Its plan as far as it can be lifted, whatever is still asked; None: it cannot be at all."""
+    try:
+        return decide(lift_function(function, store, caller, choices.runs), choices).plan()
+    except PublicationError:
+        return None
+
+
+async def _lifted(
+    function: Function, store: Store, caller: str, choices: Choices, tools: Tools, name: str
+) -> _Lifted | str:
+    """The plan with everything decided put in, or why there can be none whatever is accepted."""
+    try:
+        lifted = lift_function(function, store, caller, choices.runs)
+    except PublicationError as error:
+        if choices.runs is not None:
+            raise
+        return str(error)
+    decided = decide(lifted, choices)
+    plan = decided.plan()
+    catalogue = await tools(decided.with_input(function.input or {}), plan)
+    cycle = cycle_through(store, name, next_version(store, name), decided.calls)
+    if cycle is not None:
+        return f"it would call itself: {' -> '.join(cycle)}"
+    standing = standing_of(
+        read_pins(plan),
+        calls_in(plan),
+        catalogue,
+        defined=defined_in(plan),
+        definition=essences_of(lifted.catalogue).get,
+        away=lambda _: None,
+    )
+    if standing.faults:
+        return standing.faults[0]
+    difference = decided.difference()
+    if difference is not None and choices.take:
+        raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")
+    return _Lifted(decided, catalogue) if difference is None else difference
+
+
+def _confirmations(decided: Decided) -> list[str]:
+    """The runs with other input that the plan reproduces.
+
+    Raises:
+        PublicationError: there is one that it does not reproduce.
+    """
+    agree, differ = decided.confirmations()
+    if differ and (decided.choices.runs is not None or not decided.choices.accepts("course")):
+        what = f"it does not do what other runs of the same task did: {'; '.join(differ[:5])}"
+        raise UndecidedError(
+            f'{what}. Name the runs that count (choices {{"runs": [...]}}), accept it (choices'
+            ' {"accept": ["course"]}) where they were not named, or publish with answer "recorded"',
+            [what],
+            ["course"] if decided.choices.runs is None else [],
+            [],
+        )
+    return agree
+
+
+def _sentences(decided: Decided, confirmed: list[str], asking: list[int]) -> str:
+    """What the description says of how it answers."""
+    asked = ", ".join(f"calls.{place} ({_tool(decided.calls[place])})" for place in asking)
+    model = f"a model is asked for {asked} alone" if asked else "no model is asked"
+    told = f"Replays a saved plan with your input; {model}."
+    if confirmed:
+        runs = "another run" if len(confirmed) == 1 else f"{len(confirmed)} other runs"
+        return f"{told} Confirmed: it does and gives what {runs} with other input did and gave."
+    return f"{told} Self-consistent: the recorded results give the recorded output."
+
+
+def _tool(call: JSON) -> str:
+    return str(call.get("_tool")) if isinstance(call, dict) else ""
+
+
+def _with_decisions(decided: Decided, confirmed: list[str], by: Decider) -> JSONObject:
+    """The plan as it is kept: with what was decided, by whom or what, and how far it was checked."""
+    accepted: list[JSON] = [one.text for one in asks_of(decided)]
+    lifting: JSONObject = {
+        "run": decided.lifted.run,
+        "checked": "confirmed" if confirmed else "self-consistent",
+        "confirmed_by": list[JSON](confirmed),
+        "choices": decided.choices.to_json(),
+        "accepted": accepted,
+        "taken": dict[str, JSON](decided.replaced),
+        "counts": counts_of(decided),
+    }
+    if lifting["choices"]:
+        lifting["decided_by"] = by.to_json()
+    return {**decided.plan(), "lifting": lifting}
+
+
+def guide_of(function: Function, lifted: JSONObject | None, task: str, store: Store, name: str) -> JSONObject | str:
+    """What a fresh run begins with, as a publication holds it (see `Publication.guide`), or why there can be none.
+
+    Args:
+        function: the idea as its run made it.
+        lifted: its plan as far as it could be lifted: references stand in place of literals.
+        task: what to do, where the run was a plan, which nobody asked for in words.
+        store: holds what else is published.
+        name: what it is to be called.
+    """
+    machine = function.run.machine
+    if not machine.has_output:
+        return "its run gave its state, and a mind is asked for an output: run it with an `output`"
+    solved = machine.mode == "solve"
+    context: list[JSON] = [] if solved else [{"role": "user", "content": task}]
+    defined: set[JSON] = set()
+    for raw in function.run.started.context:
+        message = read_message(raw)
+        if message.type == "plan" or (message.type == "text" and message.value == LAZY):
+            # It is guided by its own plan, and a call of it is not planned with a person.
+            continue
+        if message.type == "tool" and isinstance(message.value, dict):
+            defined.add(message.value.get("name"))
+        if message.type == "input" and not message.instance:
+            message = dataclasses.replace(message, value={})
+        context.append(message.to_json())
+    if lifted is not None:
+        calls, output = lifted.get("calls"), lifted.get("output")
+    else:
+        listed: list[JSON] = [one.call.raw for one in machine.history]
+        calls, output = listed if function.run.places is None else function.calls, function.output
+    version = next_version(store, name)
+    if isinstance(calls, list):
+        cycle = cycle_through(store, name, version, calls)
+        if cycle is not None:
+            return f"it would call itself: {' -> '.join(cycle)}"
+    offered: list[JSON] = [
+        list[JSON](tool.origin)
+        for tool in without_cycles(store, name, version, machine.catalogue.tools)
+        if tool.module is not None or tool.name not in defined
+    ]
+    asked = machine.output_schema if solved else function.part_schema or function.output_schema or {}
+    guide: JSONObject = {"context": context, "tools": offered, "output_schema": asked}
+    guide["by_instance"] = machine.settings.output_by_instance
+    if isinstance(calls, list) and calls:
+        known = machine.catalogue
+        said = [meant(call, known.look_up(call) if isinstance(call, dict) else None) for call in calls]
+        guide["plan"] = {"calls": said, "output": output}
+        guide["pins"] = [Pin.of(tool).to_json() for tool in tools_meant(said, known, defined_in(guide))]
+    return guide

@@ -1,0 +1,1 @@
+"""Runs at work: driving, journaling, people who decide, forks and recovery."""

@@ -1,0 +1,313 @@
+"""Executor: runs one call, here or at its module."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Protocol, cast
+
+from ideabridge.bridge.context.inquiry import Asker
+from ideabridge.bridge.context.references import format_reference
+from ideabridge.bridge.loop.call import UNCERTAIN
+from ideabridge.bridge.loop.effect import Execute
+from ideabridge.bridge.loop.progress import Progress
+from ideabridge.tools.builtins import builtin_toolbox
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+from ideabridge.tools.errors import (
+    ActivityError,
+    IdeabridgeError,
+    LimitExceededError,
+    ResultLimitError,
+    UnknownToolError,
+)
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import Tool, differences
+from ideabridge.tools.toolbox import Toolbox
+
+ProgressCallback = Callable[[float, float | None, str | None], Awaitable[None]]
+
+RESULT_BYTES = 8 * 1024 * 1024
+"""How many bytes of JSON one result may have."""
+
+RUN_BYTES = 256 * 1024 * 1024
+"""How many bytes of JSON the results of one run may have together."""
+
+PATIENCE = 30.0
+"""For how many seconds of an outage of its module a call waits: a run may go on before its modules have come up."""
+
+_ERROR_CHARACTERS = 4096
+
+
+CALLER_MEMORY = 1024 * 1024 * 1024
+"""About how many bytes of memory the results of all runs of one caller may take that are at hand."""
+
+_MEMORY_STEP = 4 * 1024 * 1024
+_SMALL_RESULT = 16 * 1024
+
+
+class Kept:
+    """How many bytes of results a run keeps, in memory and in its journal; those of its rooms are among them.
+
+    Args:
+        most: how many it may keep.
+        beside: about how many bytes of memory the results of the caller's other runs take.
+
+    Attributes:
+        memory: about how many bytes of memory its results take.
+    """
+
+    def __init__(self, most: int = RUN_BYTES, beside: Callable[[], int] = lambda: 0) -> None:
+        self.memory = 0
+        self._most = most
+        self._beside = beside
+        self._bytes = 0
+        self._looked_at = 0
+
+    def note(self, size: int) -> None:
+        """So many more are kept already."""
+        self._bytes += size
+        self.memory += size
+
+    def expect_room(self, tool: str) -> None:
+        """Refuse a call whose result could not be kept.
+
+        Raises:
+            LimitExceededError: nothing more is kept.
+        """
+        if self._bytes >= self._most:
+            raise LimitExceededError(f"{tool} is not run: {self._why()}")
+
+    def take(self, size: int, tool: str, memory: int = 0) -> None:
+        """Keep one more result.
+
+        Args:
+            size: its bytes as JSON.
+            tool: the tool it is of, for messages.
+            memory: about how many bytes of memory it takes.
+
+        Raises:
+            ResultLimitError: it is too much.
+        """
+        if self._bytes + size > self._most:
+            raise ResultLimitError(f"the result of {tool} has {size:,} bytes and is not kept: {self._why()}")
+        # The other runs are looked at now and then: there may be hundreds.
+        if self.memory + memory - self._looked_at > _MEMORY_STEP:
+            total = self.memory + memory + self._beside()
+            if total > CALLER_MEMORY:
+                raise ResultLimitError(
+                    f"the result of {tool} has {size:,} bytes and is not kept: with it your runs would take about"
+                    f" {total >> 20:,} MB of memory; at most {CALLER_MEMORY >> 20:,} MB are kept for one caller. Wait"
+                    " until runs end, cancel some, or let tools return less"
+                )
+            self._looked_at = self.memory + memory
+        self._bytes += size
+        self.memory += memory
+
+    def _why(self) -> str:
+        return f"the results of this run have {self._bytes:,} bytes; at most {self._most:,} are kept (limits.run_bytes)"
+
+
+class RemoteTools(Protocol):
+    """What the executor needs of the modules."""
+
+    async def call(
+        self,
+        module: str,
+        tool_name: str,
+        arguments: JSONObject,
+        *,
+        timeout: float | None = None,
+        progress: ProgressCallback | None = None,
+        run: Hashable = None,
+        asker: Asker | None = None,
+        meant: Tool | None = None,
+        patience: float | None = None,
+    ) -> JSON:
+        """Run a tool at a module and give its result; raises an `IdeabridgeError` for every failure."""
+        ...
+
+
+class CallContext:
+    """What an activity is told and may do besides its parameters: an `ActivityContext`."""
+
+    def __init__(
+        self,
+        effect: Execute,
+        on_progress: ProgressCallback,
+        on_message: Callable[[JSONObject], None],
+        run: Hashable = None,
+        asker: Asker | None = None,
+        kept: Kept | None = None,
+    ) -> None:
+        self.run = run
+        self.asker = asker
+        self.kept = Kept() if kept is None else kept
+        self.call: JSONObject = {"_tool": effect.tool.name, **effect.parameters}
+        self.instance: str | None = effect.call.instance or None
+        self.output_paths: tuple[str, ...] = effect.call.target.texts if effect.call.target else ()
+        self._is_clean = effect.is_clean
+        if self._is_clean:
+            # Of the run it is called from, the code knows the parameters and the imports alone.
+            self.instance, self.output_paths = None, ()
+            if effect.imports:
+                self.call["_imports"] = {format_reference(path): normalise(value) for path, value in effect.imports}
+        self.chosen: str | None = None
+        self._item = effect.item
+        self._on_progress = on_progress
+        self._on_message = on_message
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress of the call to whoever watches the run."""
+        await self._on_progress(progress, total, message)
+
+    def add_message(self, message: JSONObject) -> None:
+        """Add a typed message to the context of the next Request."""
+        if self._is_clean:
+            raise ActivityError("add_message: a clean room adds nothing to the context of the run it is called from")
+        self._on_message(message)
+
+    def choose(self, path: str) -> None:
+        """Choose which path of `p || q` the result is written to."""
+        if self._item is not None:
+            raise ActivityError("cannot choose an output path for one item: with _each all results go together")
+        if path not in self.output_paths:
+            expected = ", ".join(self.output_paths) or "none: the call has no _outputPath"
+            raise ActivityError(f"cannot choose output path {path!r}; expected one of {expected}")
+        self.chosen = path
+
+
+class Executor:
+    """Runs calls: activities of a toolbox here, tools of modules there.
+
+    Args:
+        toolbox: the activities.
+        modules: the configured servers; None where there are none.
+        mask: replaces secrets in text that may reach a mind.
+        redact: replaces them in the results of activities; modules see to their own.
+        result_bytes: bound on one result, in bytes of JSON.
+    """
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        modules: RemoteTools | None = None,
+        *,
+        mask: Callable[[str], str] = str,
+        redact: Callable[[JSON], JSON] = lambda value: value,
+        result_bytes: int = RESULT_BYTES,
+    ) -> None:
+        self._toolbox = toolbox
+        self._modules = modules
+        self._mask = mask
+        self._redact = redact
+        self._result_bytes = result_bytes
+
+    def has(self, tool: Tool) -> bool:
+        """Whether there is code here for a tool of our own."""
+        try:
+            return self._toolbox.activity_for(tool) is not None
+        except UnknownToolError:
+            return False
+
+    def difference(self, tool: Tool) -> str | None:
+        """How a tool of our own is other here than it was; None: it is the same, or ideabridge's own."""
+        now = self._toolbox.tools.get(tool.name)
+        if now is None or now.digest == tool.digest or now == builtin_toolbox().tools.get(tool.name):
+            return None
+        return "; ".join(differences(tool.essence, now.essence))
+
+    async def execute(self, effect: Execute, context: CallContext, on_progress: ProgressCallback) -> JSON:
+        """The result of a call.
+
+        Raises:
+            IdeabridgeError: the call failed; the message may be shown to a mind once masked.
+        """
+        tool = effect.tool
+        context.kept.expect_room(tool.name)
+        if effect.is_latent:
+            what = f"the _output of {tool.name}"
+            written = normalise(effect.latent, what=what)
+            if tool.output is not None:
+                await Validator(tool.output, what=what).check_apart(written)
+            return written
+        if effect.unchecked:
+            try:
+                await Validator(tool.parameters, what="parameters").check_apart(effect.parameters)
+            except IdeabridgeError as error:
+                raise ActivityError(f"not run: {error}") from None
+        if tool.module is not None:
+            if self._modules is None:
+                raise UnknownToolError(f"module {tool.module!r} is not configured here")
+            # The module puts its own names back where a parameter was renamed.
+            name = tool.remote_name or tool.name
+            value = await self._modules.call(
+                tool.module,
+                name,
+                effect.parameters,
+                progress=on_progress,
+                run=context.run,
+                asker=context.asker,
+                meant=tool,
+                patience=PATIENCE,
+            )
+            if tool.wrapper is not None and isinstance(value, dict):
+                value = value["result"]
+        else:
+            activity = self._toolbox.activity_for(tool, effect.activity)
+            if activity is None:
+                raise UnknownToolError(f"tool {tool.name!r} has no activity here; was its tool file left out?")
+            if activity.copies:
+                value = await activity.run(effect.parameters, context)
+            else:
+                # What it does to its arguments must not reach the state.
+                parameters = normalise(effect.parameters)
+                value = normalise(
+                    await activity.run(parameters if isinstance(parameters, dict) else {}, context),
+                    what=f"the result of {tool.name}",
+                )
+            value = self._redact(value)
+        data = encode(value) if not isinstance(value, str) else None
+        size = len(data) if data is not None else len(cast("str", value))
+        if size > self._result_bytes:
+            raise ResultLimitError(
+                f"the result of {tool.name} has {size:,} bytes; at most {self._result_bytes:,} are kept"
+            )
+        # It is written to each of the paths.
+        target = effect.call.target
+        times = 1 if target is None else len(target.texts)
+        context.kept.take(size * times, tool.name, _memory_of(data, size) * times)
+        return value
+
+    def explain(self, error: Exception, tool: Tool | None = None) -> JSONObject:
+        """An error as a mind sees it: bounded, masked, without traces.
+
+        Its `kind` is `runtime`. Where it ends a call of a `tool` that may change something it is `unknown` if nobody
+        knows whether the call took effect, and `ran` if it ran and its result cannot be used.
+        """
+        text = str(error) if isinstance(error, IdeabridgeError) else f"{type(error).__name__}: {error}"
+        masked = self._mask(text)
+        if len(masked) > _ERROR_CHARACTERS:
+            masked = f"{masked[:_ERROR_CHARACTERS]}... ({len(masked):,} characters)"
+        outcome = error.outcome if isinstance(error, IdeabridgeError) else "failed"
+        harmless = tool is None or tool.annotations.read_only is True
+        kind = outcome if outcome in UNCERTAIN and not harmless else "runtime"
+        if kind == "ran":
+            masked = f"it ran, and its result cannot be used: {masked}"
+        return {"kind": kind, "message": masked.encode("utf-8", "replace").decode()}
+
+
+def _memory_of(data: bytes | None, size: int) -> int:
+    """About how many bytes of memory a value takes, by its JSON; a text (None) takes its size."""
+    if data is None:
+        return size
+    if size < _SMALL_RESULT:
+        return 8 * size
+    # Objects, their members, arrays and items, by what CPython takes for each. Text in a value may hold these signs
+    # too, so that the sum is rather too large.
+    return size + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
+
+
+def label(progress: Progress) -> str:
+    """How a call is named where a person watches: `git_log` or `git.git_log`."""
+    tool = progress.tool
+    name = progress.replaced.name if progress.replaced is not None else progress.call.name
+    return f"{tool.module}.{name}" if tool is not None and tool.module else name

@@ -1,0 +1,502 @@
+"""Offer: every tool there is, under names that do not collide (DESIGN 4.10)."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final
+
+from ideabridge.bridge.configuration import Configuration, module_fingerprint
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.messages import Message, read_context
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
+from ideabridge.bridge.loop.policy import standing
+from ideabridge.bridge.modules.modules import Modules
+from ideabridge.bridge.modules.settings import ModuleStatus
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import ToolDefinitionError
+from ideabridge.tools.names import is_disguised, is_safe_name, safe_name, shown_name, skeleton
+from ideabridge.tools.schema import check_schema
+from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
+from ideabridge.tools.toolbox import Toolbox, with_fixed
+
+# -- offer -----------------------------------------------------------------------------------------------------------
+
+_AWAY: Final = 600
+"""Characters in which an error names the modules that are not up."""
+
+_LOOK_SECONDS: Final = 3.0
+"""How long a plan waits for modules that have failed, and may have a tool that nobody else has."""
+
+SETTLE_SECONDS: Final = 30.0
+"""How long a run waits for modules that still connect before it says that a tool is unknown."""
+
+
+SOLVE: Final = Tool(
+    "solve",
+    "Solve a task in a clean room: the agent loop on the task, which sees its input and _imports and nothing else.",
+    {
+        "type": "object",
+        "properties": {
+            "task": {"type": "string", "description": "What to do, in words."},
+            "input": {"type": "object", "description": "What †input reads there."},
+            "tools": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Names or patterns of tools of this run that it may call; none if absent.",
+            },
+            "output_schema": {"type": "object", "description": "JSON Schema of the result; text if absent."},
+        },
+        "required": ["task"],
+        "additionalProperties": False,
+    },
+    module=ANONYMOUS,
+)
+"""The tool of `_module: "anonymous"` itself; latent tools of here can be called there too."""
+
+
+class Offer:
+    """The tools of a toolbox and of the modules that are up, and how they are validated.
+
+    Args:
+        toolbox: the tools here.
+        modules: the configured servers.
+        idea: the tool of `idea:NAME` for a caller; see `idea_tool`.
+    """
+
+    def __init__(self, toolbox: Toolbox, modules: Modules, idea: Callable[[str, str], Tool | None]) -> None:
+        self._toolbox = toolbox
+        self._modules = modules
+        self._idea = idea
+        self._known: list[Tool] | None = None
+        self._catalogue: Catalogue | None = None
+        self._all: Catalogue | None = None
+
+    def forget(self) -> None:
+        """A module came up, went down or changed its tools."""
+        self._known = self._catalogue = self._all = None
+
+    @property
+    def known(self) -> list[Tool]:
+        """Every tool of the toolbox and of the modules, by the last list of each, which may be from before this
+        process. So a name does not depend on which modules are up. The same list object until something changes.
+        """
+        if self._known is None:
+            self._known = offered_tools(self._toolbox, self._modules.known_tools(), self._modules.reserved())
+        return self._known
+
+    @property
+    def known_catalogue(self) -> Catalogue:
+        """The tools of `known`, compiled: to tell of them, not to run them."""
+        if self._all is None:
+            self._all = Catalogue(self.known, latent_keys(self._toolbox, self.known))
+        return self._all
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Every tool there is now, compiled: runs are made with what modules have listed in this process."""
+        if self._catalogue is None:
+            tools = [tool for tool in self.known if tool.module is None or self._modules.is_listed(tool.module)]
+            self._catalogue = Catalogue(tools, latent_keys(self._toolbox, tools))
+        return self._catalogue
+
+    async def settled(self) -> Catalogue:
+        """The catalogue once every module is up or has failed, at most `SETTLE_SECONDS` later."""
+        await self._modules.settled(timeout=SETTLE_SECONDS)
+        return self.catalogue
+
+    async def reach(self, modules: Iterable[str | None]) -> Catalogue:
+        """The catalogue once these modules, as far as they are configured, are up, or it is no use to wait longer for
+        them; see `Module.reach`. At most `SETTLE_SECONDS` later.
+        """
+        names = {*modules} & {*self._modules.names}
+        await self._modules.reach([one for one in names if one and not self._modules.is_listed(one)], SETTLE_SECONDS)
+        return self.catalogue
+
+    async def listed(self, needed: Collection[str | None]) -> list[ModuleStatus]:
+        """Wait until modules have listed their tools, or it is no use to wait longer; at most `SETTLE_SECONDS`.
+
+        Args:
+            needed: their names; None among them: every module. Those that are not configured, or are disabled, are not
+                waited for.
+
+        Returns:
+            Those that have not.
+        """
+        names = [one.name for one in self._unlisted(needed)]
+        if names:
+            await self._modules.reach(names, SETTLE_SECONDS)
+        return self._unlisted(needed)
+
+    def _unlisted(self, needed: Collection[str | None]) -> list[ModuleStatus]:
+        return [
+            one
+            for one in self._modules.away()
+            if not self._modules.is_listed(one.name) and (one.name in needed or None in needed)
+        ]
+
+    def has_all(self, patterns: Iterable[str] | None) -> bool:
+        """Whether all that is asked for are names of tools there are now, so that no module need be waited for."""
+        names = {tool.name for tool in self.catalogue.tools}
+        return bool(patterns) and all(one in names for one in patterns)
+
+    async def catalogue_of(self, plan: Plan, caller: str) -> Catalogue:
+        """The tools a plan names: what its journal and its idea hold. All there are where one is unknown, so that the
+        error can name the nearest.
+
+        Raises:
+            SchemaError, PlanError: the plan's input schema is invalid, or its input does not satisfy it.
+            PlanError: a call means an idea and does not say so.
+        """
+        plan.check_input()
+        catalogue = self.of_plan(plan, caller)
+        calls = [call for call in plan.calls if isinstance(call, dict)]
+        missing = [call for call in calls if catalogue.look_up(call) is None]
+        if missing:
+            owners = self._modules_of(missing)
+            if owners is None:
+                await self._modules.settled(SETTLE_SECONDS)
+            else:
+                await self._modules.reach(owners, SETTLE_SECONDS)
+            catalogue = self.of_plan(plan, caller)
+            if any(catalogue.look_up(call) is None for call in missing):
+                await self.settled()
+                away = [one.name for one in self._modules.away()]
+                await self._modules.reach(away, _LOOK_SECONDS)
+                catalogue = self.of_plan(plan, caller)
+            self._expect_up(plan, catalogue)
+            self._expect_named_ideas(plan, catalogue, caller)
+        known = all(catalogue.look_up(call) is not None for call in calls)
+        if known:
+            return catalogue.used_by(plan.calls, _for_rooms(catalogue, calls))
+        return Catalogue(catalogue.tools, catalogue.latent, self.away())
+
+    def why_away(self, module: str) -> str | None:
+        """Why a configured module is not up, as a sentence; None: it is, or there is none of that name."""
+        for one in self._modules.statuses():
+            if one.name == module and one.state != "up":
+                state = "is disabled" if one.state == "disabled" else f"is down ({one.why})"
+                return f"module {module!r} {state}, and no other tool takes the place of its own"
+        return None
+
+    def away(self) -> str:
+        """What an unknown tool may be a tool of: the modules that are not up, as a sentence; else empty."""
+        away = [f"{one.name} ({one.why})" for one in self._modules.away()]
+        return f" Modules that are not up: {', '.join(away)[:_AWAY]}." if away else ""
+
+    def _modules_of(self, calls: Iterable[JSONObject]) -> list[str] | None:
+        """The modules that calls name, or are known to have their tools; None: any may have them."""
+        known = Catalogue(self.known)
+        names: list[str] = []
+        for call in calls:
+            tool, named = known.look_up(call), call.get("_module")
+            owner = named if isinstance(named, str) and named in self._modules.names else tool and tool.module
+            if owner is None:
+                return None
+            names.append(owner)
+        return names
+
+    def _expect_up(self, plan: Plan, catalogue: Catalogue) -> None:
+        """A bare name that is known to be a tool's of a module that is not up means no other."""
+        away = {module: {*names} for module, names in self._modules.reserved().items()}
+        for tool in self._modules.known_tools():
+            if tool.module is not None and not self._modules.is_listed(tool.module):
+                away.setdefault(tool.module, set()).add(tool.name)
+        for place, call in enumerate(plan.calls):
+            if isinstance(call, dict) and "_module" not in call and catalogue.look_up(call) is None:
+                name = call.get("_tool")
+                owners = [module for module, names in away.items() if name in names]
+                why = [reason for module in owners if (reason := self.why_away(module)) is not None]
+                if why:
+                    raise PlanError(f"calls[{place}]: {name}: {why[0]}")
+
+    def _expect_named_ideas(self, plan: Plan, catalogue: Catalogue, caller: str) -> None:
+        """A host lists an idea as a tool by its name alone; in a plan it is a module, in a version that there is."""
+        for place, call in enumerate(plan.calls):
+            if not isinstance(call, dict) or catalogue.look_up(call) is not None:
+                continue
+            tool, module = call.get("_tool"), call.get("_module")
+            if module is None:
+                named = self._idea(f"{IDEA}{tool}", caller)
+                if named is not None:
+                    raise PlanError(f'calls[{place}]: {tool} is a published idea: add "_module": "{named.module}"')
+            elif isinstance(module, str) and module.startswith(IDEA) and self._idea(module, caller) is None:
+                stands = self._idea(module.partition("@")[0], caller)
+                if stands is not None:
+                    raise PlanError(
+                        f"calls[{place}]: {module[:100]!r}: there is no such version; {stands.module!r} stands for"
+                        f" {stands.remote_name}"
+                    )
+
+    def of_plan(self, plan: Plan, caller: str) -> Catalogue:
+        """Every tool there is now, those of the rooms a plan names, and those it defines itself."""
+        rooms = self._rooms((call.get("_module") for call in plan.calls if isinstance(call, dict)), caller)
+        known = self.catalogue
+        if plan.tools:
+            messages = read_context([{"type": "tool", "tool": tool} for tool in plan.tools])
+            own = {tool.name: tool for tool in defined_tools(messages)}
+            tools = [tool for tool in known.tools if tool.module is not None or tool.name not in own]
+            tools += [*own.values(), *rooms]
+            return Catalogue(tools, latent_keys(self._toolbox, tools))
+        return Catalogue([*known.tools, *rooms], known.latent) if rooms else known
+
+    def _rooms(self, modules: Iterable[JSON], caller: str) -> list[Tool]:
+        """The tools of clean rooms and ideas among the modules named."""
+        found: list[Tool] = []
+        for module in dict.fromkeys(one for one in modules if isinstance(one, str)):
+            tool = SOLVE if module == ANONYMOUS else self._idea(module, caller) if module.startswith(IDEA) else None
+            if tool is not None:
+                found.append(tool)
+        return found
+
+    def chosen(self, patterns: Iterable[str] | None, defined: Iterable[Tool] = (), *, caller: str) -> Catalogue:
+        """The part of the catalogue whose names match the patterns (None: all of it), and tools a context defines.
+
+        Args:
+            patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea, by its
+                name alone.
+            defined: tools of `tool` messages; each replaces one of its name here (DESIGN 4.1).
+            caller: who asks.
+        """
+        own = list(defined)
+        if patterns is None and not own:
+            return self.catalogue
+        wanted = list(patterns or ())
+        tools = self.catalogue.tools if patterns is None else chosen_tools(self.catalogue.tools, wanted)
+        rooms = self._rooms((ANONYMOUS if one == f"{ANONYMOUS}.solve" else one for one in wanted), caller)
+        return self.with_defined(tools, own, rooms)
+
+    def latent(self, tools: Iterable[Tool]) -> list[ToolKey]:
+        """Those of the tools that nothing runs; see `latent_keys`."""
+        return latent_keys(self._toolbox, tools)
+
+    def named(self, keys: Iterable[ToolKey], caller: str) -> list[Tool]:
+        """The tools of these keys that there are now, rooms among them, each once."""
+        keys = list(keys)
+        known = Catalogue([*self.catalogue.tools, *self._rooms((module for module, _ in keys), caller)])
+        found = [known.get(key) for key in keys]
+        return list({tool.key: tool for tool in found if tool is not None}.values())
+
+    def with_defined(self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = ()) -> Catalogue:
+        """Tools, those a context defines, each of which replaces one of its name here (DESIGN 4.1), and more."""
+        own = {tool.name: tool for tool in defined}
+        left = [tool for tool in tools if tool.module is not None or tool.name not in own]
+        tools = [*left, *own.values(), *more]
+        return Catalogue(tools, latent_keys(self._toolbox, tools))
+
+
+def defined_tools(messages: Iterable[Message]) -> list[Tool]:
+    """The tools that `tool` messages define: `{"type": "tool", "tool": {"name", "description"?, "parameters"?,
+    "output"?}}`, with what they fix of their calls (see `with_fixed`). The activity that they fix runs them, or the one
+    of the same name; without one they are latent.
+
+    Raises:
+        MessageError: a definition that is none.
+        SchemaError: a schema that is invalid.
+    """
+    found: list[Tool] = []
+    for message in messages:
+        if message.type != "tool":
+            continue
+        value = message.value if isinstance(message.value, dict) else {}
+        name, description = value.get("name"), value.get("description", "")
+        parameters, output = value.get("parameters", {"type": "object", "properties": {}}), value.get("output")
+        if not isinstance(name, str) or not name or not isinstance(description, str):
+            raise MessageError("a message of type 'tool' needs a tool with a name, which is text")
+        if not isinstance(parameters, dict) or not isinstance(output, dict | None):
+            raise MessageError(f"tool {name[:100]!r}: parameters and output must be JSON Schemas, which are objects")
+        try:
+            tool = with_fixed(Tool(name, description, parameters, output), value)
+        except ToolDefinitionError as error:
+            raise MessageError(str(error)) from None
+        parameters, output = tool.parameters, tool.output
+        check_schema(parameters, what=f"the parameters of {name[:100]}")
+        if output is not None:
+            check_schema(output, what=f"the output of {name[:100]}")
+        found.append(tool)
+    return found
+
+
+def offered_tools(
+    toolbox: Toolbox, remote: Iterable[Tool], away: Mapping[str, Iterable[str]] | None = None
+) -> list[Tool]:
+    """The tools of the toolbox and of the modules. Nothing is silently shadowed: a module's tool gets the server as
+    prefix where its name, or one that looks like it, is another's too, or says that it is another module's tool.
+
+    Args:
+        toolbox: the tools here; they keep their names.
+        remote: those of the modules.
+        away: by module, the names of further tools that it has when it is up; modules of which none is known, too.
+    """
+    offered: list[Tool] = list(toolbox.tools.values())
+    remote = list(remote)
+    names = [(None, tool.name) for tool in offered] + [(tool.module, tool.name) for tool in remote]
+    names += [(module, name) for module, others in (away or {}).items() for name in others]
+    owners: dict[str, set[str | None]] = {}
+    for module, name in names:
+        owners.setdefault(skeleton(name), set()).add(module)
+    modules = {*(away or ()), *(module for module, _ in names if module is not None)}
+    # What a tool is called where it is prefixed is its own, also while it is not; `module.tool` is always.
+    prefixed: dict[str, set[str | None]] = {}
+    for module, name in names:
+        if module is not None:
+            prefixed.setdefault(skeleton(f"{module}_{name}"), set()).add(module)
+    qualifying = {f"{skeleton(module)}{sign}": module for module in modules for sign in "./"}
+
+    def is_doubtful(tool: Tool) -> bool:
+        shape = skeleton(tool.name)
+        claimed = prefixed.get(shape, set()) | {
+            module for start, module in qualifying.items() if shape.startswith(start)
+        }
+        return len(owners[shape]) > 1 or bool(claimed - {tool.module}) or is_disguised(tool.name)
+
+    taken = {tool.name for tool in offered} | {tool.name for tool in remote if not is_doubtful(tool)}
+    # In an order of their own: two prefixed names may be one but for a number, which must not tell who came first.
+    for place in sorted(range(len(remote)), key=lambda place: (remote[place].module or "", remote[place].name)):
+        tool = remote[place]
+        if is_doubtful(tool):
+            name = safe_name(f"{tool.module}_{tool.name}", taken)
+            taken.add(name)
+            remote[place] = dataclasses.replace(tool, name=name, remote_name=tool.remote_name or tool.name)
+    return [*offered, *remote]
+
+
+def look_alikes(tools: Iterable[Tool]) -> dict[ToolKey, str]:
+    """What lists say of tools whose names could be taken for another's, by `Tool.origin`."""
+    groups: dict[str, list[Tool]] = {}
+    for tool in tools:
+        groups.setdefault(skeleton(tool.origin[1]), []).append(tool)
+    found: dict[ToolKey, str] = {}
+    for group in groups.values():
+        plain = {tool.origin[1] for tool in group if is_safe_name(tool.origin[1])}
+        for tool in group:
+            name = tool.origin[1]
+            if {name} == plain:
+                # It is the one that the others look like.
+                continue
+            others = [one for one in group if one.origin[1] != name and not is_disguised(one.origin[1])]
+            if len(plain) == 1:
+                others = [one for one in others if one.origin[1] in plain]
+            if others:
+                found[tool.origin] = f"{shown_name(name)} looks like {', '.join(one.label for one in others[:3])}"
+            elif is_disguised(name):
+                found[tool.origin] = f"{shown_name(name)} is not written in ASCII, as it seems to be"
+    return found
+
+
+def naming_notes(toolbox: Toolbox, remote: Iterable[Tool]) -> list[str]:
+    """What people are told of the names of modules' tools: those that look like another's, and those that plans call
+    otherwise.
+    """
+    offered = offered_tools(toolbox, remote)
+    flags = look_alikes(offered)
+    notes: list[str] = []
+    for tool in offered:
+        module, name = tool.origin
+        flag = flags.get(tool.origin)
+        if module is None or (flag is None and tool.name == name):
+            continue
+        said = flag or f"another module has a tool of the name {shown_name(name)}, or of one like it"
+        notes.append(f"{module}: {said}{'' if tool.name == name else f'; plans call it {tool.name}'}")
+    return notes
+
+
+def latent_keys(toolbox: Toolbox, tools: Iterable[Tool]) -> list[ToolKey]:
+    """The inline tools without an activity: the mind writes their result."""
+    return [tool.key for tool in tools if tool.module is None and toolbox.activity_for(tool) is None]
+
+
+def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
+    """The tools that a plan's tasks in clean rooms are given."""
+    found: list[Tool] = []
+    for call in calls:
+        wanted = call.get("tools")
+        if call.get("_module") == ANONYMOUS and call.get("_tool") == SOLVE.name and isinstance(wanted, list):
+            found.extend(chosen_tools(catalogue.tools, [one for one in wanted if isinstance(one, str)]))
+    return found
+
+
+# -- module lists ----------------------------------------------------------------------------------------------------
+#
+# ModuleLists: what each module listed when it was last up, kept in the store, so that names and lists do not depend on
+# which modules are up.
+
+logger: Final = logging.getLogger(__name__)
+
+_TOLD: Final = 5
+"""Tools that one line of the log names."""
+
+
+class ModuleLists:
+    """Takes the lists from the store, and keeps them there.
+
+    A list is kept by the fingerprint of the module's configuration: a module of the same name with another command,
+    address or filter does not take it over. Secrets are not in it, for `Modules` takes them out of definitions.
+
+    Args:
+        configuration: tells the modules.
+        modules: the modules.
+        store: keeps the lists.
+    """
+
+    def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
+        self._modules = modules
+        self._memory = store.tool_memory
+        self._fingerprints = {
+            name: module_fingerprint(configuration, name)
+            for name, module in configuration.modules.items()
+            if not module.disabled
+        }
+
+    def recall(self) -> None:
+        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then.
+        Where one has another configuration than it had then, it is another module, and only the names stay its own.
+        """
+        for name, fingerprint in self._fingerprints.items():
+            told = self._modules.secrets.redact(self._memory.tools(fingerprint))
+            if isinstance(told, list):
+                self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
+            else:
+                self._modules.reserve(name, self._memory.names(name))
+
+    def keep(self, name: str) -> None:
+        """Keep the list of a module that is up."""
+        fingerprint = self._fingerprints.get(name)
+        if fingerprint is None or self._modules.status(name).state != "up":
+            return
+        listed = self._modules.tools_of(name)
+        tools: list[JSON] = [tool.to_json() for tool in listed]
+        try:
+            milder = _milder(self._memory.tools(fingerprint) or [], listed)
+            if milder:
+                # They are believed, as those of a tool that is new are; but whoever relied on being asked is told.
+                more = f"; and {len(milder) - _TOLD} more" if len(milder) > _TOLD else ""
+                logger.warning("module %s: %s%s", name, "; ".join(milder[:_TOLD]), more)
+                self._modules.note(name, milder)
+            self._memory.keep_tools(fingerprint, name, tools)
+        except StoreError as error:
+            # Busy or full: the module is of use all the same, and its list is kept the next time it is up.
+            logger.warning("keeping the tools of module %s: %s", name, error)
+
+
+def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
+    """What the hints of tools promise now that they did not promise before: calls may run that asked a person."""
+    known = {tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))}
+    found: list[str] = []
+    for tool in now:
+        before = known.get(tool.name)
+        if before is None or before.annotations == tool.annotations:
+            continue
+        was, new = standing(before.annotations), standing(tool.annotations)
+        if new[0] and not was[0]:
+            found.append(f"{shown_name(tool.name)} says now that it only reads; before, it did not")
+        elif was[1] and not new[1]:
+            found.append(f"{shown_name(tool.name)} says now that it destroys nothing; before, it did not")
+        elif new[2] and not was[2]:
+            found.append(f"{shown_name(tool.name)} says now that it may be called again; before, it did not")
+    return found

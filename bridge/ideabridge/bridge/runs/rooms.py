@@ -1,0 +1,415 @@
+"""Rooms: runs that answer one call of another run.
+
+A call of a latent tool, of `solve` in a clean room, or of a published idea is answered by a run of its own, its room.
+
+- The room has its own journal and ideas. Its id is that of the run and of the call (`room_name`), so whoever takes the
+  run up finds the room again, and a call that a room answers never runs twice.
+- `Rooms.open` starts the room, or goes back into it. What it sees is composed here: a latent call sees the context of
+  its Request, a clean room sees the call and its imports alone.
+- Nobody waits for a room. When it ends, whoever drives it posts `CallFinished` to the run; where another process drives
+  the run, it tries again until that one has taken it, or takes it at its own next heartbeat.
+- A room whose call has ended without it (the call was cancelled, or the run has ended) is cancelled, and never goes on
+  by itself. All rooms of a run count against the run's budget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+
+from ideabridge.bridge.context.messages import read_message
+from ideabridge.bridge.context.references import Path, format_reference
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError, RoomError
+from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
+from ideabridge.bridge.loop.effect import Execute, ExecutionKey, room_name
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    CallProposed,
+    Event,
+    RequestMade,
+    RunEnded,
+    SolutionProposed,
+    UsageNoted,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
+from ideabridge.bridge.runs.replay import Way, Ways, check_arguments
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.starts import Start, start_solve
+from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.schema import check_schema
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from ideabridge.bridge.context.mind import Mind
+    from ideabridge.bridge.store.idea import Publication, RunRecord
+    from ideabridge.bridge.store.store import Store
+
+_AGAIN: Final = 1.0
+"""Seconds until the result of a room is handed again to a run that another process drives."""
+
+_ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+
+_ORPHANED: Final = "the run it belongs to has ended, or its call was cancelled"
+
+_COUNTED: Final = (RequestMade, CallProposed, SolutionProposed, UsageNoted)
+
+_TASK: Final = (
+    "Write the result of the call below as `output`, as the tool's description asks; it satisfies the output's schema."
+    " There are no calls to make."
+)
+
+
+class RunKeeper(Protocol):
+    """Keeps the runs of this process; `Runs` does."""
+
+    group: TaskGroup
+
+    async def create(
+        self,
+        start: Start,
+        caller: str,
+        title: str,
+        mind: Mind | None = None,
+        room: tuple[str, Run] | None = None,
+    ) -> Run:
+        """See `Runs.create`."""
+        ...
+
+    def get(self, run_id: str, caller: str) -> Run:
+        """See `Runs.get`."""
+        ...
+
+    def enter(self, record: RunRecord, parent: Run) -> Run:
+        """See `Runs.enter`."""
+        ...
+
+
+class Rooms:
+    """Opens rooms, and hands their results to the runs they belong to.
+
+    Args:
+        runs: keeps the runs, and those of rooms.
+        store: holds publications and runs.
+        ways: how ideas answer calls.
+        mind: answers in the rooms of plans, where there is one; in those of other runs, their own mind does.
+    """
+
+    def __init__(self, runs: RunKeeper, store: Store, ways: Ways, mind: Mind | None) -> None:
+        self._runs = runs
+        self._store = store
+        self._ways = ways
+        self._mind = mind
+
+    # -- opening -----------------------------------------------------------------------------------------------
+
+    async def open(self, run: Run, effect: Execute) -> None:
+        """Open the room of a call that was started, or go back into it."""
+        try:
+            found = await self._enter(run, effect)
+        except InterruptedRunError:
+            # Another process drives the room, and hands its result in.
+            return
+        except Exception as error:  # noqa: BLE001 - whatever hinders a room fails its call alone
+            found = CallFinished(*effect.key, error=run.runner.explain_own(error))
+        try:
+            await run.patiently(lambda: self._opened(run, effect.key, found))
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            # Whoever goes on with the run finds what stands in the journals.
+            if run.runner.lost is None:
+                run.runner.fail(error)
+
+    def _opened(self, run: Run, key: ExecutionKey, found: Run | CallFinished) -> None:
+        if isinstance(found, CallFinished):
+            self._answer(run, found)
+            return
+        if found.is_orphan:
+            # Its call has ended while it was being opened.
+            self._cancel(run, found, _ORPHANED)
+            return
+        run.rooms[key] = found
+        if found.machine.phase == "ended" and not found.runner.is_behind:
+            self._answer(run, found.as_call())
+        run.moved()
+
+    @staticmethod
+    def _answer(run: Run, finished: CallFinished) -> None:
+        if run.runner.lost is None and (finished.call, finished.item) in run.machine.open_rooms:
+            run.rooms.pop((finished.call, finished.item), None)
+            run.drive(finished)
+
+    async def _enter(self, run: Run, effect: Execute) -> Run | CallFinished:
+        room_id = room_name(run.id, effect.key)
+        record = self._store.run(room_id)
+        if record is not None:
+            return self._runs.enter(record, run)
+        depth = run.machine.settings.depth
+        if depth < 1:
+            raise RoomError(f"rooms are open in each other as deep as they may be: {_nesting(run, effect)}")
+        idea: tuple[Publication, Way] | None = None
+        if effect.call.room == "idea":
+            publication = self._publication(effect)
+            idea = publication, self._ways.way(publication, effect.parameters)
+            if idea[1].answer == "recorded":
+                return CallFinished(*effect.key, value=idea[1].output)
+        choice = self._choice(run)
+        start = await self._start(run, effect, choice, idea)
+        if not run.runner.wanted or effect.key not in run.machine.open_rooms:
+            raise RoomError("the run it belongs to has ended")
+        mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
+        title = f"{effect.tool.name}, for {run.id}"
+        answering = mind if start.kind == "solve" else None
+        return await self._runs.create(start, run.caller, title, answering, (room_id, run))
+
+    def _choice(self, run: Run) -> Choice:
+        """Who answers in the rooms of a run: who answers in it. In those of a plan: who answers where the plan is a
+        room itself, unless that is by turns; else whoever there is.
+        """
+        if run.machine.mode == "solve":
+            return Choice(run.turns.mind or TURNS, run.turns.why or "it answers in the run that the room belongs to")
+        above = None if run.parent is None else self._choice(run.parent)
+        if above is not None and above.name != TURNS:
+            return above
+        return choose(AUTO, self._mind, samples=run.turns.mind == SAMPLING)
+
+    async def _start(self, run: Run, effect: Execute, choice: Choice, idea: tuple[Publication, Way] | None) -> Start:
+        machine = run.machine
+        # A plan that was accepted as a whole has its rooms in it: they ask about calls, as all calls do.
+        eager = dataclasses.replace(machine.settings, planning="eager")
+        settings = dataclasses.replace(eager, depth=eager.depth - 1, output_by_instance=False)
+        seen = import_messages(effect.imports)
+        if idea is not None:
+            publication, way = idea
+            return await self._ways.start(publication, effect.parameters, way, run.caller, settings, choice, seen)
+        if effect.tool.module is None:
+            context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
+            return start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)
+        task, given, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
+        wanted = effect.parameters.get("tools")
+        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+        if isinstance(schema, dict):
+            check_schema(schema, what="output_schema")
+        # Its tools are at most those of the run it belongs to.
+        tools = chosen_tools(machine.offered.tools, patterns)
+        if patterns and not tools:
+            raise RoomError(f"tools: nothing this run has matches {', '.join(patterns)[:200]}")
+        keys = {tool.key for tool in tools}
+        catalogue = Catalogue(tools, [key for key in machine.offered.latent if key in keys])
+        asked: list[JSON] = [str(task)]
+        if given is not None:
+            asked.append({"type": "input", "input": given})
+        return start_solve([*seen, *asked], catalogue, settings, schema if isinstance(schema, dict) else None, choice)
+
+    def _publication(self, effect: Execute) -> Publication:
+        """The idea a call means, in the version that stood when the run began; its parameters fit."""
+        publication = self._store.named(effect.tool.remote_name or effect.tool.name)
+        check_arguments(publication, effect.parameters)
+        return publication
+
+    # -- what rooms report -------------------------------------------------------------------------------------
+
+    def watch(self, room: Run, event: Event) -> None:
+        """Called with every event of a run; the run that a room belongs to may end with it, or go on."""
+        parent = room.parent
+        if parent is None:
+            return
+        if isinstance(event, RunEnded):
+            self._runs.group.start_soon(self._settle, room, parent)
+        elif isinstance(event, _COUNTED):
+            self._count(room)
+        for watcher in list(room.root.room_watchers):
+            watcher(room, event)
+        parent.runner.poke()
+
+    @staticmethod
+    def follow(run: Run, event: Event) -> None:
+        """Called with every event of a run or room that another process drives: only watchers here are informed."""
+        if isinstance(event, CallFinished):
+            run.rooms.pop((event.call, event.item), None)
+        elif isinstance(event, RunEnded):
+            run.rooms.clear()
+        if run.parent is not None:
+            for watcher in list(run.root.room_watchers):
+                watcher(run, event)
+            run.parent.runner.poke()
+
+    def _count(self, room: Run) -> None:
+        root = room.root
+        if root.over_budget() is not None:
+            # Not here: the room is taking an event, and ending the root ends it too.
+            self._runs.group.start_soon(_end, root)
+
+    async def _settle(self, room: Run, parent: Run) -> None:
+        """Hand the result of a room to the run it belongs to; again, for as long as another process drives that run."""
+        key = room.key
+        while True:
+            try:
+                parent = self._runs.get(parent.id, parent.caller)
+                if key in parent.machine.open_rooms:
+                    self._answer(parent, room.as_call())
+                return
+            except UnknownRunError:
+                return
+            except (InterruptedRunError, StoreError):
+                await anyio.sleep(_AGAIN)
+            except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+                parent.runner.fail(error)
+                return
+
+    def leave(self, run: Run, ended: CallFinished) -> None:
+        """End the room of a call that ended without it: it was cancelled."""
+        room = run.rooms.pop((ended.call, ended.item), None)
+        if room is not None:
+            self._cancel(run, room, "the call it answers was cancelled")
+
+    def close(self, run: Run) -> None:
+        """End the rooms of a run that has ended."""
+        for room in list(run.rooms.values()):
+            self._cancel(run, room, "the run it belongs to has ended")
+        run.rooms.clear()
+
+    def _cancel(self, run: Run, room: Run, reason: str) -> None:
+        # The run is behind until they are written too.
+        run.ending = [one for one in run.ending if one.runner.is_behind or one.is_being_left]
+        run.ending.append(room)
+        # A room that another process drives finds out when that one hands its result in.
+        with contextlib.suppress(InterruptedRunError, FinishedRunError):
+            try:
+                room.cancel(reason)
+            except PASSING:
+                self._runs.group.start_soon(self._cancel_later, room, reason)
+
+    @staticmethod
+    async def _cancel_later(room: Run, reason: str) -> None:
+        with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
+            # Whoever takes the room up later finds that nobody waits for it.
+            await room.patiently(lambda: room.cancel(reason))
+
+    def reopen(self, run: Run) -> None:
+        """Find the rooms that stand open in a run taken up again."""
+        for key in list(run.machine.open_rooms):
+            record = self._store.run(room_name(run.id, key))
+            if record is not None:
+                run.rooms[key] = self._runs.enter(record, run)
+
+    def look(self, run: Run) -> None:
+        """One beat of a run that is driven here: what became of rooms that other processes drive, or of its own run."""
+        with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
+            # What the store refuses now is looked at again at the next beat.
+            above = None if run.parent is None else self._store.run(run.root.id)
+            if above is not None and above.status in _ENDED:
+                run.cancel(_ORPHANED)
+                return
+            if run.machine.open_rooms:
+                self.reopen(run)
+                for room in list(run.rooms.values()):
+                    if room.machine.phase == "ended" and not room.runner.is_behind:
+                        self._answer(run, room.as_call())
+                run.moved()
+
+    @staticmethod
+    def end_orphan(room: Run) -> bool:
+        """End a room whose call has ended without it, where the process that was to end it died; whether it is one."""
+        if not room.is_orphan:
+            return False
+        with contextlib.suppress(InterruptedRunError, FinishedRunError):
+            room.cancel(_ORPHANED)
+        return True
+
+
+def _nesting(run: Run, effect: Execute) -> str:
+    """What is open in what, the outermost first: `idea:a > idea:b > ...`."""
+    names = [effect.tool.module or effect.tool.name]
+    while run.parent is not None:
+        tool = run.parent.machine.history[run.key[0]].call.tool
+        names.append("?" if tool is None else tool.module or tool.name)
+        run = run.parent
+    return " > ".join(reversed(names))
+
+
+async def _end(run: Run) -> None:
+    # Counted again: a room that is being closed stands in the journal of its run already, and is here still.
+    reason = run.over_budget()
+    if reason is not None and run.machine.phase not in ("ended", "ending"):
+        try:
+            run.end_at_limit(reason)
+        except (InterruptedRunError, StoreError):
+            # The budget is counted again wherever the run goes on.
+            return
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(error)
+
+
+# -- what the run that answers a call sees ----------------------------------------------------------------------
+
+
+def import_messages(imports: Iterable[tuple[Path, JSON]]) -> list[JSON]:
+    """Context messages in which the imports are read under the paths they have here.
+
+    Args:
+        imports: (path, value), such as (`("state", "doc")`, value).
+    """
+    messages: list[JSON] = []
+    for path, value in imports:
+        kind, rest = path[0], list(path[1:])
+        if kind == "results":
+            # For a run that did not make them, the results of calls are data.
+            kind, rest = "data", ["results", *rest]
+        if kind == "data" and rest:
+            messages.append({"type": "data", "kind": rest[0], "data": _nested(rest[1:], value)})
+        elif kind == "data" and isinstance(value, dict):
+            messages.extend({"type": "data", "kind": one, "data": held} for one, held in value.items())
+        else:
+            messages.append({"type": kind, kind: _nested(rest, value)})
+    return messages
+
+
+def _nested(path: list[str], value: JSON) -> JSON:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def here(machine: Machine, request: Request | None, instance: str) -> list[JSON]:
+    """What the author of a latent call's result sees: the context of the call's Request, of its own instance.
+
+    Args:
+        machine: of the run the call is part of.
+        request: the Request it was proposed in; None: a plan, which nobody was asked for.
+        instance: of the call; inside the room it is the only one, and paths need no name.
+    """
+    context = request.context if request is not None else [message.to_json() for message in machine.messages]
+    found: list[JSON] = []
+    for raw in context:
+        message = read_message(raw)
+        # Tools and plans are for authors of calls, errors for those who correct them.
+        if message.instance in ("", instance) and message.type not in ("tool", "plan", "error"):
+            # A Request of a later step holds large values by reference, and nothing reads references in here.
+            value = machine.state_of(message.instance) if message.type == "state" else message.value
+            found.append(dataclasses.replace(message, value=value, instance="").to_json())
+    return found
+
+
+def latent_context(effect: Execute, before: list[JSON]) -> list[JSON]:
+    """The context in which the result of a latent call is written: parameters and imports stand there whole.
+
+    Args:
+        effect: the call, resolved.
+        before: messages to see besides.
+    """
+    call: JSONObject = {"_tool": effect.tool.name}
+    if effect.tool.description:
+        call["description"] = effect.tool.description
+    call["parameters"] = effect.parameters
+    shown: list[JSON] = [
+        f"{format_reference(path)}:\n{value if isinstance(value, str) else encode_text(value)}"
+        for path, value in effect.imports
+    ]
+    return [*before, *shown, f"{_TASK}\n{encode_text(call)}"]

@@ -1,0 +1,897 @@
+"""Run: one pass of the loop, as its callers see it.
+
+A run is a machine (what has happened), a runner (what happens next) and a driver (the lease under which this process
+may write its journal). A run that waits for somebody gives its lease back, and any process may take the next step.
+A call of a run can be answered by a run of its own, its room. A room has its own journal, is kept in `Run.rooms` of the
+run it belongs to, and counts as part of it: its status, approvals, requests and usage are those of the run as well.
+
+    running -> needs_solution, needs_approval -> running -> done, stalled, limit, cancelled, failed
+    interrupted: the run cannot go on in this process; its journal stays as it is
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
+
+import anyio
+
+from ideabridge.bridge.arguments import check_text, check_type
+from ideabridge.bridge.context.messages import Message
+from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.context.state import MISSING
+from ideabridge.bridge.errors import (
+    DecisionError,
+    FinishedRunError,
+    InterruptedRunError,
+    RejectedSolutionError,
+    RunFailedError,
+    SettledTurnError,
+    UnwrittenRunError,
+)
+from ideabridge.bridge.loop.call import UNCERTAIN
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import ExecutionKey, call_of_room
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    CallStarted,
+    Decider,
+    EndStatus,
+    Event,
+    OfCall,
+    Pattern,
+    RunEnded,
+    SolutionRejected,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.output import error_message
+from ideabridge.bridge.loop.progress import Progress, Standing, parked
+from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.loop.settings import Spending
+from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS as INSTRUCTIONS
+from ideabridge.bridge.plan import WaitingPlan, waiting_plan
+from ideabridge.bridge.runs.driver import Driver
+from ideabridge.bridge.runs.people import (
+    ApprovalRequest,
+    DecidedEvent,
+    Decision,
+    DecisionName,
+    People,
+    questions,
+    read_decision,
+)
+from ideabridge.bridge.runs.runner import Runner
+from ideabridge.bridge.runs.turns import TurnLog, digest_of_solution, read_submission, solution_of
+from ideabridge.bridge.runs.values import INLINE, given_by, results_of, typed, value_at
+from ideabridge.bridge.store.errors import StaleDriverError, StoreError
+from ideabridge.bridge.store.idea import Idea, IdeaMeta
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
+
+T = TypeVar("T")
+
+RunStatus: TypeAlias = Literal[
+    "running", "needs_solution", "needs_approval", "done", "stalled", "limit", "cancelled", "failed", "interrupted"
+]
+
+RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
+"""Called with every event of a room, and the room."""
+
+_ENDED: Final[dict[str, RunStatus]] = {
+    "done": "done",
+    "stalled": "stalled",
+    "limit": "limit",
+    "cancelled": "cancelled",
+    "failed": "failed",
+}
+
+_WITHOUT_RESULT: Final[dict[str, str]] = {
+    "done": "it has ended without an output, with errors",
+    "needs_approval": "it waits for approvals or answers; decide on them, or give the bridge an approver",
+    "needs_solution": "it waits for a solution; hand one in, or give the bridge a mind",
+}
+"""Why a run in this status has no result."""
+
+_NOTES: Final = 20
+"""How many decisions and notes an answer shows."""
+
+_ROOM: Final = (
+    "This request is part of the run and stands alone: answer it from its own context, whatever else you have seen, and"
+    " hand the solution in with submit_solution, run {run}, turn {turn}."
+)
+
+
+class Run:
+    """One run.
+
+    Args:
+        run_id: its id.
+        caller: who started it; others do not see it.
+        runner: drives its machine.
+        driver: the lease under which it is driven here.
+        offered: returns the tools there are now: what people may replace a plan's calls by.
+        parent: the run whose call it answers, where it is a room.
+
+    Attributes:
+        driver: see above.
+        rooms: the runs that answer calls of it now, by call and item.
+        ending: rooms that end because their calls have ended without them.
+        room_watchers: called with every event of its rooms, at any depth; see `watching`.
+        people: sees to its approvals: an approver, and time-outs.
+        idea: id of the last idea saved.
+        active_seconds: how long it has been at work in this process.
+        turns: who answers, and what the journal holds of its turns.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        caller: str,
+        runner: Runner,
+        driver: Driver,
+        offered: Callable[[], Catalogue],
+        parent: Run | None = None,
+    ) -> None:
+        self.id = run_id
+        self.parent = parent
+        self.rooms: dict[ExecutionKey, Run] = {}
+        self.ending: list[Run] = []
+        self.room_watchers: list[RoomWatcher] = []
+        self.caller = caller
+        self.runner = runner
+        self.people: People | None = None
+        self.idea: str | None = None
+        self.active_seconds = 0.0
+        self.turns = TurnLog()
+        self.driver = driver
+        self._offered = offered
+        runner.watchers.append(self.turns.take)
+
+    @property
+    def machine(self) -> Machine:
+        """The machine the runner drives."""
+        return self.runner.machine
+
+    @property
+    def status(self) -> RunStatus:
+        """Where the run stands, its rooms with it. A Request of a room is one of the run: whoever answers the run
+        answers it.
+        """
+        machine = self.machine
+        if self.runner.lost is not None:
+            return "interrupted"
+        if self.is_behind:
+            return "running"
+        if machine.phase == "ended":
+            return _ENDED[machine.status or "failed"]
+        # Rooms that are about to open ask together with those that are open: whoever answers sees all their requests.
+        opened = len(self.rooms) >= len(machine.open_rooms)
+        if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
+            return "needs_solution"
+        if (machine.waits_for_people or self.rooms) and self._is_still:
+            return "running" if self._is_being_decided else "needs_approval"
+        return "running"
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the journal of the run, or of a room of it, does not hold yet what has happened: nobody is shown
+        that.
+        """
+        if self.runner.is_behind:
+            return True
+        return bool(self.rooms or self.ending) and any(room.is_behind for room in (*self.rooms.values(), *self.ending))
+
+    @property
+    def may_rest(self) -> bool:
+        """Whether the run waits for somebody and any process may take it up. A run with a call that waits for an answer
+        to what its module asks stays with the process in which the call is at work.
+        """
+        return self._is_still and self.status != "running" and not self._has_module_question
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another process drives the run, or nobody does: nothing of it is at work here."""
+        here = self.driver.epoch is not None or self.driver.unwritten or self.runner.is_behind
+        return not here and self.runner.lost is None and self.machine.phase != "ended"
+
+    @property
+    def waits_in_journal(self) -> bool:
+        """Whether nothing moves in a run that was read from its journal. A call whose module had asked something was at
+        work in another process, and may have died with it.
+        """
+        return self._is_still and not parked(self.machine.history)
+
+    @property
+    def _is_still(self) -> bool:
+        """Whether nothing moves in a run that is at work: not here, and in no room of it."""
+        machine = self.machine
+        if self.runner.is_behind:
+            return False
+        if machine.phase == "ended" or self.runner.lost is not None:
+            # What a room gave that has ended is still to be handed to its run; one that another process drives does not
+            # move here.
+            return self.runner.lost is not None
+        if machine.awaits_solution or machine.waits_for_people:
+            return all(room._is_still for room in self.rooms.values())
+        if not machine.at_rest or len(self.rooms) < len(machine.open_rooms):
+            return False
+        return bool(self.rooms) and all(room._is_still for room in self.rooms.values())
+
+    @property
+    def _is_being_decided(self) -> bool:
+        """Whether an approver is deciding on something, in the run or a room of it."""
+        own = self.people is not None and bool(self.people.deciding)
+        return own or any(room._is_being_decided for room in self.rooms.values())
+
+    @property
+    def _has_module_question(self) -> bool:
+        """Whether a call of the run or of its rooms waits for an answer to what its module asks."""
+        own = self.people is not None and self.people.parks
+        return own or any(room._has_module_question for room in self.rooms.values())
+
+    @property
+    def root(self) -> Run:
+        """The run it belongs to with all the rooms between: itself, where it is no room."""
+        return self if self.parent is None else self.parent.root
+
+    @property
+    def key(self) -> ExecutionKey:
+        """The call, and item, of its parent that it answers, where it is a room."""
+        return call_of_room(self.id)
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether the run is a room whose call has ended without it, as far as the run it belongs to is driven here."""
+        parent = self.parent
+        if parent is None or parent.runner.lost is not None:
+            return False
+        return parent.machine.phase == "ended" or self.key not in parent.machine.open_rooms or parent.is_orphan
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call a method of the run, again where the store cannot be written; see `Bridge.patiently`."""
+        return await self.driver.patiently(call)
+
+    async def wait(self, seconds: float | None = None) -> RunStatus:
+        """Wait until somebody is needed or the run has ended, at most `seconds` seconds."""
+        with anyio.move_on_after(seconds):
+            while self.status == "running" or self.is_being_left:
+                await self.runner.wait_changed()
+        return self.status
+
+    @property
+    def is_being_left(self) -> bool:
+        """Whether the store does not hold yet how the run, or a room of it, stands, and that nobody drives it."""
+        rooms = (*self.rooms.values(), *self.ending)
+        return bool(self.driver.unwritten) or any(room.is_being_left for room in rooms)
+
+    def poke(self) -> None:
+        """Wake whoever waits for the run, or for the run that it is a room of."""
+        self.runner.poke()
+        if self.parent is not None:
+            self.parent.poke()
+
+    def beat(self, seconds: float) -> None:
+        """Prolong the lease of a run that is driven here, and end the run when its wall time is up.
+
+        Args:
+            seconds: since the beat before.
+        """
+        try:
+            kept = self.driver.renew()
+        except StoreError:
+            # Nobody takes the run over before several beats are missing; later, it goes on where nobody has.
+            return
+        if not kept:
+            self.driver.epoch = None
+            self.runner.abandon("its lease was lost to another process")
+        elif self.status == "running":
+            self.active_seconds += seconds
+            most = self.machine.settings.wall_seconds
+            if self.active_seconds > most:
+                self.runner.end_at_limit(f"{most:g} seconds, the most a run may take")
+
+    @contextlib.contextmanager
+    def watching(self, watcher: Callable[[Event], None], room_watcher: RoomWatcher | None = None) -> Generator[None]:
+        """`with run.watching(...):` inside, the watchers are called with each event once the journal holds it.
+
+        Args:
+            watcher: called with every event of the run itself.
+            room_watcher: called with every event of its rooms, at any depth; None: nobody is.
+        """
+        self.runner.watchers.append(watcher)
+        if room_watcher is not None:
+            self.room_watchers.append(room_watcher)
+        try:
+            yield
+        finally:
+            self.runner.watchers.remove(watcher)
+            if room_watcher is not None:
+                self.room_watchers.remove(room_watcher)
+
+    # -- what applications wait for ----------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Every event of the run, from its first on; see `events`."""
+        return self.events()
+
+    async def events(self, *, from_now: bool = False) -> AsyncIterator[Event]:
+        """The events of the run as its journal has them, until it has ended or is not driven here any more.
+
+        While the run waits for somebody, the iteration waits too: whoever iterates may decide, or hand a solution in.
+
+        Args:
+            from_now: leave out what has happened already; else every iteration begins with the first event.
+        """
+        last = max((number for number, _ in self.driver.events()), default=0) if from_now else 0
+        while True:
+            for number, event in self.driver.events(last):
+                last = number
+                yield self._with_tool_name(event)
+                if isinstance(event, RunEnded):
+                    return
+            if (self.machine.phase == "ended" and not self.runner.is_behind) or self.runner.lost is not None:
+                return
+            await self.runner.wait_changed()
+
+    def _with_tool_name(self, event: Event) -> Event:
+        """The event with the name of its call's tool; once the call has started, that of the tool a person replaced it
+        by.
+        """
+        if not isinstance(event, OfCall):
+            return event
+        progress = self.machine.history[event.call]
+        tool = progress.call.name
+        if progress.replaced is not None and isinstance(event, CallStarted | CallFinished):
+            tool = progress.replaced.name
+        return dataclasses.replace(event, tool_name=tool)
+
+    @overload
+    async def result(self) -> Any: ...
+    @overload
+    async def result(self, model: type[T]) -> T: ...
+    async def result(self, model: type[Any] | None = None) -> Any:
+        """What the run gives, once it has ended: its output; where none was asked for its state, or else the results.
+
+        Args:
+            model: a pydantic model, or any type pydantic knows, to read it as; None: JSON.
+
+        Raises:
+            RunFailedError: it gave no output, calls failed where none was asked for, or it waits for somebody.
+            OutputTypeError: the output does not fit the model.
+            ArgumentError: the model is no type.
+        """
+        check_type("model", model)
+        status = await self.wait()
+        if not self.machine.has_output and (status != "done" or self.errors()):
+            raise self._failure(status)
+        return self.given() if model is None else typed(self.given(), model)
+
+    def _failure(self, status: RunStatus) -> RunFailedError:
+        """Why the run has no result."""
+        errors = self.errors()
+        reason = self.runner.lost or self.machine.reason
+        lines = [f"run {self.id}: {_WITHOUT_RESULT.get(status, status)}{f': {reason}' if reason else ''}"]
+        text = "\n".join([*lines, *([rejection(errors)] if errors else [])])
+        return RunFailedError(text, self.id, status, [dict(error) for error in errors])
+
+    # -- turns -------------------------------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> int:
+        """The number of the Request at hand, from 0."""
+        return self.machine.step
+
+    def submit(
+        self,
+        turn: int,
+        raw: ObjectLike | JSON,
+        *,
+        mind: str | None = None,
+        model: str | None = None,
+        pattern: Pattern | None = None,
+        strict: bool = False,
+    ) -> list[str]:
+        """Hand in the solution of a turn.
+
+        Its calls run as if they streamed in: a malformed call fails, those that depend on it fail with it, and the
+        others run; the next Request has the errors.
+
+        Args:
+            turn: the turn it answers.
+            raw: the solution, leniently read.
+            mind: who wrote it; None: the caller, by turns.
+            model: the model that did, as far as is known.
+            pattern: what its calls are to each other; such a group is always `strict`.
+            strict: run nothing unless all of it is well formed.
+
+        Returns:
+            What was read leniently, in words. The same solution for a settled turn changes nothing.
+
+        Raises:
+            ValueMismatchError: it is not a solution at all.
+            RejectedSolutionError: its calls are no array, are more than the run may list, or hold a secret; with
+                `strict` also where it is malformed. Nothing ran, and the turn stays open.
+            SettledTurnError: another solution settled the turn, or the turn is not the run's.
+            FinishedRunError: the run has ended.
+        """
+        proposed, notes = read_submission(normalise(raw, what="the solution"), mind, model, pattern)
+        settled = self.turns.settled.get(turn)
+        if settled is not None:
+            if settled == digest_of_solution(proposed):
+                return notes
+            raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
+        self._expect_open(turn)
+        errors = self.runner.faults(proposed)
+        if not errors and (strict or pattern is not None):
+            errors = self.machine.check(proposed.calls, proposed.output, pattern=pattern)
+        errors = errors or self.machine.check_count(len(proposed.calls))
+        if errors:
+            self.drive(SolutionRejected(solution_of(proposed), list(errors)))
+            raise RejectedSolutionError(rejection(errors), [dict(error) for error in errors])
+        # Before it is driven: the step may end, and be saved, at once.
+        self.turns.authors[turn] = (mind or "turns", model or "")
+        self.drive(proposed)
+        return notes
+
+    def reject(self, turn: int, answer: JSON, message: str) -> None:
+        """Note an answer to a turn in which no solution could be read: nothing ran, and the turn stays open.
+
+        Raises:
+            SettledTurnError, FinishedRunError: the turn is not open.
+        """
+        self._expect_open(turn)
+        self.drive(SolutionRejected(answer, [error_message("structural", message)]))
+
+    def drive(self, event: Event) -> None:
+        """Post an event under the lease; given back again where the run then waits for somebody."""
+        self._take("running")
+        self.runner.post(event)
+
+    def hold(self) -> None:
+        """Take the lease where nobody has it: a room of the run is at work here."""
+        with contextlib.suppress(InterruptedRunError):
+            if self.machine.phase != "ended" and self.runner.lost is None and self.driver.epoch is None:
+                self._take("running")
+
+    def _take(self, status: str | None = None) -> None:
+        """Take the lease, where this process does not hold it, and note how the run stands; both or neither."""
+        if self.parent is not None:
+            self.parent.hold()
+        if self.driver.epoch is not None and status is None:
+            return
+        with self.driver.whole():
+            if not self.driver.take():
+                raise InterruptedRunError(f"run {self.id}: another process has gone on with it; check_run tells how")
+            if status is not None:
+                self.driver.set_status(status)
+
+    def rest(self) -> None:
+        """Give the lease back while the run waits for somebody: any process may take it up then."""
+        if self.runner.lost is not None:
+            with contextlib.suppress(StoreError):
+                # It runs out by itself where the store cannot be written.
+                self.driver.leave(None, None, self.poke)
+        elif self.may_rest:
+            try:
+                self.driver.leave(self.status, None, self.poke)
+            except StaleDriverError:
+                # Found out late: a room of it was given up because another process has gone on with both.
+                self.runner.abandon("its lease was lost to another process")
+        if self.parent is not None:
+            self.parent.moved()
+
+    def moved(self) -> None:
+        """A room of it has opened, moved, or come to rest."""
+        self.rest()
+        self.runner.poke()
+
+    def _turn_now(self) -> str:
+        return str(self.machine.step) if self.status == "needs_solution" else f"none (the run is {self.status})"
+
+    def _expect_open(self, turn: int) -> None:
+        self._expect_alive()
+        machine = self.machine
+        if not machine.awaits_mind or turn != machine.step:
+            raise SettledTurnError(f"turn {turn} is not open; the turn now is {self._turn_now()}")
+
+    def _expect_alive(self) -> None:
+        if self.runner.lost is not None:
+            raise InterruptedRunError(f"run {self.id} cannot go on here: {self.runner.lost}")
+        if self.machine.phase == "ended":
+            raise FinishedRunError(f"run {self.id} has ended ({self.status}); nothing more can be handed in")
+
+    @property
+    def requests(self) -> int:
+        """How many Requests minds have answered."""
+        if self.machine.mode == "plan":
+            return 0
+        return max(len(self.turns.settled), self.machine.step + (1 if self.machine.phase == "ended" else 0))
+
+    # -- people ------------------------------------------------------------------------------------------------
+
+    def decide(
+        self,
+        approval: str,
+        decision: DecisionName,
+        *,
+        by: str | Decider,
+        call: ObjectLike | JSON = None,
+        value: object = MISSING,
+        plan: ObjectLike | JSON = None,
+        reason: str | None = None,
+    ) -> None:
+        """Settle a pending approval. The decision holds for exactly what was asked about.
+
+        Args:
+            approval: its id.
+            decision: one of its choices: `approve`, `deny`, `edit`; of an unknown outcome `retry`, `skip`, `value`.
+            by: who decides; a text is the name of an approver, the code of the program that calls this.
+            call: for `edit`: the resolved call as it shall run, by its own tool or another.
+            value: for `value`: the result of the call, or an object that fits a module's form.
+            plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
+            reason: why; the mind sees it.
+
+        Raises:
+            DecisionError: no such approval is pending, it has no such choice, or what was given with it cannot hold.
+            FinishedRunError: the run has ended.
+        """
+        self.settle(approval, Decision(decision, call=call, reason=reason, by=by, value=value, plan=plan))
+
+    def settle(self, approval: str, decision: Decision) -> None:
+        """Settle a pending approval; see `decide`, also for what it raises."""
+        run, event = self.event_of(approval, decision)
+        run.drive(event)
+
+    def event_of(self, approval: str, decision: Decision) -> tuple[Run, DecidedEvent]:
+        """The event of a decision, checked and not taken yet, and the run or room that is to take it; see `decide`."""
+        self._expect_alive()
+        check_text("approval", approval)
+        if "/" in approval:
+            room, own = self._room_of_approval(approval)
+            return room.event_of(own, decision)
+        return self, read_decision(self.machine, approval, decision, self._offered())
+
+    def _room_of_approval(self, approval: str) -> tuple[Run, str]:
+        """The room that an approval named `CALL/approval` belongs to, and its name there.
+
+        Raises:
+            DecisionError: there is no such room, or it has ended.
+        """
+        name, _, rest = approval.partition("/")
+        for room in self.rooms.values():
+            if room.call_name == name:
+                return room, rest
+        raise DecisionError(f"no approval {approval[:100]!r} is pending: the room it was for has ended, or never was")
+
+    def end_at_limit(self, reason: str) -> None:
+        """End the run at a limit that its machine does not see, with everything done so far."""
+        self._take()
+        self.runner.end_at_limit(reason)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """End the run as `cancelled`; see `end`."""
+        self.end("cancelled", reason)
+
+    def end(self, status: EndStatus, reason: str | None = None) -> None:
+        """End the run and its calls; what was done stays. Raises `InterruptedRunError`: another process drives it."""
+        if self.machine.phase == "ended":
+            return
+        self._expect_alive()
+        self._take()
+        self.runner.end(status, None if reason is None else str(normalise(reason, what="the reason")))
+
+    # -- what callers see --------------------------------------------------------------------------------------
+
+    def answer(self, *, whole: bool = False) -> dict[str, Any]:
+        """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
+
+        Args:
+            whole: with every value whole, however large.
+        """
+        machine = self.machine
+        status = self.status
+        result: dict[str, Any] = {"run": self.id, "status": status}
+        unwritten = self.unwritten
+        if unwritten is not None:
+            # What is not in the journal could still be lost: nobody is shown it.
+            return {**result, "errors": [], "notes": [unwritten]}
+        # Of a plan only rooms ask.
+        minded = self if machine.mode == "solve" else next(self.open_requests(), None)
+        if minded is not None:
+            name, why = minded.turns.mind or "turns", minded.turns.why
+            result["mind"] = {"name": name, "why": why} if why else {"name": name}
+        reason = self.runner.lost or machine.reason
+        if reason:
+            result["reason"] = reason
+        if machine.has_output:
+            result["output"] = machine.output if whole else _short_output(machine.output)
+            if machine.mode == "solve" and machine.has_state:
+                result["state"] = machine.state if whole else _short_state(machine)
+        elif status != "needs_solution":
+            result["state"] = machine.state if whole else _short_state(machine)
+            results = results_of(machine, whole=whole)
+            if results:
+                result["results"] = results
+        result["errors"] = [error if whole else shorten_literal(error) for error in self.errors()]
+        if self.idea is not None:
+            result["idea"] = self.idea
+        if status == "needs_solution":
+            if machine.awaits_solution:
+                result["turn"] = self.turn
+            asking = [(one, one.runner.request) for one in self.open_requests()]
+            result["requests"] = [self._request(one, request) for one, request in asking if request is not None]
+        if status in ("needs_approval", "running", "needs_solution"):
+            approvals = self.approvals()
+            if approvals or status == "needs_approval":
+                result["approvals"] = approvals
+        if machine.decisions:
+            result["decided"] = [f"{what}: {how} by {by}" for what, how, by in machine.decisions[-_NOTES:]]
+        unasked: list[JSON] = [text for one in machine.history for text in one.unasked]
+        if unasked:
+            result["notes"] = unasked[:_NOTES]
+        # By turns the host's model answers, and its tokens are the host's: the run spends none.
+        spent = self.spent()
+        in_rooms = machine.usage.requests + sum(room.spent().requests for room in self.rooms.values())
+        result["usage"] = {
+            "requests": self.requests + in_rooms,
+            "tokens": spent.tokens,
+            **({"cost": spent.cost} if spent.cost else {}),
+            **({"partial": spent.partial} if spent.partial else {}),
+        }
+        return result
+
+    def _request(self, asking: Run, request: Request) -> JSONObject:
+        messages: list[JSON] = list(request.texts)
+        result: JSONObject = {"id": request.id}
+        instructions = INSTRUCTIONS
+        if asking is not self:
+            # A request of a room is answered to the room: by turns, one model answers them all.
+            result.update({"run": asking.id, "turn": asking.turn})
+            instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {INSTRUCTIONS}"
+        return {**result, "instructions": instructions, "context": messages, "schema": request.schema}
+
+    def summary(self) -> JSONObject:
+        """What the table of runs keeps of a run that has ended: `{"idea"?, "errors"?, "reason"?}`. What it gave is in
+        its journal.
+        """
+        machine = self.machine
+        found: JSONObject = {"idea": self.idea, "errors": len(machine.errors) or None, "reason": machine.reason}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def state(self) -> JSONObject:
+        """The state as it stands; where there are instances, a map by instance.
+
+        Raises:
+            UnwrittenRunError: see `value`.
+        """
+        self._expect_written()
+        return self.machine.state
+
+    def errors(self) -> list[dict[str, Any]]:
+        """The errors of the last Solution: `{"call", "place", "error"}`."""
+        return self.machine.errors
+
+    def pending(self) -> list[ApprovalRequest]:
+        """What the run and its rooms wait for a person to decide; `decide` takes each by its `approval`.
+
+        What an approver is deciding on right now is not in it.
+        """
+        people = self.people
+        found = [] if people is None else [one for one in people.requests() if one.approval not in people.deciding]
+        for room in self.rooms.values():
+            found.extend(
+                dataclasses.replace(one, approval=f"{room.call_name}/{one.approval}") for one in room.pending()
+            )
+        return found
+
+    def approvals(self) -> list[JSON]:
+        """Every pending approval in the form that assistants receive; see `Question.to_json`. The `plan` of a lazy run
+        has the form of `WaitingPlan.to_json`; an approval of a room has the name `CALL/approval`.
+        """
+        found: list[JSON] = []
+        for question in self.questions():
+            entry = question.to_json()
+            if question.kind == "plan" and self.plan is not None:
+                entry["plan"] = self.plan.to_json()
+            found.append(entry)
+        for room in self.rooms.values():
+            found.extend(
+                {**one, "approval": f"{room.call_name}/{one['approval']}"}
+                for one in room.approvals()
+                if isinstance(one, dict)
+            )
+        return found
+
+    @property
+    def plan(self) -> WaitingPlan | None:
+        """A lazy run's plan that waits to be accepted; None where none does."""
+        return waiting_plan(self.machine)
+
+    def questions(self) -> list[Question]:
+        """What the run itself waits for people to answer."""
+        return questions(self.machine)
+
+    def given(self) -> JSON:
+        """What the run gives as a function: its output; where none was asked for its state, or else the results."""
+        self._expect_written()
+        return given_by(self.machine)
+
+    def value(self, text: str) -> Any:
+        """The value at a reference as it stands: `†state.log`, `†results.3`, `†①.state.x`, `†output`.
+
+        Raises:
+            ReferenceSyntaxError: it is none.
+            UnknownPathError: nothing is there.
+            ArgumentError: it is not text.
+            UnwrittenRunError: the journal does not hold the last values yet; `await run.wait()` waits for that.
+        """
+        check_text("reference", text)
+        self._expect_written()
+        return value_at(self.machine, text)
+
+    @property
+    def unwritten(self) -> str | None:
+        """Why the last events of the run, or of a room of it, are not in its journal yet; None: they are.
+
+        Until then nothing follows from them, the run is `running`, and no value of it is shown.
+        """
+        if not self.is_behind:
+            return None
+        trouble = self.driver.trouble
+        if trouble is None:
+            return "the last events of the run are being written into the store"
+        return (
+            f"the store cannot be written right now ({trouble}). What came of the calls is kept in memory, and written"
+            " as soon as that is possible; the run goes on then"
+        )
+
+    def _expect_written(self) -> None:
+        why = self.unwritten
+        if why is not None:
+            raise UnwrittenRunError(f"run {self.id}: {why}")
+
+    def calls(self) -> list[Progress]:
+        """Every call of the run, in listing order."""
+        return self.machine.history
+
+    # -- the run with its rooms --------------------------------------------------------------------------------
+
+    @property
+    def call_name(self) -> str:
+        """The last part of a room's id, which names the call that it answers."""
+        return self.id.rpartition(".")[2]
+
+    def open_requests(self) -> Iterator[Run]:
+        """The runs that wait for a solution: the run itself, and those of its rooms, at any depth."""
+        if self.machine.awaits_solution and self.runner.lost is None:
+            yield self
+        for room in self.rooms.values():
+            yield from room.open_requests()
+
+    def spent(self, *, under_way: bool = False) -> Spending:
+        """What the run has used with all its rooms, those that have ended and those that are open.
+
+        Args:
+            under_way: with what answers that are under way have taken until now: they are about to be hung up on.
+        """
+        machine, own = self.machine, self.machine.usage
+        made = machine.requests if machine.mode == "solve" else 0
+        total = Spending(
+            own.input_tokens,
+            own.output_tokens,
+            own.cost,
+            None,
+            own.requests + made,
+            own.calls + len(machine.history),
+            own.partial,
+        )
+        answer = self.runner.untold if under_way else None
+        usage = None if answer is None else answer.so_far()
+        if usage is not None:
+            total.add(usage.to_json())
+        for room in self.rooms.values():
+            total.add_room(room.spent(under_way=under_way).to_json())
+        return total
+
+    def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
+        """What rooms have used that are open, and about to be ended; None: nothing.
+
+        Args:
+            key: the call, and item, whose room is meant; None: all.
+        """
+        total = Spending()
+        for one, room in self.rooms.items():
+            if key is None or one == key:
+                total.add_room(room.spent(under_way=True).to_json())
+        return total.to_json() or None
+
+    def over_budget(self) -> str | None:
+        """Why the run and its rooms may not go on; None: they may."""
+        settings, spent = self.machine.settings, self.spent()
+        if spent.requests > settings.requests:
+            return f"{settings.requests:,} requests were made, the most a run and its rooms may make"
+        if spent.calls > settings.calls:
+            return f"{settings.calls:,} calls were listed, the most a run and its rooms may list"
+        return spent.over(settings)
+
+    def as_call(self) -> CallFinished:
+        """What a room that has ended gives the call it answers."""
+        machine = self.machine
+        index, item = self.key
+        spent = self.spent().to_json()
+        if machine.has_output or (machine.mode == "plan" and machine.status == "done" and not machine.errors):
+            return CallFinished(index, item, value=given_by(machine), spent=spent)
+        reason = f": {machine.reason}" if machine.reason else ""
+        errors = f"\n{rejection(machine.errors)}" if machine.errors else ""
+        message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[:4000]
+        # What may have taken effect in the room is not caught outside it either.
+        kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.standing is Standing.FAILED}
+        kind = next((kind for kind in UNCERTAIN if kind in kinds), "runtime")
+        return CallFinished(index, item, error={"kind": kind, "message": message}, spent=spent)
+
+    # -- ideas -------------------------------------------------------------------------------------------------
+
+    def idea_of_step(self, request: Request, outcome: str, fingerprint: str) -> tuple[Idea, IdeaMeta]:
+        """The Request that was just answered as an idea; every Request becomes one. Its parent is the idea of the step
+        before, or else the one the run was made from.
+
+        Args:
+            request: the Request.
+            outcome: how the step ended: `open` where another Request follows, else as the run.
+            fingerprint: of the configuration.
+        """
+        machine = self.machine
+        solution = machine.solution
+        idea = Idea(request.context, request.schema, solution.to_json())
+        # Once the next Request is due, the step has been counted on already.
+        place = machine.step if machine.phase == "asking" else machine.step + 1
+        tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))
+        mind, model = self._author(place - 1)
+        last = machine.usage.last or {}
+        meta = IdeaMeta(
+            run=self.id,
+            step=place,
+            parent=self.idea or self.turns.idea,
+            mind=mind,
+            model=str(last.get("model", model)),
+            usage={key: value for key, value in last.items() if key != "model"},
+            fingerprint=fingerprint,
+            title=_title(machine.messages) or ", ".join(tools)[:200],
+            tools=tools,
+            outcome=outcome,
+        )
+        return idea, meta
+
+    def _author(self, turn: int) -> tuple[str, str]:
+        """(mind, model) of the solution of a turn, the model as far as whoever handed it in knew it."""
+        if self.machine.mode == "plan":
+            return "", ""
+        if self.runner.mind is not None:
+            return self.runner.mind.name, ""
+        return self.turns.authors.get(turn, ("turns", ""))
+
+
+def _title(messages: Sequence[Message]) -> str:
+    for message in messages:
+        if message.type == "text" and isinstance(message.value, str):
+            return message.value.strip().split("\n")[0][:200]
+    return ""
+
+
+def _short_output(output: JSON) -> JSON:
+    # An output has no reference of its own; check_run with paths gives it whole as †output.
+    if len(encode(output)) <= INLINE * 4:
+        return output
+    return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
+
+
+def _short_state(machine: Machine) -> JSON:
+    if machine.instances:
+        return {
+            name: shorten(machine.state_of(name), ("state",), instance=name, small=INLINE) for name in machine.instances
+        }
+    return shorten(machine.state_of(), ("state",), small=INLINE)

@@ -1,0 +1,637 @@
+"""Runner: performs the machine's effects with anyio, each after the event that says so was journaled."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+import anyio
+from anyio import TaskHandle
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.loop.effect import (
+    AskApproval,
+    AskMind,
+    AskPlan,
+    Cancel,
+    Commit,
+    Effect,
+    Execute,
+    ExecutionKey,
+    Finish,
+)
+from ideabridge.bridge.loop.event import (
+    ApprovalAsked,
+    CallFinished,
+    CallProposed,
+    CallStarted,
+    EndStatus,
+    Event,
+    GroupCommitted,
+    JournalError,
+    OutputProposed,
+    PlanAsked,
+    RequestMade,
+    RunEnded,
+    SolutionClosed,
+    UsageNoted,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.request import Composer
+from ideabridge.bridge.loop.resuming import aftermath
+from ideabridge.bridge.runs.calls import ActiveRun, Calls, ModuleQuestions, ReportedProgress
+from ideabridge.bridge.runs.executor import Executor, Kept
+from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.store.errors import StaleDriverError, StoreError
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError
+
+# -- listening -------------------------------------------------------------------------------------------------------
+#
+# Listening: a mind's answer is taken up while it streams in, each call the moment it closes.
+
+
+class Listener(ActiveRun, Protocol):
+    """A run that takes up an answer: a runner."""
+
+    untold: Counting | None
+    """The answer under way, where it can be asked what it has taken, and nobody was told yet."""
+
+    def end(self, status: EndStatus, reason: str | None = None) -> None:
+        """End the run before its time, with everything done so far."""
+        ...
+
+    def note(self, error: Exception) -> None:
+        """Log an error that changes nothing."""
+        ...
+
+    def explain(self, error: Exception) -> JSONObject:
+        """An error as a mind sees it."""
+        ...
+
+
+async def listen(listener: Listener, mind: Mind, request: Request) -> None:
+    """Let a mind answer a Request, and take its calls and its output up as they come.
+
+    Raises:
+        StaleDriverError, StoreError, JournalError: the run could not be journaled; whatever else a mind raises breaks
+            its answer off, or ends the run (`MindError`).
+    """
+    answer = Answer()
+    parts = mind.answer(request)
+    listener.untold = parts if isinstance(parts, Counting) else None
+    try:
+        async for part in parts:
+            if isinstance(part, Usage):
+                listener.untold = None
+                if listener.wanted:
+                    listener.post(UsageNoted(part.to_json()))
+            elif not _take(listener, answer.feed(part)):
+                return
+        _take(listener, answer.close())
+    except (StaleDriverError, JournalError):
+        raise
+    except MindError as error:
+        if listener.wanted:
+            listener.end("failed", str(listener.explain(error)["message"]))
+    except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
+        _take(listener, [EndPiece(str(listener.explain(error)["message"]), {})])
+    finally:
+        listener.untold = None
+        if isinstance(parts, _Closing):
+            await _close(listener, parts)
+
+
+async def _close(listener: Listener, parts: _Closing) -> None:
+    try:
+        await parts.aclose()
+    except Exception as error:  # noqa: BLE001 - what was taken of the answer holds, however the mind takes its end
+        listener.note(error)
+
+
+@runtime_checkable
+class _Closing(Protocol):
+    async def aclose(self) -> None: ...
+
+
+def told_so_far(listener: Listener) -> list[Event]:
+    """What the answer under way has taken, where it is hung up on before it told; afterwards nothing of it is asked."""
+    answer, listener.untold = listener.untold, None
+    usage = None if answer is None else answer.so_far()
+    return [] if usage is None else [UsageNoted(usage.to_json())]
+
+
+def _take(listener: Listener, pieces: Sequence[Piece]) -> bool:
+    """Post what the pieces say, together; False once the answer has ended, or nobody wants more of it."""
+    if not listener.wanted:
+        return False
+    events: list[Event] = []
+    room = listener.machine.calls_left
+    for piece in pieces:
+        match piece:
+            case CallPiece(call) if room > 0:
+                room -= 1
+                events.append(CallProposed(call))
+            case CallPiece():
+                most = listener.machine.settings.calls
+                events.extend(told_so_far(listener))
+                events.append(SolutionClosed(f"a run may list at most {most:,} calls"))
+                break
+            case OutputPiece(output):
+                events.append(OutputProposed(output))
+            case EndPiece(broken, extra):
+                events.extend(told_so_far(listener))
+                events.append(SolutionClosed(broken, extra or None))
+                break
+    if events:
+        listener.post(*events)
+    return not events or not isinstance(events[-1], SolutionClosed)
+
+
+# -- defect ----------------------------------------------------------------------------------------------------------
+#
+# Defects: exceptions that nobody expected, where one run must end alone and not take others with it.
+
+_CHARACTERS: Final = 500
+
+logger = logging.getLogger(__name__)
+
+
+def cause(error: Exception, mask: Callable[[str], str]) -> str:
+    """Why a run goes on no more here, in words.
+
+    An error of ours says so itself. Anything else, and an event the machine refused, is a mistake of ideabridge or of
+    code it was given: it is named as that, and its traceback is logged.
+
+    Args:
+        error: what came.
+        mask: takes secrets out of text.
+    """
+    if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
+        return f"the run's journal could not be written: {error}"
+    if isinstance(error, IdeabridgeError) and not isinstance(error, JournalError):
+        return str(error)
+    told = mask(f"internal error: {type(error).__name__}: {error}")
+    log(error, mask)
+    return told if len(told) <= _CHARACTERS else f"{told[:_CHARACTERS]}... ({len(told):,} characters)"
+
+
+def log(error: Exception, mask: Callable[[str], str]) -> None:
+    """Log an error with its traceback, without secrets."""
+    logger.error("%s", mask("".join(traceback.format_exception(error))).rstrip())
+
+
+# -- runner ----------------------------------------------------------------------------------------------------------
+
+Idea: TypeAlias = Callable[[], None]
+"""Saves an idea of a step; inside the transaction that journals what follows the step."""
+
+Journal: TypeAlias = Callable[[Sequence[Event], Sequence[Idea], Callable[[Exception | None], None]], bool]
+"""Stores events durably, and the ideas with them. Given events, ideas, and whom to call later.
+
+It returns True once all is stored. False: it is kept and stored later, and then the third argument is called, with the
+error where it could not be. Raises `StaleDriverError` where another process drives the run.
+"""
+
+Watcher: TypeAlias = Callable[[Event], None]
+"""Told of every event after it was journaled and taken."""
+
+
+class Runner:
+    """Drives one machine.
+
+    Args:
+        machine: a machine, new or folded from a journal.
+        journal: see `Journal`.
+        executor: runs the calls.
+        composer: composes the Requests.
+        screen: looks through events for secrets before they are taken.
+        group: task group the calls run in; it outlives the run.
+        close_step: called when a Solution has run: with the machine, the Request, and how it ended (`open` where
+            another Request follows). What it returns saves the idea, together with the step that follows.
+        rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
+        mind: answers the Requests; None: somebody hands the solutions in, by turns.
+        open_room: sees to a call that a run of its own answers, and posts what came of it.
+        used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
+        kept: bounds the bytes of its results; a room's is that of the run it belongs to.
+        is_orphan: whether the run is a room whose call has ended without it: it is about to be ended too.
+
+    Attributes:
+        follows: whether the watchers are told of events of another process right now.
+        waiting: how many wait for a change.
+        awaited: called when one begins to.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        journal: Journal,
+        executor: Executor,
+        composer: Composer,
+        screen: Screen,
+        group: TaskGroup,
+        close_step: Callable[[Machine, Request, str], Idea],
+        rest: Callable[[], None],
+        mind: Mind | None = None,
+        open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
+        used: Callable[[ExecutionKey | None], JSONObject | None] = lambda _: None,
+        kept: Kept | None = None,
+        is_orphan: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._is_orphan = is_orphan
+        self.machine = machine
+        self.mind = mind
+        self.request: Request | None = None
+        parking = ModuleQuestions(self)
+        self.watchers: list[Watcher] = [parking.watch]
+        self.progress_watchers: list[ReportedProgress] = []
+        self._lost: str | None = None
+        self.follows = False
+        self.waiting = 0
+        self.awaited: Callable[[], None] = lambda: None
+        self.untold: Counting | None = None
+        self._journal = journal
+        self._executor = executor
+        self._composer = composer
+        self._screen = screen
+        self._group = group
+        self._close_step = close_step
+        self._rest = rest
+        self._open_room = open_room
+        self._used = used
+        self.kept = Kept() if kept is None else kept
+        self._answering: TaskHandle[None] | None = None
+        self._failed: Exception | None = None
+        self._taken: list[Event] = []
+        self._ideas: list[Idea] = []
+        # What is being written, and what is done once it is.
+        self._batch: list[Event] | None = None
+        self._saved: list[Idea] = []
+        self._follows: Sequence[Effect] = ()
+        self._ending: tuple[EndStatus, str | None] | None = None
+        self._stops = False
+        self._closed = False
+        self._changed = anyio.Event()
+        self._calls = Calls(
+            self,
+            executor,
+            group,
+            progress_watchers=self.progress_watchers,
+            parking=parking,
+            kept=self.kept,
+        )
+        machine.has_mind = mind is not None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything more may come of the run here."""
+        return self.lost is None and self.machine.phase != "ended" and not self._is_orphan()
+
+    @property
+    def lost(self) -> str | None:
+        """Why the run cannot go on in this process; None: it can, or it has ended."""
+        return self._lost
+
+    def interrupt(self, why: str) -> None:
+        """Do not go on with a run of which nothing is at work here; see `abandon` for others."""
+        self._lost = why
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error for which the run was given up."""
+        return self._failed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the machine has taken events that the journal does not hold yet: nothing follows from them before."""
+        return self._batch is not None and self.lost is None
+
+    # -- events in ---------------------------------------------------------------------------------------------
+
+    def post(self, *events: Event) -> None:
+        """Take events, journal them, and perform what follows.
+
+        Raises:
+            StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
+            StoreError: the journal could not be written; the run is given up here, and can be taken up again.
+            JournalError: an event does not fit what the run is doing; it was not taken, nor those after it.
+            Exception: a defect, of ideabridge or of a handler it was given; as with `StoreError`.
+            SecretGivenError: something in them is secret; none was taken.
+        """
+        admitted = self._screen.admit(events)
+        try:
+            try:
+                self._take(admitted)
+            except JournalError:
+                # What was taken before it is so, and goes on.
+                self.perform()
+                raise
+            self.perform()
+        except JournalError:
+            raise
+        except Exception as error:
+            # The machine has taken what the journal has not: only the journal counts, and is read again.
+            self.fail(error)
+            raise
+
+    def _take(self, events: Sequence[Event]) -> None:
+        """Let the machine take events. The machine first: what it refuses must not stand in the journal."""
+        for event in events:
+            self.machine.receive(event)
+            self._taken.append(event)
+
+    def _write(self, follows: Sequence[Effect] = ()) -> bool:
+        """Journal, all or none, what the machine has taken, and perform what follows from it: not before.
+
+        Returns:
+            Whether that is done; else it is done when the journal could be written.
+        """
+        events, self._taken = self._taken, []
+        ideas, self._ideas = self._ideas, []
+        self._batch, self._saved, self._follows = events, ideas, follows
+        try:
+            if not self._journal(events, ideas, self._written):
+                return False
+        except BaseException:
+            self._batch = None
+            raise
+        self._act()
+        return True
+
+    def _written(self, error: Exception | None) -> None:
+        """What was kept is journaled now, or cannot be."""
+        if self._closed:
+            self._batch = None
+            return
+        given_up = self.lost is not None
+        if error is not None:
+            self._batch = None
+            if given_up:
+                # The first reason stays. Whoever waits for the last write is told that it is not queued any more.
+                self._notify(())
+            else:
+                self.fail(error)
+            return
+        try:
+            self._act()
+            if not given_up:
+                self.perform()
+        except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self.fail(failure)
+
+    def _act(self) -> None:
+        """Report what was journaled, and perform what follows from it."""
+        events, self._batch = self._batch or (), None
+        follows, self._follows = self._follows, ()
+        self._notify(events)
+        if self._stops:
+            self._stop()
+        if self.lost is not None or self._ending is not None:
+            return
+        for effect in follows:
+            if isinstance(effect, Cancel):
+                self._calls.call_off(effect.key)
+        for effect in follows:
+            if isinstance(effect, Execute):
+                self._start(effect)
+        if any(isinstance(one, AskMind) for one in follows):
+            self._let_answer()
+
+    def _notify(self, events: Sequence[Event]) -> None:
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+        watchers = list(self.watchers)
+        for event in events:
+            for watcher in watchers:
+                watcher(event)
+
+    def faults(self, event: Event) -> list[JSONObject]:
+        """The secrets that stand in an event; see `Screen.faults`."""
+        return self._screen.faults(event)
+
+    def poke(self) -> None:
+        """Wake whoever waits for a change: something that belongs to the run has changed."""
+        self._notify(())
+
+    def explain(self, error: Exception) -> JSONObject:
+        """An error as a mind sees it; see `Executor.explain`."""
+        return self._executor.explain(error)
+
+    def explain_own(self, error: Exception) -> JSONObject:
+        """What hindered our own work on a call, as a mind sees it: a defect is named as one, and logged."""
+        if isinstance(error, IdeabridgeError):
+            return self.explain(error)
+        return {"kind": "runtime", "message": cause(error, self._screen.mask)}
+
+    def note(self, error: Exception) -> None:
+        """Log an error that changes nothing of what was taken."""
+        log(error, self._screen.mask)
+
+    async def wait_changed(self) -> None:
+        """Wait for the next event, of this process or of the one that drives the run."""
+        changed = self._changed
+        self.waiting += 1
+        try:
+            self.awaited()
+            await changed.wait()
+        finally:
+            self.waiting -= 1
+
+    async def wait_written(self) -> None:
+        """Wait until the journal holds everything that the machine has taken, or the run is given up."""
+        while self.is_behind:
+            await self.wait_changed()
+
+    def begin(self, *events: Event) -> None:
+        """Journal the first events of a run whose machine has taken the first already, and perform what follows.
+
+        Raises:
+            SecretGivenError: something in them is secret; nothing was journaled.
+        """
+        first, *rest = self._screen.admit(events)
+        self._taken.append(first)
+        self._take(rest)
+        self.perform()
+
+    # -- effects out -------------------------------------------------------------------------------------------
+
+    def perform(self) -> None:
+        """Journal what was taken, and perform every effect that is due. All calls that are unblocked start in one go,
+        and what unblocked them is journaled together with their start. While something is being written this waits, and
+        goes on by itself.
+        """
+        while self._batch is None:
+            if self._ending is not None and not self._taken:
+                self._take_end(*self._ending)
+            # A room that is about to be ended makes no more use of anything: what it has used is counted already.
+            due = [] if self._ending is not None or self._is_orphan() else self.machine.due()
+            # An idea is kept of what the journal holds already.
+            answered = self.request is not None or self.machine.mode == "plan"
+            closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
+            if self._taken and (closes or not due):
+                if not self._write():
+                    return
+                continue
+            if not due:
+                self._rest()
+                return
+            self._take([self._acknowledge(effect) for effect in due])
+            for effect in due:
+                if isinstance(effect, Cancel):
+                    self._calls.ignore(effect.key)
+            if not self._write(due):
+                return
+
+    def _take_end(self, status: EndStatus, reason: str | None) -> None:
+        self._ending = None
+        if self.machine.phase == "ended":
+            return
+        if self.machine.phase == "solving":
+            self._finish_step(status)
+        self._take(self._screen.admit([RunEnded(status, reason, self._used(None))]))
+        self._stops = True
+
+    def _start(self, effect: Execute) -> None:
+        if effect.call.room is not None and self._open_room is not None:
+            self._group.start_soon(self._open_room, effect)
+        else:
+            self._calls.start(effect)
+
+    def _acknowledge(self, effect: Effect) -> Event:
+        match effect:
+            case Execute():
+                return CallStarted(effect.call.index, effect.item)
+            case AskApproval():
+                return ApprovalAsked(effect.call.index, effect.approval, effect.digest, time.time())
+            case AskPlan():
+                return PlanAsked(effect.approval, effect.digest, time.time())
+            case Cancel():
+                return CallFinished(*effect.key, error=effect.error, spent=self._used(effect.key))
+            case Commit():
+                return GroupCommitted(list(effect.calls))
+            case AskMind():
+                self._finish_step("open")
+                self.request = self._composer.compose(self.machine)
+                return RequestMade(effect.step, self.request.id, self.request.offered)
+            case Finish():
+                self._finish_step(effect.status)
+                return RunEnded(effect.status, effect.reason, self._used(None))
+
+    def _finish_step(self, outcome: str) -> None:
+        if self.request is None and self.machine.mode == "plan":
+            # A plan's author was never asked: its Request is what a mind would have been.
+            self.request = self._composer.compose(self.machine)
+        if self.request is not None:
+            self._ideas.append(self._close_step(self.machine, self.request, outcome))
+
+    def _let_answer(self) -> None:
+        """Let the mind, where there is one, answer the Request at hand."""
+        if self.mind is not None and self.request is not None:
+            self._answering = self._group.start_soon(self._ask, self.mind, self.request)
+
+    async def _ask(self, mind: Mind, request: Request) -> None:
+        """Take up each call of an answer the moment it closes."""
+        if not self.wanted:
+            # Ended between being due and its turn: by its budget, for one.
+            return
+        try:
+            await listen(self, mind, request)
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self.fail(error)
+
+    # -- ends --------------------------------------------------------------------------------------------------
+
+    def end_at_limit(self, reason: str) -> None:
+        """End the run at a limit the machine cannot see (wall time), with everything done so far."""
+        if self.machine.phase != "ending":
+            self.end("limit", reason)
+
+    def end(self, status: EndStatus, reason: str | None = None) -> None:
+        """End the run before its time, with everything done so far, and cancel its calls, remote ones too."""
+        if self.machine.phase == "ended" or self._ending is not None:
+            return
+        # The answer under way is hung up on: what it has taken is told while the run can still be told anything.
+        self._take(told_so_far(self))
+        self._ending = status, reason
+        try:
+            self.perform()
+        except JournalError:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise
+
+    def fail(self, error: Exception) -> None:
+        """Stop driving because of an error, which is told once however often it is met on its way; see `cause`."""
+        if error is not self._failed:
+            self._failed = error
+            self.abandon(cause(error, self._screen.mask))
+
+    def abandon(self, why: str) -> None:
+        """Stop driving without a word in the journal: another process has the run, or it cannot be written."""
+        self._lost = why
+        self._stop()
+        self._rest()
+        self._notify(())
+
+    def close(self) -> None:
+        """Let nothing follow any more from what is still to be journaled: the process ends. Only what has happened is
+        journaled then, and not that calls have started.
+        """
+        self._closed = True
+        if self._batch is not None:
+            del self._batch[len(self._batch) - len(self._follows) :]
+            self._saved.clear()
+            self._lost = "the bridge was closed"
+
+    def _stop(self) -> None:
+        self._calls.stop()
+        if self._answering is not None:
+            self._answering.cancel()
+
+    # -- resuming ----------------------------------------------------------------------------------------------
+
+    def fold(self, events: Sequence[Event]) -> None:
+        """Take a journal's events again, without journaling or performing anything.
+
+        Raises:
+            JournalError: an event does not fit.
+        """
+        asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
+        for number, event in enumerate(events):
+            if asked and number == asked[-1] and isinstance(event, RequestMade):
+                # Composed where it was made: what it told stands in the machine only until it is answered.
+                self.request = self._composer.compose(self.machine, event)
+            self.machine.receive(event)
+
+    def follow(self, events: Sequence[Event]) -> None:
+        """Take what another process has journaled since, and tell the watchers. Nothing is journaled or performed.
+
+        Raises:
+            JournalError: an event does not fit.
+        """
+        for event in events:
+            if isinstance(event, RequestMade):
+                self.request = self._composer.compose(self.machine, event)
+            self.machine.receive(event)
+        self.follows = True
+        try:
+            self._notify(events)
+        finally:
+            self.follows = False
+
+    def resume(self) -> None:
+        """Go on after `fold`; see `aftermath`."""
+        again, events = aftermath(self.machine, time.time())
+        for effect in again:
+            self._start(effect)
+        if self.machine.awaits_mind:
+            self._let_answer()
+        self.post(*events)

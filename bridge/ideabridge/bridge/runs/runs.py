@@ -1,0 +1,891 @@
+"""Runs: the runs of this process, and those taken up again from their journals.
+
+`Runs` creates a run, keeps it at hand, and looks a run up by id. Several processes share one store, so each look-up
+compares what is at hand with the store:
+
+- this process drives the run: the run at hand is the one;
+- another process drives it: its new events are read from the journal (`_read_on`), so that the run at hand follows, and
+  watchers hear of each event;
+- nobody drives it, and it is at work: it is read from its journal and goes on here (`_go_on`);
+- it waits for somebody, or has ended: it is returned as it stands, and nobody holds its lease.
+
+Three tasks run as long as the bridge is open: `heartbeat` keeps the leases, `listen` takes what other processes ask of
+runs that are at work here (to cancel one, to take a decision), and `follow` reads on in the journals of runs that
+somebody waits for here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NotRequired, TypedDict
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from ideabridge.bridge.context.messages import Handlers
+from ideabridge.bridge.context.mind import Mind
+from ideabridge.bridge.context.request import Request
+from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
+from ideabridge.bridge.loop.event import (
+    CallFinished,
+    Event,
+    JournalError,
+    RequestMade,
+    RunEnded,
+    RunStarted,
+    event_from_json,
+)
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import in_flight
+from ideabridge.bridge.loop.request import Composer, SchemaCache
+from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_name, retire
+from ideabridge.bridge.runs.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
+from ideabridge.bridge.runs.observed import Observed
+from ideabridge.bridge.runs.offer import Offer
+from ideabridge.bridge.runs.people import Approver, Decision, People
+from ideabridge.bridge.runs.replay import Ways
+from ideabridge.bridge.runs.rooms import Rooms
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.runs.runner import Runner
+from ideabridge.bridge.runs.starts import Start, hindrance
+from ideabridge.bridge.screen import Screen
+from ideabridge.bridge.store.errors import StoreError, UnknownRunError
+from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
+from ideabridge.bridge.store.store import Store
+from ideabridge.bridge.store.users import user_of
+from ideabridge.bridge.store.writer import Writer
+from ideabridge.tools.encoding import JSONObject
+from ideabridge.tools.errors import IdeabridgeError, LimitExceededError
+from ideabridge.tools.names import did_you_mean
+
+MOST_TAKEN_UP: Final = 2
+"""How often a run that comes no further is taken up again, before it is set aside until a person asks for it."""
+
+LISTENS_SECONDS: Final = 0.5
+"""Seconds between two looks at what other processes ask of runs that are at work here."""
+
+FOLLOWS_SECONDS: Final = 0.25
+"""Seconds between two looks into the journals of runs that somebody waits for here, and another process drives."""
+
+ALONE_SECONDS: Final = 3.0
+"""Seconds that a run whose driver is gone is left to the servers, before it is taken up where somebody waits for it."""
+
+ANSWERS_SECONDS: Final = 5.0
+"""Seconds that a process which drives a run may take to cancel it, or to take a decision."""
+
+_AT_HAND = 256
+"""How many runs stay in memory before those that ended or wait are let go."""
+
+
+class RunSummary(TypedDict):
+    """One line of a list of runs."""
+
+    run: str
+    """Its id."""
+    status: str
+    """Where it stands; see `RunStatus`."""
+    title: str
+    kind: str
+    """`plan` or `solve`."""
+    created: str
+    """When it began, ISO 8601 in UTC."""
+    reason: NotRequired[str]
+    """Why it is interrupted."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    run: Run
+    alone: float | None = None
+    """Since when nobody has been at work on it."""
+
+
+def is_set_aside(record: RunRecord) -> bool:
+    """Whether a run is taken up only when a person asks for it: it came no further the last times."""
+    return record.status == "interrupted" and (record.summary or {}).get("set_aside") is True
+
+
+def _who(record: RunRecord) -> str:
+    parts = (record.driver or "").rsplit("|", 5)
+    if len(parts) != 6:
+        return "another process"
+    stopped = " (which is stopped)" if is_stopped(record.driver or "") else ""
+    return f"process {parts[3]} on {parts[0]}{stopped}"
+
+
+class Runs:
+    """Creates, keeps and takes up runs.
+
+    Args:
+        store: holds their journals and their ideas.
+        writer: writes into it.
+        group: task group their calls run in.
+        executor: runs the calls of all of them.
+        offer: the tools there are; ideas that answer calls look for theirs there, and edits of a plan's calls.
+        mind: answers the Requests of runs made for it.
+        handlers: what each type of message does to a Request.
+        fingerprint: of the configuration; a run goes on only under the one it was made under.
+        screen: keeps secrets out of journals.
+        approver: decides on calls that ask; None: people do, by `Run.decide`.
+        lease_seconds: how long a lease holds without a heartbeat; None: `LEASE_SECONDS`.
+        most_of_user: how many runs of one named user may be at work here at once; None: any number.
+        run_bytes: how many bytes the results of one run may have together.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        writer: Writer,
+        group: TaskGroup,
+        executor: Executor,
+        offer: Offer,
+        *,
+        handlers: Handlers,
+        fingerprint: str,
+        screen: Screen,
+        mind: Mind | None = None,
+        approver: Approver | None = None,
+        lease_seconds: float | None = None,
+        most_of_user: int | None = None,
+        run_bytes: int = RUN_BYTES,
+    ) -> None:
+        self._most_of_user, self._mind, self._approver = most_of_user, mind, approver
+        self._screen = screen
+        self._run_bytes = run_bytes
+        self._store = store
+        self._writer = writer
+        self.group = group
+        self._executor = executor
+        self._offer = offer
+        self._handlers = handlers
+        self._schemas = SchemaCache()
+        self._fingerprint, self._name = fingerprint, own_name()
+        self.watch = Watch()
+        self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
+        # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
+        self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
+        self._kept: dict[str, Run] = {}
+        self.observed = Observed(store)
+        self.ways = Ways(store, offer, writer.patiently)
+        self.rooms = Rooms(self, store, self.ways, mind)
+        self._drivers: WeakValueDictionary[str, Driver] = WeakValueDictionary()
+        # Runs that somebody waits for here, and another process drives or is to drive.
+        self._followed: dict[str, _Followed] = {}
+        self._awaited = anyio.Event()
+        # What other processes ask this one to take, and is being written.
+        self._taking: set[str] = set()
+
+    async def create(
+        self,
+        start: Start,
+        caller: str,
+        title: str,
+        mind: Mind | None = None,
+        room: tuple[str, Run] | None = None,
+    ) -> Run:
+        """A new run, driven here: kept whole with its first events, or not at all. The store holds it at the end.
+
+        Args:
+            start: its machine and first events.
+            caller: whose run it is.
+            title: one line for people.
+            mind: answers its Requests; None: by turns.
+            room: its id and the run whose call it answers, where it is a room.
+
+        Raises:
+            LimitExceededError: a named user has as many runs at work as one may.
+            StoreError: it could not be kept; nothing of it has begun.
+        """
+        if room is None and self._most_of_user is not None and user_of(caller) is not None:
+            busy = sum(1 for run in self._kept.values() if run.caller == caller and run.status == "running")
+            if busy >= self._most_of_user:
+                raise LimitExceededError(
+                    f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
+                )
+        run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
+        above, title = None if parent is None else parent.id, self._screen.mask(title)[:200]
+
+        def creates() -> None:
+            self._store.create_run(
+                run_id, kind=start.kind, caller=caller, title=title, fingerprint=self._fingerprint, parent=above
+            )
+
+        run = self._attach(run_id, caller, start.machine, mind, parent)
+        if parent is not None:
+            # At once: what it uses counts, and it ends with the run it belongs to, also while it is being created.
+            parent.rooms[run.key] = run
+        try:
+            run.driver.create(creates)
+            run.runner.begin(*start.events)
+            await run.runner.wait_written()
+            if run.runner.failure is not None and not run.driver.is_created:
+                raise run.runner.failure
+        except Exception:
+            self._runs.pop(run_id, None)
+            self._kept.pop(run_id, None)
+            self._drivers.pop(run_id, None)
+            run.runner.interrupt("it could not be kept")
+            if parent is not None and parent.rooms.get(run.key) is run:
+                del parent.rooms[run.key]
+            # Where it is kept, for its first step failed after that, any process may take it up.
+            run.driver.leave(None, None, lambda: None)
+            raise
+        return run
+
+    def get(self, run_id: str, caller: str) -> Run:
+        """A run of this caller.
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+        """
+        record = self._record(run_id, caller)
+        parent = self.get(record.parent, caller) if record.parent is not None else None
+        run = self._reach(record, parent)
+        run.parent = parent
+        if run.people is not None:
+            run.people.expire()
+        return run
+
+    def _record(self, run_id: str, caller: str | None) -> RunRecord:
+        """The record of a run of this caller; None: of anybody's. Raises `UnknownRunError`."""
+        record = self._store.run(run_id)
+        if record is None or (caller is not None and record.caller != caller):
+            known = [one.id for one in self._store.runs(caller=caller, limit=50)]
+            raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
+        return record
+
+    def enter(self, record: RunRecord, parent: Run) -> Run:
+        """The room of a run: the one at hand, or one taken up again from its journal.
+
+        Raises:
+            UnknownRunError: it belongs to another run.
+        """
+        if record.parent != parent.id:
+            raise UnknownRunError(f"run {record.id} is no room of {parent.id}")
+        room = self._reach(record, parent)
+        room.parent = parent
+        return room
+
+    def resume(self, run_id: str, caller: str | None = None, *, anyway: bool = False) -> Run:
+        """Take a run up again and go on with it here; one that waits for somebody is given as it stands.
+
+        Args:
+            run_id: the run.
+            caller: whose it is; None: anybody's (the person who holds the store).
+            anyway: also a run that was set aside: a person asks for it.
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+            FinishedRunError: it has ended.
+            InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
+        """
+        record = self._record(run_id, caller)
+        # Looked at before: it may end at once when it is taken up.
+        last = next(self._store.events(run_id, max(record.last_event - 1, 0)), None)
+        run = self._reach(record, anyway=True) if anyway and is_set_aside(record) else self.get(run_id, record.caller)
+        if last is not None and last[1].get("event") == RunEnded.name:
+            raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
+        if run.runner.lost is not None:
+            raise InterruptedRunError(f"run {run_id} cannot go on: {run.runner.lost}")
+        if run.status == "running" and run.driver.epoch is None:
+            raise InterruptedRunError(f"run {run_id} is driven by another process right now")
+        return run
+
+    async def resume_when_left(self, run_id: str, caller: str | None) -> Run:
+        """`resume` for a person: also of a run that was set aside. Where only a heartbeat can show whether its driver
+        is alive, that is waited for, at most as long as the lease holds.
+        """
+        first = self._store.run(run_id)
+        while True:
+            try:
+                return await self._writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
+            except InterruptedRunError:
+                now = self._store.run(run_id)
+                if now is None or first is None or now.status != "running" or now.lease != first.lease:
+                    raise
+                left = self.left(now.lease)
+                if not 0 < left < math.inf:
+                    raise
+                await anyio.sleep(min(left, LISTENS_SECONDS))
+
+    async def cancel(self, run_id: str, caller: str | None, reason: str) -> Run:
+        """End a run wherever it is at work, and its calls with it; what was done stays. One that has ended stays so.
+
+        A run that nobody is at work on is ended without being taken up first. Where another live process is at work on
+        it, that one is asked, and noticed the end of it.
+
+        Args:
+            run_id: the run.
+            caller: whose it is; None: anybody's.
+            reason: why; journaled.
+
+        Raises:
+            UnknownRunError: there is none of that id for this caller.
+            InterruptedRunError: the process that is at work on it does not answer. What was asked is kept: the run ends
+                as soon as that process looks, or when another takes the run up.
+        """
+        deadline = anyio.current_time() + ANSWERS_SECONDS
+        while True:
+            run, record = await self._writer.patiently(lambda: self._try_to_cancel(run_id, caller, reason))
+            with anyio.move_on_after(max(deadline - anyio.current_time(), 0.0)):
+                await run.runner.wait_written()
+            if run.unwritten is not None:
+                raise InterruptedRunError(f"run {run_id}: {run.unwritten}; it is cancelled then")
+            if record.parent or run.machine.phase == "ended":
+                return run
+            if anyio.current_time() > deadline:
+                raise InterruptedRunError(
+                    f"run {run_id}: {_who(record)} is at work on it and has not cancelled it within "
+                    f"{ANSWERS_SECONDS:g} s; it ends as soon as that process looks, or when another takes the run up"
+                )
+            await anyio.sleep(LISTENS_SECONDS / 2)
+
+    async def decide(self, run: Run, approval: str, decision: Decision) -> None:
+        """Settle a pending approval of a run, wherever it is at work; see `Bridge.decide` and what it raises."""
+        deadline = anyio.current_time() + ANSWERS_SECONDS
+        while True:
+            one, event = run.event_of(approval, decision)
+            try:
+                await self._writer.patiently(partial(one.drive, event))
+            except InterruptedRunError:
+                record = self._store.run(one.id)
+                if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
+                    raise
+                if self.left(record.lease) > 0:
+                    await self._ask_driver(one, event, record, deadline)
+            else:
+                return
+            # Nobody drives it now, or it was taken by the other process; in the last case nothing of it is pending.
+            if run.is_elsewhere:
+                self._read_on(run)
+            if approval not in {item.approval for item in run.pending()}:
+                return
+
+    async def _ask_driver(self, run: Run, event: Event, record: RunRecord, deadline: float) -> None:
+        """Let the process that drives a run take an event.
+
+        Raises:
+            DecisionError: it refused.
+            InterruptedRunError: it did not answer.
+            SecretGivenError: something in the event is secret.
+        """
+        # What is secret is not written down for another process.
+        [event] = self._screen.admit([event])
+        key = self._store.ask_driver(run.id, event.to_json())
+        try:
+            while (answer := self._store.answer_of_driver(key)) is None:
+                now = self._store.run(run.id)
+                if now is None or self.left(now.lease) == 0:
+                    return
+                if anyio.current_time() > deadline:
+                    back = self._store.take_back_asked(key)
+                    end = "nothing was decided" if back else "it has begun to: check_run shows what came of it"
+                    raise InterruptedRunError(
+                        f"run {run.id}: {_who(record)} is at work on it and has not taken the decision within "
+                        f"{ANSWERS_SECONDS:g} s; {end}"
+                    )
+                await anyio.sleep(LISTENS_SECONDS / 5)
+        finally:
+            self._store.forget_asked(key)
+        if answer["error"] is not None:
+            raise DecisionError(str(answer["error"]))
+
+    def _take_asked(self) -> None:
+        """Take the decisions that other processes hand in for runs that are at work here."""
+        for key, run_id, event in self._store.asked_of_drivers():
+            run = self._runs.get(run_id)
+            if run is not None and run.driver.epoch is not None and key not in self._taking:
+                self._taking.add(key)
+                self.group.start_soon(self._take_for, key, run, event)
+
+    async def _take_for(self, key: str, run: Run, event: JSONObject) -> None:
+        error: str | None = None
+        try:
+            if not self._store.begin_asked(key):
+                return
+            run.drive(event_from_json(event))
+            await run.runner.wait_written()
+            error = run.runner.lost
+        except JournalError:
+            error = "no such approval is pending any more; check_run shows what was decided"
+        except IdeabridgeError as refusal:
+            error = str(refusal)
+        except Exception as failure:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(failure)
+            error = run.runner.lost
+        finally:
+            self._taking.discard(key)
+        with contextlib.suppress(StoreError):
+            # Who has asked waits for a few seconds, and sees then what came of it.
+            self._store.answer_asked(key, error)
+
+    async def left_by_driver(self, run: Run) -> None:
+        """Where a run has just come to rest in another process, wait until that one has given it back: for a moment."""
+        deadline = anyio.current_time() + FOLLOWS_SECONDS
+        while run.is_elsewhere and run.may_rest:
+            record = self._store.run(run.id)
+            if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:
+                return
+            await anyio.sleep(FOLLOWS_SECONDS / 10)
+
+    def _try_to_cancel(self, run_id: str, caller: str | None, reason: str) -> tuple[Run, RunRecord]:
+        """End a run where nobody else is at work on it; else ask whoever is."""
+        record = self._record(run_id, caller)
+        run = self.get(run_id, record.caller) if record.parent else self._reach(record, end=reason)
+        if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
+            run.cancel(reason)
+        if record.parent or run.machine.phase == "ended":
+            self._store.forget_cancel(run_id)
+        elif not run.runner.is_behind:
+            self._store.ask_cancel(run_id, reason)
+        return run, record
+
+    async def listen(self) -> None:
+        """Cancel the runs that other processes ask this one to cancel, and take their decisions. Runs until it is
+        cancelled.
+        """
+        while True:
+            await anyio.sleep(LISTENS_SECONDS)
+            if not self._at_work():
+                continue
+            with contextlib.suppress(StoreError):
+                for run_id, reason in self._store.cancels_asked().items():
+                    run = self._runs.get(run_id)
+                    if run is not None and run.driver.epoch is not None:
+                        self._end(run, reason)
+                self._take_asked()
+
+    def _end(self, run: Run, reason: str) -> None:
+        try:
+            run.cancel(reason)
+        except (InterruptedRunError, FinishedRunError):
+            return
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            run.runner.fail(error)
+        self._store.forget_cancel(run.id)
+
+    def _is_at_hand(self, run: Run, last_event: int) -> bool:
+        """Whether what this process holds of a run is the whole of it, and at work where it should be."""
+        driver = run.driver
+        if run.runner.is_behind or driver.unwritten:
+            # The store may hold what this process does not know to be written yet.
+            return True
+        if run.runner.lost is not None or not driver.is_current(last_event):
+            return False
+        # Another process may have answered in a room of it, of which its own journal tells nothing.
+        self.rooms.reopen(run)
+        if driver.epoch is not None or run.machine.phase == "ended":
+            return True
+        # At work elsewhere, or nowhere any more: only another look at its lease tells.
+        return run.may_rest
+
+    def _reach(
+        self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
+    ) -> Run:
+        """A run as it stands in the store: the one at hand, or one that is read from its journal; see `_go_on`."""
+        run = self._runs.get(record.id)
+        if run is not None and run.runner.lost is None:
+            if self._is_at_hand(run, record.last_event):
+                return run
+            if run.driver.epoch is not None:
+                # Calls that are still at work under the old handle would only find out when they end.
+                run.runner.abandon("another process has gone on with it")
+            elif self._read_on(run):
+                record = self._store.run(run.id) or record
+                if self.left(record.lease) == 0:
+                    self._go_on(run, record, (), parent, anyway=anyway, end=end)
+                    run.runner.poke()
+                return run
+        return self._load(record, parent, anyway=anyway, end=end)
+
+    def left(self, lease: Lease) -> float:
+        """Seconds until a lease lapses; see `Watch.left`. One of this process that nothing here holds has lapsed: it
+        could not be given back.
+        """
+        if lease.driver != self._name:
+            return self.watch.left(lease)
+        driver = self._drivers.get(lease.run)
+        held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
+        return math.inf if held else 0.0
+
+    def latest(self, caller: str, limit: int) -> list[RunSummary]:
+        """The caller's latest runs, newest first."""
+        found: list[RunSummary] = []
+        for record in self._store.runs(caller=caller, limit=limit, rooms=False):
+            live = self._runs.get(record.id)
+            left = record.status == "running" and self.left(record.lease) == 0
+            if left:
+                status = "interrupted"
+            else:
+                here = live is not None and (record.status == "running" or live.unwritten is not None)
+                status = live.status if live is not None and here else record.status
+            summary: RunSummary = {
+                "run": record.id,
+                "status": status,
+                "title": record.title,
+                "kind": record.kind,
+                "created": record.created,
+            }
+            reason = LEFT if left else (record.summary or {}).get("reason")
+            if status == "interrupted" and isinstance(reason, str):
+                summary["reason"] = reason
+            found.append(summary)
+        return found
+
+    # -- following ---------------------------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Read on in the journals of runs that somebody waits for here and another process drives: who waits hears of
+        each event as if the run were at work here. Runs until it is cancelled.
+        """
+        while True:
+            self._awaited = anyio.Event()
+            if not self._followed:
+                await self._awaited.wait()
+            await anyio.sleep(FOLLOWS_SECONDS)
+            for run_id, one in list(self._followed.items()):
+                if not one.run.runner.waiting or not one.run.is_elsewhere:
+                    del self._followed[run_id]
+                    continue
+                # What the store refuses now is read a moment later.
+                with contextlib.suppress(StoreError):
+                    self._look_on(one)
+
+    def _wait_for(self, run: Run) -> None:
+        """Somebody begins to wait for a run."""
+        if run.parent is None and run.id not in self._followed and run.is_elsewhere:
+            self._followed[run.id] = _Followed(run)
+            self._awaited.set()
+
+    def _look_on(self, one: _Followed) -> None:
+        if not self._read_on(one.run):
+            return
+        record = self._store.run(one.run.id)
+        if record is None or one.run.may_rest or self.left(record.lease) > 0:
+            one.alone = None
+        elif one.alone is None:
+            one.alone = anyio.current_time()
+        elif anyio.current_time() - one.alone > ALONE_SECONDS:
+            # No server has taken it up: there is none, or it cannot go on anywhere.
+            one.alone = None
+            self._reach(record)
+
+    def _read_on(self, run: Run) -> bool:
+        """Take what another process has journaled of a run and its rooms since; whether that can be understood."""
+        try:
+            numbered = [
+                (number, event_from_json(event)) for number, event in self._store.events(run.id, run.driver.seen)
+            ]
+            if numbered:
+                run.driver.note(numbered[-1][0])
+                if any(isinstance(event, RequestMade | RunEnded) for _, event in numbered):
+                    steps = self._store.step_ideas(run.id)
+                    run.idea = steps[-1].id if steps else None
+                run.runner.follow([event for _, event in numbered])
+            if run.machine.phase != "ended":
+                self.rooms.reopen(run)
+                for room in list(run.rooms.values()):
+                    if room.is_elsewhere:
+                        self._read_on(room)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - one run that cannot be read ends nothing else
+            run.runner.fail(error)
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give every lease back: this process ends, and any other may go on."""
+        for run in list(self._runs.values()):
+            run.runner.close()
+        for driver in list(self._drivers.values()):
+            with contextlib.suppress(StoreError):
+                # One that cannot be given back is taken from a driver that has ended. What is still to be journaled
+                # comes first.
+                driver.leave(None, None, lambda: None)
+
+    def retire(self) -> None:
+        """Nothing more is written: what could not be given back may be taken, also in this process."""
+        retire(self._name)
+
+    async def heartbeat(self) -> None:
+        """Keep the leases, end runs whose wall time is up, and index what was saved. Runs until it is cancelled."""
+        beat = self._lease / 5
+        while True:
+            await anyio.sleep(beat)
+            for run_id, driver in list(self._drivers.items()):
+                run = self._runs.get(run_id)
+                if run is not None and driver.epoch is not None:
+                    try:
+                        run.beat(beat)
+                        self.rooms.look(run)
+                    except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone
+                        run.runner.fail(error)
+                else:
+                    driver.give_back()
+            # The views and search tables follow within a beat. What the store refuses now waits for another beat.
+            with contextlib.suppress(StoreError):
+                while self._store.index_ideas() and not self._at_work():
+                    await anyio.lowlevel.checkpoint()
+
+    def at_work(self, caller: str) -> int:
+        """How many runs of a caller are at work here, without their rooms."""
+        driven = [run_id for run_id, driver in self._drivers.items() if driver.epoch is not None]
+        runs = [self._runs.get(run_id) for run_id in driven]
+        return sum(run is not None and run.parent is None and run.caller == caller for run in runs)
+
+    def _at_work(self) -> bool:
+        return any(driver.epoch is not None for driver in self._drivers.values())
+
+    # -- taking up ---------------------------------------------------------------------------------------------
+
+    def _attach(
+        self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
+    ) -> Run:
+        driver = Driver(self._store, run_id, self._name, self._lease, self._writer, self.watch)
+
+        def close_step(_machine: Machine, request: Request, outcome: str) -> Callable[[], None]:
+            idea, meta = run.idea_of_step(request, outcome, self._fingerprint)
+
+            def save() -> None:
+                # Of a transaction that is undone the id is the same the next time: it is the content's.
+                run.idea = self._store.save_idea(idea, meta)
+
+            return save
+
+        # Those of a room are its run's.
+        kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
+        runner = Runner(
+            machine,
+            journal=driver.journal,
+            executor=self._executor,
+            composer=Composer(self._handlers, self._schemas, self._offer.latent),
+            screen=self._screen,
+            group=self.group,
+            close_step=close_step,
+            rest=lambda: run.rest(),
+            mind=mind,
+            open_room=lambda effect: self.rooms.open(run, effect),
+            used=lambda key: run.used_in_rooms(key),
+            kept=kept,
+            is_orphan=lambda: run.is_orphan,
+        )
+        run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
+        runner.awaited = lambda: self._wait_for(run)
+        runner.watchers.append(lambda event: self._watch(run, event))
+        run.people = People(run, self.group, self._approver, self._screen.mask)
+        runner.watchers.append(run.people.watch)
+        self._forget_idle()
+        self._runs[run_id] = self._kept[run_id] = run
+        self._drivers[run_id] = driver
+        return run
+
+    def _beside(self, caller: str, own: Kept) -> int:
+        """About how many bytes of memory the results of the caller's other runs take that are at hand. Where that is
+        much, the runs that ended or wait are let go: they are read again from their journals.
+        """
+        total = self._memory(caller, own)
+        if total > CALLER_MEMORY // 2:
+            for run_id, run in list(self._kept.items()):
+                if run.caller == caller and run.runner.kept is not own and run.driver.epoch is None:
+                    del self._kept[run_id]
+            total = self._memory(caller, own)
+        return total
+
+    def _memory(self, caller: str, own: Kept) -> int:
+        found = {id(run.runner.kept): run.runner.kept for run in self._kept.values() if run.caller == caller}
+        return sum(kept.memory for kept in found.values() if kept is not own)
+
+    def _forget_idle(self) -> None:
+        """Runs that ended or wait are read again from their journals; only the latest stay at hand."""
+        if len(self._kept) < _AT_HAND:
+            return
+        idle = [run_id for run_id, run in self._kept.items() if run.driver.epoch is None]
+        for run_id in idle[: max(0, len(idle) - _AT_HAND // 2)]:
+            del self._kept[run_id]
+
+    def _load(
+        self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
+    ) -> Run:
+        """A run as its journal has it; see `_go_on`."""
+        numbered = [(number, event_from_json(event)) for number, event in self._store.events(record.id)]
+        events: Sequence[Event] = [event for _, event in numbered]
+        named = events[0].mind if events and isinstance(events[0], RunStarted) else None
+        mind = self._mind if self._mind is not None and self._mind.name == named else None
+        run = self._attach(record.id, record.caller, Machine(), mind, parent)
+        if parent is not None and run.key in parent.machine.open_rooms:
+            parent.rooms[run.key] = run
+        run.runner.fold(events)
+        run.turns.fold(events)
+        run.driver.note(numbered[-1][0] if numbered else 0)
+        steps = self._store.step_ideas(record.id)
+        run.idea = steps[-1].id if steps else None
+        if events and run.machine.phase != "ended":
+            run.runner.kept.note(self._store.journal_bytes(record.id))
+        return self._go_on(run, record, events, parent, anyway=anyway, end=end)
+
+    def _go_on(
+        self,
+        run: Run,
+        record: RunRecord,
+        events: Sequence[Event],
+        parent: Run | None,
+        *,
+        anyway: bool,
+        end: str | None,
+    ) -> Run:
+        """Go on with a run that was read from its journal, if it is at work at all and nobody else is at work on it.
+
+        Args:
+            run: the run.
+            record: its record.
+            events: those of its journal that its people have not heard of.
+            parent: the run it belongs to.
+            anyway: also where it was set aside.
+            end: why it is ended, where it is; then nothing of it goes on.
+        """
+        driver = run.driver
+        if run.machine.phase == "ended" or not driver.seen:
+            if driver.seen and record.status != run.machine.status:
+                self._settle(run)
+            return run
+        if self.rooms.end_orphan(run):
+            return run
+        if parent is None:
+            end = end or self._store.cancels_asked().get(record.id)
+        if end is not None:
+            return self._load_to_end(run, end)
+        # A room stands still with the run it belongs to.
+        root = record if parent is None else self._store.run(run.root.id)
+        if root is not None and is_set_aside(root) and not anyway:
+            run.runner.interrupt(f"{(root.summary or {}).get('reason')}")
+            return run
+        self.rooms.reopen(run)
+        # A room may ask while a call of the run itself was cut off: that one goes on.
+        waits = run.waits_in_journal and run.status in (
+            "needs_solution",
+            *(() if self._approver else ("needs_approval",)),
+        )
+        why = hindrance(run.machine, self._executor, record.fingerprint, self._fingerprint)
+        if why is not None and waits:
+            run.runner.interrupt(why)
+            return run
+        if run.people is not None:
+            run.people.take_up(events)
+        if waits and record.status == run.status:
+            if run.people is not None:
+                run.people.expire()
+            return run
+        goes_on = False
+        try:
+            with driver.whole():
+                current = driver.take()
+                if not current:
+                    # It was at work until a moment ago, and has come further than what was read.
+                    driver.release()
+                elif why is not None:
+                    driver.set_status("interrupted", {"reason": why})
+                    driver.release()
+                elif not waits:
+                    goes_on = self._may_go_on(run, record, anyway=anyway)
+        except InterruptedRunError:
+            # Another process is at work on it: what its journal holds is all that is known here.
+            return run
+        if not current:
+            return self._reach(self._store.run(record.id) or record, parent, anyway=anyway)
+        if why is not None:
+            run.runner.interrupt(why)
+            return run
+        if waits:
+            # The process died between the last event and the note of how the run stands.
+            run.rest()
+        elif goes_on:
+            if run.people is not None:
+                run.people.ask()
+            run.runner.resume()
+        else:
+            return run
+        if run.people is not None:
+            # Not before: what a denial sets going would look as if it had been in flight.
+            run.people.expire()
+        return run
+
+    def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
+        """Note that a run is taken up. One that came no further the last times is set aside: what it does may be what
+        ended its processes.
+        """
+        driver = run.driver
+        if run.parent is not None:
+            if record.status != "running":
+                driver.set_status("running")
+            return True
+        mark = self._events_of(record)
+        before = record.summary or {}
+        times = before.get("taken_up") if before.get("events") == mark else None
+        times = times if isinstance(times, int) else 0
+        noted: JSONObject = {"taken_up": MOST_TAKEN_UP if anyway else times + 1, "events": mark}
+        if anyway or times < MOST_TAKEN_UP:
+            driver.set_status("running", noted)
+            return True
+        calls = [one.call.label for one, _ in in_flight(run.machine.history)]
+        at = ", ".join(dict.fromkeys(calls[:5])) or "the answer of its mind"
+        why = (
+            f"it is set aside: it was taken up {times} times and came no further; at work was {at}. "
+            f"`ideabridge resume {record.id}` tries again, `ideabridge runs cancel {record.id}` ends it"
+        )
+        driver.set_status("interrupted", {**noted, "reason": why, "set_aside": True})
+        driver.release()
+        run.runner.interrupt(why)
+        return False
+
+    def _events_of(self, record: RunRecord) -> int:
+        """How many events the journals of a run and its rooms hold."""
+        rooms = self._store.rooms_of(record.id)
+        return record.last_event + sum(self._events_of(room) for room in rooms)
+
+    def _load_to_end(self, run: Run, reason: str) -> Run:
+        """End a run that was read from its journal, without going on with it first; where nobody is at work on it."""
+        try:
+            with run.driver.whole():
+                current = run.driver.take()
+                if not current:
+                    run.driver.release()
+        except InterruptedRunError:
+            return run
+        if not current:
+            return self._reach(self._record(run.id, None), end=reason)
+        self._end(run, reason)
+        for room in self._store.rooms_of(run.id):
+            # Their calls have ended without them: so do they.
+            self._reach(room, run)
+        return run
+
+    # -- ends --------------------------------------------------------------------------------------------------
+
+    def _watch(self, run: Run, event: Event) -> None:
+        if run.runner.follows:
+            self.rooms.follow(run, event)
+        elif isinstance(event, RunEnded):
+            run.driver.leave(run.machine.status or "failed", run.summary(), run.poke)
+            self.rooms.close(run)
+        elif isinstance(event, CallFinished):
+            tool = run.machine.history[event.call].tool
+            if event.error is None and tool is not None and tool.key not in run.machine.catalogue.latent:
+                self.observed.note(run.caller, tool, event.value)
+            self.rooms.leave(run, event)
+        if not run.runner.follows:
+            self.rooms.watch(run, event)
+
+    def _settle(self, run: Run) -> None:
+        """A process died between the last event of a run and the note of how it ended: note it now."""
+        with contextlib.suppress(InterruptedRunError), run.driver.whole():
+            run.driver.take()
+            run.driver.set_status(run.machine.status or "failed", run.summary())
+            run.driver.release()

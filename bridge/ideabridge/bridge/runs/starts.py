@@ -1,0 +1,215 @@
+"""Starts: how a run begins under a configuration, and why one that was read from its journal cannot go on under it.
+
+A run begins as a `Start`: a machine that has taken `RunStarted`, and the first events to be journaled. Its settings
+come from the configuration; a caller may ask for lower limits than configured, not for higher ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from ideabridge.bridge.configuration import Configuration
+from ideabridge.bridge.errors import PlanError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.event import Event, RunStarted, SolutionProposed
+from ideabridge.bridge.loop.graph import ModuleOrder
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.policy import with_folded_names
+from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
+from ideabridge.bridge.loop.solution import rejection
+from ideabridge.bridge.minds.choice import Choice
+from ideabridge.bridge.plan import Plan
+from ideabridge.bridge.runs.executor import Executor
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
+from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.keywords import show
+from ideabridge.tools.names import did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What `Runs.create` makes a run of: `machine` has taken the first of `events` already."""
+
+    machine: Machine
+    kind: Literal["plan", "solve"]
+    events: tuple[Event, ...]
+
+
+def start_plan(
+    plan: Plan,
+    catalogue: Catalogue,
+    settings: Settings,
+    before: list[JSON] | None = None,
+    choice: Choice | None = None,
+) -> Start:
+    """The start of a plan.
+
+    Args:
+        plan: the plan.
+        catalogue: the tools it names.
+        settings: of the run.
+        before: context messages before its own.
+        choice: of the mind that answers in its rooms; None: left to when they open.
+
+    Raises:
+        PlanError: it is malformed; `errors` has every fault with its call.
+        SchemaError: its output schema is invalid.
+    """
+    settings = dataclasses.replace(settings, reading=plan.reading)
+    catalogue = catalogue.as_read(plan.reading)
+    machine = Machine(catalogue)
+    context = [*(before or []), *plan.context()]
+    mind, why = (None, None) if choice is None else (choice.name, choice.why)
+    start = RunStarted("plan", context, *catalogue.to_json(), settings.to_json(), plan.output_schema, mind, why)
+    calls, places = plan.expanded()
+    # Checked on a machine of its own: a malformed plan leaves no run behind.
+    machine.receive(start)
+    errors = machine.check(calls, plan.output, places)
+    if errors:
+        raise PlanError(rejection(errors), [dict(error) for error in errors])
+    return Start(machine, "plan", (start, SolutionProposed(calls, plan.output, None, places)))
+
+
+def start_solve(
+    context: list[JSON],
+    catalogue: Catalogue,
+    settings: Settings,
+    output_schema: JSONObject | None,
+    choice: Choice,
+    *,
+    idea: str | None = None,
+) -> Start:
+    """The start of the agent loop on a context.
+
+    Args:
+        context: the messages.
+        catalogue: the tools to offer.
+        settings: of the run.
+        output_schema: of the output; None: text.
+        choice: of the mind that answers.
+        idea: id of the idea it is made from: the parent of its own first idea.
+
+    Raises:
+        MessageError: a message that is none.
+        SchemaError: the output schema is invalid.
+    """
+    machine = Machine(catalogue)
+    start = RunStarted(
+        "solve", context, *catalogue.to_json(), settings.to_json(), output_schema, choice.name, choice.why, idea
+    )
+    machine.receive(start)
+    return Start(machine, "solve", (start,))
+
+
+_LIMITS = ("parallel_calls", "calls", "requests", "wall_seconds", "tokens", "cost")
+
+
+def settings_under(
+    configuration: Configuration,
+    limits: ObjectLike | None = None,
+    *,
+    output_by_instance: bool = False,
+    planning: Planning = "eager",
+    thought_process: bool | None = None,
+) -> Settings:
+    """The settings of a run.
+
+    Args:
+        configuration: its order, approval and limits hold.
+        limits: lower limits a caller asks for; a higher one than configured has no effect.
+        output_by_instance: the output is a map by instance.
+        planning: `eager` or `lazy`.
+        thought_process: whether minds write their reasoning before the calls; None: as configured.
+
+    Raises:
+        PlanError: another planning, a limit nobody knows, or a value that is no number above 0 (for counts: no whole
+            one).
+    """
+    kinds: dict[str, Planning] = {one: one for one in PLANNINGS}
+    kind = kinds.get(planning)
+    if kind is None:
+        raise PlanError(f"planning: expected 'eager' or 'lazy', found {planning!r}")
+    asked = limits or {}
+    for name in asked:
+        if name not in _LIMITS:
+            there = ", ".join(_LIMITS)
+            raise PlanError(f"limits: unknown limit {name[:100]!r}; there are {there}.{did_you_mean(name, _LIMITS)}")
+
+    def wanted(name: str, *, whole: bool = True) -> float | None:
+        value = asked.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+            raise PlanError(f"limits.{name}: expected a number above 0, found {_shown(value)}")
+        if whole and value != int(value):
+            raise PlanError(f"limits.{name}: expected a whole number, found {_shown(value)}")
+        return value
+
+    def lower(name: str, configured: int) -> int:
+        value = wanted(name)
+        return configured if value is None else min(int(value), configured)
+
+    own = configuration.limits
+    seconds, tokens, cost = wanted("wall_seconds", whole=False), wanted("tokens"), wanted("cost", whole=False)
+    return Settings(
+        order=configuration.order,
+        modules={
+            name: ModuleOrder(one.order != "none", one.read_only)
+            for name, one in configuration.modules.items()
+            if one.order == "none" or one.read_only
+        },
+        parallel_calls=lower("parallel_calls", own.parallel_calls),
+        calls=lower("calls", own.calls),
+        requests=lower("requests", own.requests),
+        wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
+        output_by_instance=output_by_instance,
+        approval=with_folded_names(configuration.approval_setting),
+        planning=kind,
+        thought_process=configuration.thought_process if thought_process is None else thought_process,
+        # None: without bound, here and in the configuration.
+        tokens=own.tokens if tokens is None else min(int(tokens), own.tokens or int(tokens)),
+        cost=own.cost if cost is None else min(cost, own.cost or cost),
+    )
+
+
+def _shown(value: object) -> str:
+    """A value as JSON, where it is any."""
+    try:
+        return show(normalise(value))
+    except IdeabridgeError:
+        return repr(value)
+
+
+def hindrance(machine: Machine, executor: Executor, made_under: str, fingerprint: str) -> str | None:
+    """Why a run that was read from its journal cannot go on; None: it can.
+
+    Args:
+        machine: the folded machine.
+        executor: would run its calls.
+        made_under: fingerprint of the configuration the run was made under.
+        fingerprint: of the configuration there is.
+    """
+    latent = machine.catalogue.latent
+    named = [tool for tool in machine.catalogue.tools if tool.key not in latent]
+    # What a person put in the place of a call is needed until it has run.
+    named += [one.replaced for one in machine.history if one.replaced is not None and not one.settled]
+    messages = (one.value for one in machine.messages if one.type == "tool")
+    defined = {str(one.get("name")) for one in messages if isinstance(one, dict)}
+    began = {id(tool) for tool in machine.initial_catalogue.tools}
+    for tool in named:
+        if tool.module is None and not executor.has(tool):
+            return f"its tool {tool.name!r} is not here; was a file of tools left out?"
+        if tool.module is None and id(tool) in began and tool.name not in defined:
+            # What a context or a handler defines is not what the files of tools have under its name.
+            different = executor.difference(tool)
+            if different is not None:
+                return f"its tool {tool.name!r} has changed since it was started: {different}"
+    if made_under != fingerprint:
+        return (
+            "the configuration has changed since it was started (--tools and --allow-all are part of it), "
+            "or the run belongs to another project"
+        )
+    return None

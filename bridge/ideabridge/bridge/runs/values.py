@@ -1,0 +1,118 @@
+"""Run values: what a run has made, as JSON or as a type of Python's, and the faults of what it was given."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar, cast
+
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from ideabridge.bridge.context.preview import shorten
+from ideabridge.bridge.context.references import parse_reference
+from ideabridge.bridge.context.state import Missing, describe_missing
+from ideabridge.bridge.context.state import read as read_path
+from ideabridge.bridge.errors import OutputTypeError, UnknownPathError
+from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import Standing
+from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
+
+INLINE: Final = 4096
+"""Bytes of JSON up to which an answer shows a value whole."""
+
+RESULTS: Final = 128 * 1024
+"""Bytes of results an answer shows together; of the others it shows references alone."""
+
+
+def results_of(machine: Machine, *, whole: bool) -> JSONObject:
+    """The values of calls without an output path, by place (`INSTANCE.PLACE` where there are instances)."""
+    found: JSONObject = {}
+    room = RESULTS
+    for progress in machine.history:
+        if progress.standing is not Standing.DONE or not progress.wrote or progress.wrote[0][0] != "results":
+            continue
+        if progress.staged:
+            # Seen inside its group only, until all of it is there.
+            continue
+        path = progress.wrote[0]
+        instance = progress.call.instance or None
+        key = f"{instance}.{path[1]}" if instance else path[1]
+        if whole:
+            found[key] = progress.value
+            continue
+        shown = shorten(progress.value, path, instance=instance, small=INLINE if room > 0 else 64)
+        room -= len(encode(shown))
+        found[key] = shown
+    return found
+
+
+def given_by(machine: Machine) -> JSON:
+    """What a run gives as a function: its output; where none was asked for its state, or else the results."""
+    if machine.has_output:
+        return machine.output
+    results = {} if machine.state else results_of(machine, whole=True)
+    return {"results": results} if results else machine.state
+
+
+def value_at(machine: Machine, text: str) -> JSON:
+    """The value at a reference as it stands.
+
+    Raises:
+        ReferenceSyntaxError: it is none.
+        UnknownPathError: nothing is there.
+    """
+    if text.strip() in ("†output", "output"):
+        if not machine.has_output:
+            raise UnknownPathError("†output: the run has no output")
+        return machine.output
+    expression = parse_reference(text if text.startswith("†") else f"†{text}")
+    last = ""
+    for alternative in expression.alternatives:
+        found: JSON | Missing = None
+        for operand in alternative:
+            document = machine.documents.get(operand.instance or "", {})
+            found = read_path(document, operand.full)
+            if isinstance(found, Missing):
+                last = describe_missing(document, operand.full, operand.instance)
+                break
+        if not isinstance(found, Missing):
+            return found
+    raise UnknownPathError(f"{text}: {last}")
+
+
+T = TypeVar("T")
+
+
+def _adapter(model: type[T]) -> TypeAdapter[T]:
+    try:
+        return TypeAdapter(model)
+    except PydanticUserError as error:
+        raise OutputTypeError(f"{_name(model)} is no type of JSON: {str(error).splitlines()[0]}") from None
+
+
+def _name(model: object) -> str:
+    return getattr(model, "__name__", None) or str(model)
+
+
+def schema_of(model: type[object]) -> JSONObject:
+    """The JSON Schema a value must satisfy to become a `model`.
+
+    Raises:
+        OutputTypeError: pydantic makes no schema of it.
+    """
+    try:
+        schema = _adapter(model).json_schema()
+    except PydanticUserError as error:
+        raise OutputTypeError(f"{_name(model)} has no JSON Schema: {str(error).splitlines()[0]}") from None
+    return cast("JSONObject", normalise(schema, what=f"the schema of {_name(model)}"))
+
+
+def typed(value: JSON, model: type[T]) -> T:
+    """The value as a `model`, read as pydantic reads JSON.
+
+    Raises:
+        OutputTypeError: it does not fit; the message says where.
+    """
+    try:
+        return _adapter(model).validate_json(encode(value))
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, one['loc'])) or 'the output'}: {one['msg']}" for one in error.errors()[:5]]
+        raise OutputTypeError(f"the output is no {_name(model)}: {'; '.join(faults)}") from None

@@ -1,0 +1,397 @@
+"""Secrets: values that are never shown or stored (DESIGN 7).
+
+What counts as one: values of headers, of the environment and of `${VAR}` given in the configuration, and the
+credentials in an address. What does not, because hiding it would only garble messages: values under 6 characters,
+words such as `production`, numbers, and, unless their name says otherwise (`TOKEN`, `PASSWORD`, ...), plain paths and
+addresses without credentials.
+
+Two strengths: errors and logs lose every such value (`mask`). Results are data that a plan goes on with, so they
+lose only what is a secret by its place or name (`redact`); and only that may stand in no task and no call (`places`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import json
+import logging
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from threading import RLock
+from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+from weakref import WeakSet
+
+from ideabridge.tools.encoding import JSON, encode
+from ideabridge.tools.names import printable
+
+MIN_LENGTH: Final = 6
+"""Shorter values occur in ordinary text: masking them would garble it and give them away."""
+
+_LEAST_BASE64: Final = 7
+"""Characters of base64 that are not met by chance: one in four million million texts of seven."""
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
+_WRAPPED: Final = re.compile(r"\r?\n(?:(?<=[A-Za-z0-9+/]{40}\n)|(?<=[A-Za-z0-9+/]{40}\r\n))(?=[A-Za-z0-9+/])")
+"""A line end within base64: `base64` and MIME write lines of 76 characters, PEM lines of 64."""
+_PERCENT: Final = re.compile(rb"%[0-9A-Fa-f]{2}")
+_Kind: TypeAlias = Literal["any", "certain", "leaking"]
+
+_SECRET_NAME: Final = re.compile(
+    r"token|secret|passw|pwd|passphrase|api[-_]?key|apikey|(^|[-_])key($|[-_])|credential|auth|bearer|cookie|session|private|signature|dsn|(^|[-_])pat($|[-_])",
+    re.IGNORECASE,
+)
+_ABOUT_SECRETS: Final = re.compile(r"[-_](mode|type|method|scheme|provider|algorithm|backend)$", re.IGNORECASE)
+"""What a name ends in that tells of secrets and holds none: `AUTH_TYPE`."""
+_WORD: Final = re.compile(
+    r"enabled|disabled|development|production|staging|testing|default|verbose|warning|application/json|utf-?8",
+    re.IGNORECASE,
+)
+"""Nobody's secret, wherever it stands: a task in which the word occurs must not be refused."""
+_HARMLESS: Final = re.compile(r"[-+]?[\d.,:_]+|[a-z]{2}_[A-Z]{2}(\.[\w-]+)?|[A-Za-z]+/[A-Za-z_]+", re.IGNORECASE)
+_PATH: Final = re.compile(r"(~|\.{1,2})?[/\\]\S*|[A-Za-z]:[/\\].*")
+_HARMLESS_HEADERS: Final = frozenset(
+    {"accept", "content-type", "user-agent", "accept-language", "host", "mcp-protocol-version"}
+)
+_TOKEN: Final = re.compile(r"(?=\S*\d)(?=\S*[A-Za-z])[\w.~+/=-]{16,}")
+_BEARER: Final = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9\-._~+/]{8,}=*", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a name of a variable, header or parameter says that its value is secret."""
+    return _SECRET_NAME.search(name) is not None and _ABOUT_SECRETS.search(name) is None
+
+
+def _is_harmless(value: str) -> bool:
+    if _HARMLESS.fullmatch(value) or _PATH.fullmatch(value):
+        return True
+    if value.lower().startswith(("http://", "https://")):
+        parts = urlsplit(value)
+        return "@" not in parts.netloc and not parts.query
+    return False
+
+
+_LIVE: Final[WeakSet[Secrets]] = WeakSet()
+"""All there are in this process: log records are made without any of them."""
+_LOCK: Final = RLock()
+"""Threads log, too."""
+
+
+class Secrets:
+    """Collects secret values and puts `[secret:NAME]` in their place, also where they are encoded (`forms_of`)."""
+
+    def __init__(self) -> None:
+        with _LOCK:
+            _LIVE.add(self)
+        # Of each kind: every form of every secret, and the secret's name.
+        self._forms: dict[_Kind, dict[str, str]] = {"any": {}, "certain": {}, "leaking": {}}
+        self._finders: dict[_Kind, _Finder] = {}
+        self._is_escaped = False
+
+    def add(self, name: str, value: str, *, certain: bool = False) -> None:
+        """Hide `value` from now on.
+
+        Args:
+            name: what stands in its place, as `[secret:NAME]`.
+            value: the secret; under 6 characters it is not hidden.
+            certain: it is a secret by its place (a header, credentials), whatever its name or look.
+        """
+        certain = certain or is_secret_name(name)
+        if len(value) < MIN_LENGTH or _WORD.fullmatch(value) or (not certain and _is_harmless(value)):
+            return
+        for form in forms_of(value):
+            self._forms["any"].setdefault(form, name)
+            if certain:
+                self._forms["certain"].setdefault(form, name)
+            if certain or _TOKEN.fullmatch(value):
+                self._forms["leaking"].setdefault(form, name)
+        # JSON escapes a character of it.
+        self._is_escaped = self._is_escaped or any(char in '"\\' or char < " " for char in value)
+        self._finders.clear()
+
+    def add_env(self, name: str, value: str) -> None:
+        """A variable of a module's environment, or one that `${VAR}` named."""
+        self.add(name, value)
+        if "://" in value:
+            self.add_url(name, value)
+
+    def add_header(self, name: str, value: str) -> None:
+        """A header; of `Bearer abc` and the like the second word alone as well."""
+        if name.lower() in _HARMLESS_HEADERS:
+            return
+        self.add(name, value, certain=True)
+        scheme, _, rest = value.partition(" ")
+        if rest and scheme.isalpha():
+            self.add(name, rest.strip(), certain=True)
+
+    def add_url(self, name: str, url: str) -> None:
+        """The credentials in an address: user and password before `@`, and parameters whose names say so."""
+        try:
+            parts = urlsplit(url)
+            user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        except ValueError:
+            self.add(name, url, certain=True)
+            return
+        for secret in (password, user if not password else ""):
+            self.add(name, secret, certain=True)
+        if password:
+            self.add(name, base64.b64encode(f"{user}:{password}".encode()).decode(), certain=True)
+        for pair in parts.query.split("&"):
+            key, _, value = pair.partition("=")
+            if is_secret_name(key):
+                self.add(name, value, certain=True)
+
+    def found_in(self, text: str) -> list[str]:
+        """The names of the secrets in a text that must not leave: those that are certain, and those that look like
+        tokens. A plain word of an environment is none.
+        """
+        finder = self._finder("leaking")
+        return [] if finder is None else list(dict.fromkeys(name for _, _, name in finder.spans(text)))
+
+    def mask(self, text: str) -> str:
+        """`text` with every secret replaced by `[secret:NAME]` (longest first), bearer tokens too."""
+        finder = self._finder("any")
+        if finder is not None:
+            text = finder.replaced(text)
+        return _BEARER.sub(lambda match: f"{match.group(1)} [secret]", text)
+
+    def redact(self, value: JSON) -> JSON:
+        """A result without what is certainly secret. Costs one search where, as nearly always, nothing is there."""
+        finder = self._finder_in(value)
+        return value if finder is None else _redacted(value, finder)
+
+    def places(self, value: JSON) -> list[tuple[str, str]]:
+        """(path, name) of everything in a value that is certainly secret: `("calls.0.text", "API_TOKEN")`. A secret in
+        a key stands at the object's path. Costs one search where there is nothing.
+        """
+        finder = self._finder_in(value)
+        return [] if finder is None else list(dict.fromkeys(_found(value, "", finder)))
+
+    def _finder(self, kind: _Kind) -> _Finder | None:
+        found = self._finders.get(kind)
+        if found is None and self._forms[kind]:
+            found = self._finders[kind] = _Finder(self._forms[kind], self._is_escaped)
+        return found
+
+    def _finder_in(self, value: JSON) -> _Finder | None:
+        """Finds what is certainly secret, where something of it is in a value."""
+        finder = self._finder("certain")
+        return finder if finder is not None and finder.is_in(encode(value)) else None
+
+
+def forms_of(value: str) -> list[str]:
+    """The forms in which a secret turns up: as it is; as JSON, HTML and addresses write it; in hex; and in base64, also
+    within a longer text that was encoded as a whole. Of that, the characters that stand for the secret alone.
+    """
+    data = value.encode("utf-8", "surrogatepass")
+    escaped = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+    quoted = quote(value, safe="", errors="replace"), quote(value, errors="replace"), unquote(value)
+    if " " in value:
+        # As forms write it.
+        quoted = *quoted, quote_plus(value, errors="replace")
+    forms = [
+        value,
+        *quoted,
+        *escaped,
+        html.escape(value),
+        escaped[1].replace("/", "\\/"),
+        data.hex(),
+        data.hex().upper(),
+    ]
+    for before in range(3):
+        text = base64.b64encode(bytes(before) + data).decode()
+        # Four characters stand for three bytes: those that a byte before or behind has a part in are left out.
+        first = -(-8 * before // 6)
+        inner = text[first : 8 * (before + len(data)) // 6]
+        if len(inner) >= _LEAST_BASE64:
+            forms += [inner, inner.replace("+", "-").replace("/", "_")]
+    return [form for form in dict.fromkeys(forms) if len(form) >= MIN_LENGTH]
+
+
+class _Finder:
+    """Finds many texts in one pass, however many there are (Aho-Corasick).
+
+    Args:
+        names: each text, and the name of the secret it stands for.
+        is_escaped: JSON writes one of them otherwise.
+    """
+
+    def __init__(self, names: Mapping[str, str], is_escaped: bool) -> None:
+        # Its import costs half a millisecond, which most commands need not pay.
+        from ahocorasick_rs import AhoCorasick, BytesAhoCorasick
+
+        self._forms = [form for form in names if not _HALF.search(form)]
+        self._names = names
+        self._text = AhoCorasick(self._forms)
+        # A value is looked through as JSON, in which quotes, backslashes and line ends are written otherwise.
+        self._json = BytesAhoCorasick([json.dumps(form, ensure_ascii=False)[1:-1].encode() for form in self._forms])
+        self._plain = BytesAhoCorasick([form.encode() for form in self._forms])
+        self._is_escaped = is_escaped
+        self._percent: dict[str, re.Pattern[str]] = {}
+
+    def is_in(self, data: bytes) -> bool:
+        """Whether something is in a value, given as JSON, or may be: then it is looked through text by text."""
+        if self._json.find_matches_as_indexes(data):
+            return True
+        if rb"\n" in data and self._json.find_matches_as_indexes(data.replace(rb"\r\n", b"").replace(rb"\n", b"")):
+            # Perhaps base64 in lines.
+            return True
+        if _PERCENT.search(data) is None:
+            return False
+        # Characters that JSON escapes and that are percent-encoded here and there are not seen from outside.
+        return self._is_escaped or bool(self._plain.find_matches_as_indexes(_unquoted(data)))
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """(start, end, name) of everything that is in a text, in its order, no two overlapping."""
+        if not text.isascii():
+            # Half a character has no UTF-8, and is no part of any secret.
+            text = _HALF.sub("\ufffd", text)
+        found = [
+            (start, end, self._names[self._forms[number]])
+            for number, start, end in self._text.find_matches_as_indexes(text, overlapping=True)
+        ]
+        if "\n" in text and _WRAPPED.search(text):
+            found += self._unwrapped_spans(text)
+        if "%" in text and _PERCENT.search(data := text.encode()):
+            there = self._plain.find_matches_as_indexes(_unquoted(data), overlapping=True)
+            for form in {self._forms[number] for number, _, _ in there}:
+                pattern = self._percent.get(form)
+                if pattern is None:
+                    pattern = self._percent[form] = _percent_pattern(form)
+                found += [(*match.span(), self._names[form]) for match in pattern.finditer(text)]
+        apart: list[tuple[int, int, str]] = []
+        for start, end, name in sorted(found, key=lambda one: (one[0], -one[1])):
+            if apart and start < apart[-1][1]:
+                apart[-1] = (apart[-1][0], max(end, apart[-1][1]), apart[-1][2])
+            else:
+                apart.append((start, end, name))
+        return apart
+
+    def _unwrapped_spans(self, text: str) -> list[tuple[int, int, str]]:
+        """What is in a text without the line ends within base64, by its place in the text with them."""
+        # Where each piece begins in the text without line ends, and in the text.
+        starts, places = [0], [0]
+        pieces: list[str] = []
+        for match in _WRAPPED.finditer(text):
+            pieces.append(text[places[-1] : match.start()])
+            starts.append(starts[-1] + len(pieces[-1]))
+            places.append(match.end())
+        pieces.append(text[places[-1] :])
+        found: list[tuple[int, int, str]] = []
+        for number, start, end in self._text.find_matches_as_indexes("".join(pieces), overlapping=True):
+            first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1
+            name = self._names[self._forms[number]]
+            found.append((places[first] + start - starts[first], places[last] + end - starts[last], name))
+        return found
+
+    def replaced(self, text: str) -> str:
+        """A text with `[secret:NAME]` in the place of each."""
+        parts: list[str] = []
+        last = 0
+        for start, end, name in self.spans(text):
+            parts += [text[last:start], f"[secret:{name}]"]
+            last = end
+        return "".join([*parts, text[last:]]) if parts else text
+
+
+def _unquoted(data: bytes) -> bytes:
+    """Percent-encoding taken out. By the decoder for quoted-printable, which does the same for `=` and is fast."""
+    return binascii.a2b_qp(data.replace(b"=", b"=3D").replace(b"%", b"="))
+
+
+def _percent_pattern(form: str) -> re.Pattern[str]:
+    """Finds a text of which any character may be percent-encoded."""
+    parts: list[str] = []
+    for char in form:
+        encoded = "".join(f"%{byte:02x}" for byte in char.encode())
+        parts.append(f"(?:{re.escape(char)}|(?i:{encoded}))")
+    return re.compile("".join(parts))
+
+
+def everywhere_masked(text: str) -> str:
+    """A text without the secrets of any configuration in this process."""
+    with _LOCK:
+        live = list(_LIVE)
+    for secrets in live:
+        text = secrets.mask(text)
+    return text
+
+
+class LogFilter(logging.Filter):
+    """Takes out of log records every secret, and what a terminal would obey.
+
+    Args:
+        secrets: which secrets; None: those of every configuration in this process.
+    """
+
+    def __init__(self, secrets: Secrets | None = None) -> None:
+        super().__init__()
+        self._mask = everywhere_masked if secrets is None else secrets.mask
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Clean the message, the traceback and the stack; let the record through."""
+        try:
+            message = record.getMessage()
+        except Exception as error:  # noqa: BLE001 - as `logging` itself: a wrong call of a logger ends nothing
+            message = f"{record.msg} (cannot be formatted: {type(error).__name__})"
+        # By it, whoever bounds a flood of records tells those that are alike. It is written nowhere.
+        record.__dict__.setdefault("template", str(record.msg))
+        record.msg, record.args = self._cleaned(message), None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            # Some handlers write the exception by themselves.
+            record.exc_text, record.exc_info = self._cleaned(record.exc_text), None
+        if record.stack_info:
+            record.stack_info = self._cleaned(record.stack_info)
+        return True
+
+    def _cleaned(self, text: str) -> str:
+        return printable(self._mask(text))
+
+
+class _CleanRecords:
+    """Makes log records that have passed a filter, so that no handler gets any other, whenever it is added."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+        self._filter = LogFilter()
+
+    def __call__(self, *arguments: Any, **named: Any) -> logging.LogRecord:
+        record = self._make(*arguments, **named)
+        self._filter.filter(record)
+        return record
+
+
+def clean_logs() -> None:
+    """From now on, all log records of this process are made without secrets: those of the SDK, of HTTP libraries and of
+    asyncio too, at every level.
+    """
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _CleanRecords):
+        logging.setLogRecordFactory(_CleanRecords(make))
+
+
+def _found(value: JSON, path: str, finder: _Finder) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield from ((path, name) for _, _, name in finder.spans(value))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _found(item, f"{path}.{index}" if path else str(index), finder)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from ((path, name) for _, _, name in finder.spans(key))
+            shown = finder.replaced(key)
+            yield from _found(item, f"{path}.{shown}" if path else shown, finder)
+
+
+def _redacted(value: JSON, finder: _Finder) -> JSON:
+    if isinstance(value, str):
+        return finder.replaced(value)
+    if isinstance(value, list):
+        return [_redacted(item, finder) for item in value]
+    if isinstance(value, dict):
+        return {finder.replaced(key): _redacted(item, finder) for key, item in value.items()}
+    return value

@@ -1,0 +1,312 @@
+"""Contents: messages, schemas and lists of messages, each stored once by content.
+
+A context is kept as a JSON array of entries: a positive entry is the number of a message, a negative one the
+number (negated) of a list of entries, stored the same way. A long context is cut where a fixed function of an
+entry says so, so an equal stretch of two contexts gives equal lists wherever it stands, and each is stored once:
+a step of a run that adds one message adds a bounded number of bytes, not a new list of the whole context. What
+follows the last cut stays inline, for the next step will change it.
+
+An index of hashes costs each save a page of the log for each row that is new, so `content_keys` is written some rows
+at a time. The latest rows are remembered by each process until then.
+
+Events of journals refer to contents too: what many runs repeat (definitions of tools, settings, schemas) and what the
+ideas of a run hold as well (messages, Solutions) leaves the event, and its column `parts` says where it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, cast
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import StoreFormatError
+from ideabridge.bridge.store.idea import Body
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
+
+INLINE: Final = 64
+"""Contexts up to this many entries are not cut."""
+
+LONGEST: Final = 128
+"""A stretch without a cut is cut here."""
+
+LAG: Final = 1024
+"""At most about so many of the latest rows are not in `content_keys` yet."""
+
+_CACHED: Final = 16_384
+
+SWEPT: Final = "swept"
+"""Key of the counter that grows with each transaction that deletes contents: row numbers remembered are void then."""
+
+_KEYED: Final = "keyed"
+"""Key of the counter that says which was the last row taken up into `content_keys`."""
+
+
+PARTS: Final = {
+    "run_started": ("context", "tools", "settings", "output_schema", "why"),
+    "request_made": ("offered",),
+    "call_decided": ("tool",),
+    "solution_proposed": ("calls", "output"),
+}
+"""The members of events that are kept in `contents`. `calls` and `output` are one content, the Solution of an idea."""
+
+SOLUTION: Final = "solution"
+"""The part of an event, or of an idea, that is a whole Solution."""
+
+SHORT: Final = 128
+"""A member or Solution of fewer bytes stays where it is: a row of `contents` takes some 60 bytes beside its text."""
+
+_LISTED: Final = 8
+"""More messages or tools than this are listed in a content of their own."""
+
+_FIRST: Final = Struct(">q")
+
+
+def key_of(digest: bytes) -> int:
+    """What a row is found by: the first 8 bytes of its hash. The hash itself decides."""
+    return cast("int", _FIRST.unpack_from(digest)[0])
+
+
+def _ends(entry: int) -> bool:
+    """Whether a stretch ends after `entry`: true for one in 32, by multiplicative hashing."""
+    return (entry * 0x9E3779B1) & 0xFFFFFFFF < 0x08000000
+
+
+def cut(entries: list[int]) -> tuple[list[list[int]], list[int]]:
+    """The closed stretches of `entries`, and the open rest."""
+    stretches: list[list[int]] = []
+    start = 0
+    for place, entry in enumerate(entries, 1):
+        length = place - start
+        if (length > 1 and _ends(entry)) or length >= LONGEST:
+            stretches.append(entries[start:place])
+            start = place
+    return stretches, entries[start:]
+
+
+_Row = tuple[int, bytes, str]
+"""A row of `contents`: number, hash, body."""
+
+
+class Contents:
+    """The tables `contents` and `content_keys`. Every method runs inside a transaction or guard of the caller."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._waiting: dict[bytes, int] = {}
+        """The rows of all hashes that are not in `content_keys`."""
+        self._known: dict[bytes, int] = {}
+        """The rows of some that are."""
+        self._keyed: int = 0
+        self._last: int = 0
+        self._state = (-1, -1)
+        self._swept: int = -1
+
+    def put(self, schema: Body, messages: list[Body]) -> tuple[int, str]:
+        """Store a schema and a context's messages; returns the schema's number, and the text of the context's entries.
+        Inside a transaction.
+        """
+        self._look()
+        new: list[_Row] = []
+        number, *entries = self._put([schema, *messages], new)
+        text = _text(self._fold(entries, new))
+        self._store(new)
+        return number, text
+
+    def _store(self, new: list[_Row]) -> None:
+        if new:
+            self._database.connection.executemany("INSERT INTO contents(number, hash, body) VALUES (?, ?, ?)", new)
+        if self._last - self._keyed >= LAG:
+            self._catch_up()
+
+    def solution(self, text: str) -> int | None:
+        """The row of a Solution that a journal holds already; None: there is none, as far as this process remembers.
+        Inside a transaction, after `put`.
+        """
+        if len(text) < SHORT:
+            return None
+        digest = hashlib.sha256(text.encode()).digest()
+        return self._waiting.get(digest) or self._known.get(digest)
+
+    def pack(self, events: Sequence[JSONObject]) -> list[tuple[str, str | None]]:
+        """The texts of events, and where the parts of each are that stand in `contents`: a JSON object, member -> the
+        row of a content, or a list of rows as a context has; None: the text is the whole event. Inside a transaction.
+
+        Raises:
+            InvalidJSONError: an event is not JSON.
+        """
+        self._look()
+        new: list[_Row] = []
+        packed: list[tuple[str, str | None]] = []
+        for event in events:
+            rest, parts = self._pack(event, new)
+            packed.append((encode_text(rest), encode_text(parts) if parts else None))
+        self._store(new)
+        return packed
+
+    def _pack(self, event: JSONObject, new: list[_Row]) -> tuple[JSONObject, JSONObject]:
+        names = PARTS.get(str(event.get("event")), ())
+        parts: JSONObject = {}
+        if "calls" in names:
+            # As an idea has it. What stands beside calls and output could not be told apart from them again.
+            if "calls" in event and "extra" not in event and event.get("output", ...) is not None:
+                solution = _body_of({"calls": event["calls"], "output": event.get("output")})
+                if len(solution[1]) >= SHORT:
+                    parts[SOLUTION] = self._put([solution], new)[0]
+        else:
+            for name in names:
+                value = event.get(name)
+                if isinstance(value, list):
+                    if value:
+                        entries = self._put([_body_of(one) for one in value], new)
+                        if len(entries) > _LISTED:
+                            entries = [-self._put([_body(entries)], new)[0]]
+                        parts[name] = list[JSON](entries)
+                elif value is not None and (len(value) >= SHORT if isinstance(value, str) else True):
+                    body = _body_of(value)
+                    if len(body[1]) >= SHORT:
+                        parts[name] = self._put([body], new)[0]
+        if not parts:
+            return event, parts
+        gone = {*parts, *(("calls", "output") if SOLUTION in parts else ())}
+        return {name: value for name, value in event.items() if name not in gone}, parts
+
+    def unpack(self, text: str, parts: str | None) -> JSONObject:
+        """The whole event of a text and of its parts, as `pack` returned them.
+
+        Raises:
+            StoreFormatError: a part is missing.
+        """
+        event = cast("JSONObject", decode_trusted(text))
+        if parts is None:
+            return event
+        for name, entry in cast("JSONObject", decode_trusted(parts)).items():
+            if isinstance(entry, list):
+                event[name] = self.context(encode_text(entry))
+                continue
+            value = decode_trusted(self.texts([cast("int", entry)])[0])
+            if name == SOLUTION:
+                event.update({key: one for key, one in cast("JSONObject", value).items() if one is not None})
+            else:
+                event[name] = value
+        return event
+
+    def _look(self) -> None:
+        """Learn of rows that others stored, and forget what a rolled back transaction or a sweep took away."""
+        database = self._database
+        state = database.voids, database.number("PRAGMA data_version")
+        if len(self._known) >= _CACHED:
+            self._known.clear()
+        if state == self._state:
+            return
+        swept = database.number("SELECT value FROM counters WHERE key = ?", (SWEPT,))
+        keyed = database.number("SELECT value FROM counters WHERE key = ?", (_KEYED,))
+        if state[0] != self._state[0] or swept != self._swept or keyed != self._keyed:
+            self._known.clear()
+            self._waiting.clear()
+            self._keyed = self._last = keyed
+        self._state, self._swept = state, swept
+        later = "SELECT number, hash FROM contents WHERE number > ? ORDER BY number"
+        for number, digest in database.execute(later, (self._last,)):
+            self._waiting[digest] = self._last = number
+
+    def _put(self, bodies: list[Body], new: list[_Row]) -> list[int]:
+        """The rows of bodies: those there are, or the next, which `new` then holds."""
+        known, waiting = self._known, self._waiting
+        keys = [key_of(digest) for digest, _ in bodies if digest not in known and digest not in waiting]
+        if keys and self._keyed:
+            known.update(
+                self._database.execute(
+                    "SELECT contents.hash, contents.number FROM json_each(?) AS part "
+                    "JOIN content_keys ON content_keys.key = part.value "
+                    "JOIN contents ON contents.number = content_keys.number",
+                    (_text(keys),),
+                )
+            )
+        numbers: list[int] = []
+        for digest, text in bodies:
+            number = known.get(digest) or waiting.get(digest)
+            if number is None:
+                # The newest row is never deleted, so no number is given twice.
+                number = waiting[digest] = self._last = self._last + 1
+                new.append((number, digest, text))
+            numbers.append(number)
+        return numbers
+
+    def _catch_up(self) -> None:
+        """Take up the latest rows into `content_keys`. Inside a transaction."""
+        # In their order, so that neighbours are written together.
+        keys = [(key_of(digest), number) for digest, number in sorted(self._waiting.items())]
+        self._database.connection.executemany("INSERT OR REPLACE INTO content_keys(key, number) VALUES (?, ?)", keys)
+        self._known.update(self._waiting)
+        self._waiting.clear()
+        self._keyed = self._last
+        self._database.execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2",
+            (_KEYED, self._keyed),
+        )
+
+    def _fold(self, entries: list[int], new: list[_Row]) -> list[int]:
+        if len(entries) <= INLINE:
+            return entries
+        stretches, rest = cut(entries)
+        heads = [-number for number in self._put([_body(stretch) for stretch in stretches], new)]
+        return [*self._fold(heads, new), *rest]
+
+    def context(self, entries: str) -> list[JSON]:
+        """The messages of a stored context.
+
+        Raises:
+            StoreFormatError: a part of it is missing.
+        """
+        texts = self.texts(self.unfold(entries))
+        return cast("list[JSON]", decode_trusted(f"[{','.join(texts)}]"))
+
+    def texts(self, numbers: list[int]) -> list[str]:
+        """The JSON texts of messages, in order."""
+        rows = self._database.execute(
+            "SELECT contents.body FROM json_each(?) AS part JOIN contents ON contents.number = part.value "
+            "ORDER BY part.key",
+            (_text(numbers),),
+        ).fetchall()
+        if len(rows) != len(numbers):
+            raise StoreFormatError(
+                f"{self._database.path}: it is damaged: it names a message or schema that is not there"
+            )
+        return [row[0] for row in rows]
+
+    def unfold(self, entries: str) -> list[int]:
+        """The numbers of the messages of a stored context, in order."""
+        numbers: list[int] = []
+        for entry in cast("list[int]", decode_trusted(entries)):
+            if entry > 0:
+                numbers.append(entry)
+                continue
+            row = self._database.execute("SELECT body FROM contents WHERE number = ?", (-entry,)).fetchone()
+            if row is None:
+                raise StoreFormatError(f"{self._database.path}: it is damaged: it names a list that is not there")
+            numbers += self.unfold(row[0])
+        return numbers
+
+
+def entries_of(parts: str) -> list[int]:
+    """The rows that the parts of an event name, as the entries of a context: negative ones are lists."""
+    entries: list[int] = []
+    for entry in cast("dict[str, int | list[int]]", decode_trusted(parts)).values():
+        entries += entry if isinstance(entry, list) else [entry]
+    return entries
+
+
+def _body_of(value: JSON) -> Body:
+    raw = encode(value)
+    return (hashlib.sha256(raw).digest(), raw.decode())
+
+
+def _text(entries: list[int]) -> str:
+    return f"[{','.join(map(str, entries))}]"
+
+
+def _body(entries: list[int]) -> Body:
+    text = _text(entries)
+    return (hashlib.sha256(text.encode()).digest(), text)

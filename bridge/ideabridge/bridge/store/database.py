@@ -1,0 +1,663 @@
+"""Database: the SQLite file behind the store: opening, locking, transactions, and errors by cause."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Final, Literal, TypeVar
+
+from ideabridge.bridge.store import schema
+from ideabridge.bridge.store.errors import (
+    PASSING,
+    StoreAccessError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+    StoreFormatError,
+    StoreFullError,
+    StoreGoneError,
+    StoreVersionError,
+)
+from ideabridge.bridge.store.files import StoreFiles, copy
+from ideabridge.bridge.store.sqlite import IS_FIXED, checkpoint_locked, sqlite3
+from ideabridge.tools.errors import InvalidJSONError
+
+# -- database --------------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+APPLICATION_ID: Final = 0x49444541
+"""`PRAGMA application_id` of a store: "IDEA"."""
+
+COMMITS: Final = 256
+"""Every so many commits bring about a checkpoint where SQLite has the WAL-reset bug. Else SQLite decides."""
+
+_SHORTEST: Final = 0.001
+_LONGEST: Final = 0.05
+"""Seconds between two looks whether another process still keeps the file locked."""
+
+_CAUSES: Final[dict[int, tuple[type[StoreError], str]]] = {
+    sqlite3.SQLITE_BUSY: (StoreBusyError, "another process keeps it locked"),
+    sqlite3.SQLITE_LOCKED: (StoreBusyError, "it is locked"),
+    sqlite3.SQLITE_NOTADB: (StoreFormatError, "it is not an SQLite file"),
+    sqlite3.SQLITE_CORRUPT: (StoreFormatError, "it is damaged"),
+    sqlite3.SQLITE_FULL: (StoreFullError, "there is no room left"),
+    sqlite3.SQLITE_READONLY: (StoreAccessError, "it can only be read"),
+    sqlite3.SQLITE_CANTOPEN: (StoreAccessError, "it cannot be opened"),
+    sqlite3.SQLITE_PERM: (StoreAccessError, "access is not permitted"),
+    sqlite3.SQLITE_IOERR: (StoreAccessError, "the file system reports an error"),
+}
+
+
+def now_text() -> str:
+    """The time now, ISO 8601 in UTC with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Database:
+    """Two connections to the store: one writes, the other reads and never waits for who writes.
+
+    Every read runs inside `guard` or `snapshot`, every write inside `transaction` or `change`. They hold the lock of
+    their connection and turn SQLite's errors into the store's. Reads inside a transaction see what it has written.
+    A database in memory has one connection for both.
+
+    A writer that finds the file locked by another process waits with sleeps. Meanwhile it holds no lock.
+    """
+
+    def __init__(
+        self, path: Path | str, *, durability: Literal["normal", "full"] = "normal", busy_timeout_s: float = 5.0
+    ) -> None:
+        self.path = str(path)
+        self.durability: Final = durability
+        self.depth = 0
+        self.voids = 0
+        """Counts what makes row numbers that were remembered void: rolled back transactions, own deletions."""
+        self.lock = threading.RLock()
+        """Held by the thread that writes, for as long as its transaction lasts."""
+        self._busy_timeout_s = busy_timeout_s
+        self._writer = 0
+        """The thread that is in a transaction; 0: none is."""
+        self._of_thread = threading.local()
+        self._data_version = 0
+        self._commits = 0
+        self.files = None if self.path == ":memory:" else StoreFiles(Path(path))
+        if self.files is not None:
+            self.files.prepare()
+        self._address = self.path if self.files is None else self.files.address
+        self._rescued = ""
+        """What became of what the connection held, while the files are gone."""
+        self._unsaved = ""
+        """What had become of the files when that could not be saved."""
+        self._rescuing = threading.Lock()
+        with _Connecting(self):
+            self.connection = self._connect()
+            self._write = self._read = self.connection.execute
+            self._reader, self._reading = self.connection, self.lock
+            try:
+                self._configure(durability)
+                self._migrate()
+                if self.files is not None:
+                    self._open_reader()
+            except BaseException:
+                self._reader.close()
+                self.connection.close()
+                raise
+        if self.files is not None:
+            self.files.opened()
+        self.guard = _Guard(self)
+
+    def _open_reader(self) -> None:
+        # From here on the writer waits in `_patiently`, where others can take its lock.
+        self._write("PRAGMA busy_timeout=0")
+        self._reader, self._reading = self._connect(), threading.RLock()
+        self._read = self._reader.execute
+        self._read("PRAGMA query_only=ON")
+        self._read("PRAGMA temp_store=MEMORY")
+        self._read("PRAGMA cache_size=-8000")
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(
+            self._address,
+            uri=self.files is not None,
+            timeout=self._busy_timeout_s,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+
+    def _configure(self, durability: Literal["normal", "full"]) -> None:
+        run = self.connection.execute
+        self._refuse_foreign()
+        mode = self._switch_to_wal()
+        if mode != "wal" and self.path != ":memory:":
+            raise StoreAccessError(
+                f"{self.path}: its file system does not support write-ahead logging (journal mode is {mode})"
+            )
+        run(f"PRAGMA synchronous={'FULL' if durability == 'full' else 'NORMAL'}")
+        run("PRAGMA foreign_keys=ON")
+        run("PRAGMA temp_store=MEMORY")
+        run("PRAGMA cache_size=-8000")
+        # A checkpoint waits for the disk. With SQLite's own bound of 1,000 pages there would be one in a hundred saves;
+        # where SQLite has the WAL-reset bug it makes none, see `committed`.
+        run(f"PRAGMA wal_autocheckpoint={4000 if IS_FIXED else 0}")
+        run("PRAGMA journal_size_limit=67108864")
+
+    def _refuse_foreign(self) -> None:
+        application = self.number("PRAGMA application_id")
+        if application == APPLICATION_ID:
+            return
+        used = application != 0 or self.number("SELECT count(*) FROM sqlite_master") > 0
+        # Another process's first open sets both inside one transaction; it may have come between the two readings.
+        if used and self.number("PRAGMA application_id") != APPLICATION_ID:
+            raise StoreFormatError(f"{self.path}: it is an SQLite file, but not a store of ideas")
+
+    def _switch_to_wal(self) -> str:
+        # Two processes that switch a new file at once: SQLite answers "locked" without waiting.
+        deadline = time.monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                return str(self.connection.execute("PRAGMA journal_mode=WAL").fetchone()[0])
+            except sqlite3.OperationalError as error:
+                if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+    def _migrate(self) -> None:
+        """Create the schema in a new file, or bring that of an earlier version to this one."""
+        if self._version() == schema.VERSION:
+            return
+        with _Transaction(self):
+            # Another process may have done it meanwhile.
+            version = self._version()
+            if version == schema.VERSION:
+                return
+            if version == 0:
+                schema.create(self.connection)
+            else:
+                schema.migrate(self.connection, version)
+            self.connection.execute(f"PRAGMA user_version={schema.VERSION}")
+            self.connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+
+    def _version(self) -> int:
+        """The version of the file's schema; 0: it is empty.
+
+        Raises:
+            StoreVersionError: this ideabridge can neither read it nor migrate it.
+        """
+        found, wanted = self.number("PRAGMA user_version"), schema.VERSION
+        if found > wanted:
+            raise StoreVersionError(
+                f"{self.path}: written by a newer ideabridge (store version {found}; this one reads {wanted}): "
+                "upgrade ideabridge, or name another store"
+            )
+        if found > 0 and not schema.can_migrate(found):
+            raise StoreVersionError(
+                f"{self.path}: written by an earlier ideabridge (store version {found}; this one reads {wanted}), from "
+                "before the first release: export its ideas with the ideabridge that wrote it (`ideas export`) and "
+                "import them into a new store, or name another store"
+            )
+        return found
+
+    def number(self, sql: str, parameters: tuple[Any, ...] = ()) -> int:
+        """The whole number a query answers with; 0 for no row or NULL. Inside `guard` or `transaction`."""
+        row = self.execute(sql, parameters).fetchone()
+        return 0 if row is None or row[0] is None else int(row[0])
+
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> sqlite3.Cursor:
+        """Run a statement: one that reads inside `guard`, any other inside `transaction`."""
+        return (self._write if self._writer == get_ident() else self._read)(sql, parameters)
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run one statement that writes, a transaction by itself where it is not inside one."""
+        if self._writer == get_ident():
+            return self._write(sql, parameters)
+        self.take_lock()
+        try:
+            self.look(self.connection)
+            cursor = self._patiently(sql, parameters)
+            self.committed()
+        except (sqlite3.Error, UnicodeEncodeError) as error:
+            self.raise_translated(error)
+            raise
+        finally:
+            self.lock.release()
+        return cursor
+
+    def take_lock(self) -> None:
+        """Take the lock of who writes; given back by `lock.release`.
+
+        Raises:
+            StoreBusyError: another thread kept it for longer than this one waits.
+        """
+        # Only the event loop's thread has little patience: a transaction of another may take long.
+        if not self.lock.acquire(blocking=False) and not self.lock.acquire(
+            timeout=self.patience if self.impatient else -1
+        ):
+            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+
+    def _patiently(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a statement that begins to write, and wait where another process keeps the file locked. With the lock
+        held once, which is given up while it waits.
+        """
+        deadline, pause = -1.0, _SHORTEST
+        while True:
+            try:
+                return self._write(sql, parameters)
+            except sqlite3.OperationalError as error:
+                now = time.monotonic()
+                deadline = now + self.patience if deadline < 0 else deadline
+                if _code(error) != sqlite3.SQLITE_BUSY or now >= deadline:
+                    raise
+                self.lock.release()
+                try:
+                    time.sleep(min(pause, deadline - now))
+                    pause = min(2 * pause, _LONGEST)
+                finally:
+                    self.lock.acquire()
+
+    def lock_for_reading(self) -> threading.RLock:
+        """The lock of the connection that `execute` uses in this thread."""
+        return self.lock if self._writer == get_ident() else self._reading
+
+    def connection_for_reading(self) -> sqlite3.Connection:
+        """The connection that `execute` uses in this thread, outside a transaction."""
+        return self.connection if self._writer == get_ident() else self._reader
+
+    @property
+    def busy_timeout_s(self) -> float:
+        """How many seconds a thread waits for the lock of another process, unless it has a patience of its own."""
+        return self._busy_timeout_s
+
+    @property
+    def impatient(self) -> bool:
+        """Whether this thread was given a patience of its own."""
+        return hasattr(self._of_thread, "patience")
+
+    @property
+    def patience(self) -> float:
+        """How many seconds this thread waits for the lock of another process before it raises `StoreBusyError`."""
+        return getattr(self._of_thread, "patience", self._busy_timeout_s)
+
+    @patience.setter
+    def patience(self, seconds: float | None) -> None:
+        """Let this thread wait so long from now on; None: as long as the store says."""
+        if seconds is None:
+            if self.impatient:
+                del self._of_thread.patience
+        else:
+            self._of_thread.patience = seconds
+
+    def data_version(self) -> int:
+        """A number that changes when another connection than the one that writes here has written anything. The last
+        one known, where a thread is writing right now: who asks for it asks again.
+        """
+        if not self.lock.acquire(blocking=False):
+            return self._data_version
+        try:
+            self.look(self.connection)
+            self._data_version = int(self._write("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error as error:
+            raise self.translate(error) from error
+        finally:
+            self.lock.release()
+        return self._data_version
+
+    def count(self, key: str, more: int) -> None:
+        """Add to one of the `counters`. Inside a transaction."""
+        self.execute(
+            "INSERT INTO counters(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = value + ?2",
+            (key, more),
+        )
+
+    def begin(self, level: int) -> None:
+        """Begin a transaction in this thread, or one inside it; by whoever holds the lock."""
+        if level == 0:
+            self._patiently("BEGIN IMMEDIATE")
+            self._writer = get_ident()
+        else:
+            self._write(f"SAVEPOINT level{level}")
+        self.depth = level + 1
+
+    def leave(self, level: int) -> None:
+        """A transaction has ended."""
+        self.depth = level
+        if level == 0:
+            self._writer = 0
+
+    def at_once(self, job: Callable[[], T]) -> T:
+        """Run a job that writes, without waiting for anybody.
+
+        Raises:
+            StoreBusyError: another thread or process is writing; of the job nothing is done.
+        """
+        if not self.lock.acquire(blocking=False):
+            raise StoreBusyError(f"{self.path}: another thread is writing into it")
+        before = self.patience if self.impatient else None
+        self.patience = 0.0
+        try:
+            return job()
+        finally:
+            self.patience = before
+            self.lock.release()
+
+    def commit(self, jobs: Sequence[tuple[str, Callable[[], Any]]]) -> list[Any]:
+        """Run jobs that write, in one transaction; where that fails, each in one of its own. Without patience.
+
+        Args:
+            jobs: (key, job): where one could not be written, those of its key behind it are left out too.
+
+        Returns:
+            For each what it returns, or its error: then nothing of it is done.
+        """
+        self.patience = 0.0
+        try:
+            try:
+                with self.transaction():
+                    return [self._attempt(job) for _, job in jobs]
+            except StoreBusyError as error:
+                return [error] * len(jobs)
+            except Exception as error:  # noqa: BLE001 - whoever asked for the job is told
+                if len(jobs) == 1:
+                    return [error]
+            outcomes: list[Any] = []
+            held: dict[str, Exception] = {}
+            for key, job in jobs:
+                error = held.get(key)
+                outcome = self.commit([(key, job)])[0] if error is None else error
+                if isinstance(outcome, PASSING):
+                    held[key] = outcome
+                outcomes.append(outcome)
+            return outcomes
+        finally:
+            self.patience = None
+
+    def _attempt(self, job: Callable[[], Any]) -> Any:
+        try:
+            with self.transaction():
+                return job()
+        except PASSING:
+            # It may have undone the whole transaction.
+            raise
+        except Exception as error:
+            if not self.connection.in_transaction:
+                raise
+            return error
+
+    def transaction(self) -> _Transaction:
+        """`with database.transaction():` all or nothing. Nests: an inner one that fails undoes only itself."""
+        return _Transaction(self)
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """`with database.snapshot():` several reads of one state of the store, whatever others write meanwhile."""
+        with self.guard:
+            connection = self.connection_for_reading()
+            if connection.in_transaction:
+                yield
+                return
+            connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    @contextmanager
+    def unchecked(self) -> Generator[None]:
+        """A transaction in which whoever deletes a row answers for what refers to it: SQLite would search whole tables
+        for that. Not inside another.
+        """
+        # The lock is held for all of it: a transaction that waits gives it up, and another thread would find them off.
+        with self.alone():
+            self._write("PRAGMA foreign_keys=OFF")
+            try:
+                with self.transaction():
+                    yield
+            finally:
+                self._write("PRAGMA foreign_keys=ON")
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """Keep other threads from writing, outside a transaction; statements go to `connection` by themselves, and wait
+        for other processes with the lock held. For maintenance, in another thread than the event loop's.
+        """
+        with self.lock:
+            try:
+                if self._reader is not self.connection:
+                    self._write(f"PRAGMA busy_timeout={int(self._busy_timeout_s * 1000)}")
+                try:
+                    yield
+                finally:
+                    if self._reader is not self.connection:
+                        self._write("PRAGMA busy_timeout=0")
+            except sqlite3.Error as error:
+                raise self.translate(error) from error
+
+    def wait_no_longer(self) -> None:
+        """From now on, do not wait for the lock of another process."""
+        self._busy_timeout_s = 0.0
+
+    def close(self) -> None:
+        """Close the connections. Closing twice is fine."""
+        # Not in `guard` or `alone`: they refuse where the files are gone.
+        with self.lock, self._reading:
+            if self._reader is not self.connection:
+                self._reader.close()
+            self.connection.close()
+
+    def committed(self) -> None:
+        """Count a commit; called after each, with the lock held.
+
+        Raises:
+            StoreGoneError: the files are gone: what was committed is not kept.
+        """
+        if self.files is None:
+            return
+        fault = self.files.fault()
+        if fault is not None:
+            raise self._gone(fault, self.connection)
+        self._rescued = ""
+        self._commits += 1
+        if not IS_FIXED and self._commits % COMMITS == 0:
+            # Where it fails the log only grows, and the next one moves it.
+            with suppress(sqlite3.Error):
+                checkpoint_locked(self._address)
+
+    def look(self, connection: sqlite3.Connection) -> None:
+        """Look whether the files are still there, where that is due.
+
+        Args:
+            connection: the one whose lock is held.
+
+        Raises:
+            StoreGoneError: they are gone.
+        """
+        if self.files is not None and time.monotonic() > self.files.next_look and not connection.in_transaction:
+            fault = self.files.look()
+            if fault is not None:
+                raise self._gone(fault, connection)
+            # They may have been gone for a while. What is committed from now on is not in the copy made then.
+            self._rescued = ""
+
+    def _gone(self, fault: str, connection: sqlite3.Connection) -> StoreGoneError:
+        """The error; the first time, what the connection still holds is saved. Where that cannot be done, it is tried
+        again when something else becomes of the files: their folder may be back without them.
+        """
+        assert self.files is not None
+        with self._rescuing:
+            if not self._rescued or self._unsaved not in ("", fault):
+                target = self.files.beside()
+                try:
+                    copy(connection, target)
+                except (StoreError, sqlite3.Error) as error:
+                    self._unsaved = fault
+                    self._rescued = (
+                        f"What it held could not be saved: {error}. Where it was moved, move it back: then it goes on"
+                    )
+                else:
+                    self._unsaved = ""
+                    name = self.files.path.name
+                    self._rescued = (
+                        f"What it held is saved in {target}. To go on with it, end every process that uses the store, "
+                        f"delete what is left of {name}, {name}-wal and {name}-shm, and move that file to "
+                        f"{self.files.path}"
+                    )
+            return StoreGoneError(f"{self.path}: the store is gone: {fault} while it was in use. {self._rescued}")
+
+    def raise_translated(self, error: BaseException) -> None:
+        """Raise the store's error for an error of SQLite or of binding text; do nothing for any other."""
+        if isinstance(error, sqlite3.Error):
+            raise self.translate(error) from error
+        if isinstance(error, UnicodeEncodeError):
+            raise InvalidJSONError("text for the store holds half a surrogate pair") from error
+
+    def translate(self, error: sqlite3.Error) -> StoreError:
+        """The store's error for an SQLite error, by its cause."""
+        if isinstance(error, sqlite3.ProgrammingError) and "closed database" in str(error):
+            return StoreClosedError(f"{self.path}: the store is closed")
+        cause = _CAUSES.get(_code(error))
+        if cause is None:
+            return StoreError(f"{self.path}: {error}")
+        kind, why = cause
+        waited = f" (waited {self.patience:g} s)" if kind is StoreBusyError and self.patience > 0 else ""
+        return kind(f"{self.path}: {why}{waited}")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code of an SQLite error; 0 where it has none."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+
+
+class _Connecting:
+    """Translates the errors of opening, when there is no guard yet."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self._database.raise_translated(error)
+
+
+class _Guard:
+    """Holds the lock of the connection that reads, and translates errors. One per database: it keeps no state."""
+
+    __slots__ = ("_database",)
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        database = self._database
+        lock = database.lock_for_reading()
+        lock.acquire()
+        try:
+            database.look(database.connection_for_reading())
+        except BaseException:
+            lock.release()
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._database.lock_for_reading().release()
+        if error is not None:
+            self._database.raise_translated(error)
+
+
+class _Transaction:
+    """One (possibly nested) transaction; takes the write lock at its beginning."""
+
+    __slots__ = ("_database", "_level")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._level = 0
+
+    def __enter__(self) -> None:
+        database = self._database
+        database.take_lock()
+        try:
+            database.look(database.connection)
+            self._level = database.depth
+            database.begin(self._level)
+        except BaseException as error:
+            try:
+                # Interrupted while it waited for the lock, and then got it: nobody would give it back.
+                if self._level == 0 and database.connection.in_transaction:
+                    database.connection.execute("ROLLBACK")
+            except sqlite3.Error as failure:
+                raise database.translate(failure) from error
+            finally:
+                database.lock.release()
+            database.raise_translated(error)
+            raise
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        database = self._database
+        level = self._level
+        try:
+            if error is None:
+                try:
+                    database.execute("COMMIT" if level == 0 else f"RELEASE level{level}")
+                    if level == 0:
+                        database.committed()
+                except sqlite3.Error:
+                    self._undo()
+                    raise
+            else:
+                self._undo()
+        except sqlite3.Error as failure:
+            raise database.translate(failure) from failure
+        finally:
+            database.leave(level)
+            database.lock.release()
+        if error is not None:
+            database.raise_translated(error)
+
+    def _undo(self) -> None:
+        database = self._database
+        database.voids += 1
+        # After a full disk or an I/O error SQLite has rolled everything back by itself.
+        if not database.connection.in_transaction:
+            return
+        if self._level == 0:
+            database.execute("ROLLBACK")
+        else:
+            database.execute(f"ROLLBACK TO level{self._level}")
+            database.execute(f"RELEASE level{self._level}")
+
+
+# -- upkeep ----------------------------------------------------------------------------------------------------------
+#
+# Upkeep: an online backup of the store, and giving room back.
+
+
+def back_up(database: Database, target: Path) -> int:
+    """Copy the store into a new file while it is in use; returns its bytes. The copy is what had been committed when it
+    began, checked, and its owner's alone. After a kill at any moment there is no such file, or a whole one.
+
+    Raises:
+        StoreAccessError: there is such a file already, or it cannot be written.
+        StoreFormatError: what was copied is damaged.
+    """
+    with database.alone():
+        copy(database.connection, target)
+    return target.stat().st_size
+
+
+def vacuum(database: Database) -> tuple[int, int]:
+    """Write the store anew without its holes; returns its bytes before and after. Others wait meanwhile."""
+    with database.alone():
+        size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        before = database.number(size)
+        database.connection.execute("VACUUM")
+        database.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return before, database.number(size)

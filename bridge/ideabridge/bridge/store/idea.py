@@ -1,0 +1,480 @@
+"""Idea: the saved triple (context, schema, solution), named by its content."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast
+
+import orjson
+
+from ideabridge.bridge.context.errors import MessageError
+from ideabridge.bridge.context.messages import read_message
+from ideabridge.tools.encoding import JSON, JSONObject, encode
+
+# -- idea ------------------------------------------------------------------------------------------------------------
+
+Body = tuple[bytes, str]
+"""A message or schema as it is stored: the SHA-256 of its canonical bytes (32 bytes), and these as text."""
+
+
+class Encoded(NamedTuple):
+    """An idea's parts in their canonical form, and both ids as 32 bytes."""
+
+    messages: list[Body]
+    schema: Body
+    solution: str
+    request: bytes
+    idea: bytes
+
+
+@dataclass(frozen=True)
+class Idea:
+    """One Request and its Solution. Immutable: do not change the values after handing them over.
+
+    Attributes:
+        context: the messages of the Request, in order.
+        schema: the JSON Schema the Solution had to satisfy.
+        solution: `{"calls": [...], "output": ...}`.
+
+    Ids. With `encode` from `ideabridge.tools.encoding` (UTF-8, compact, key order as given, no sorting):
+
+    - `request_id` = hex SHA-256 of `encode({"context": context, "schema": schema})`
+    - `id` = hex SHA-256 of `encode({"context": context, "schema": schema, "solution": solution})`
+
+    with the keys in exactly this order, so anybody can recompute both from an exported document. They are
+    computed once, when first asked for.
+    """
+
+    context: list[JSON]
+    schema: JSON
+    solution: JSON
+
+    @cached_property
+    def encoded(self) -> Encoded:
+        """The canonical form of each part, and both ids.
+
+        Raises:
+            InvalidJSONError: a part is not JSON.
+        """
+        try:
+            messages, schema, solution = self._parts(orjson.dumps)
+        except orjson.JSONEncodeError:
+            # It is not JSON, or holds integers past 64 bits.
+            messages, schema, solution = self._parts(encode)
+        # The request's bytes are a prefix of the idea's but for the last brace: the context is hashed once.
+        digest = sha256(b'{"context":[%b],"schema":%b' % (b",".join(messages), schema))
+        request = digest.copy()
+        request.update(b"}")
+        digest.update(b',"solution":%b}' % solution)
+        # The encoder's bytes are not kept: they hold more memory than they fill.
+        return Encoded(
+            [(sha256(raw).digest(), raw.decode()) for raw in messages],
+            (sha256(schema).digest(), schema.decode()),
+            solution.decode(),
+            request.digest(),
+            digest.digest(),
+        )
+
+    def _parts(self, encode_part: Callable[[JSON], bytes]) -> tuple[list[bytes], bytes, bytes]:
+        return [encode_part(one) for one in self.context], encode_part(self.schema), encode_part(self.solution)
+
+    @property
+    def id(self) -> str:
+        """The idea's id: 64 hex digits."""
+        return self.encoded.idea.hex()
+
+    @property
+    def request_id(self) -> str:
+        """The id of its Request: 64 hex digits."""
+        return self.encoded.request.hex()
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaMeta:
+    """What is known beside the triple. None of it enters an id.
+
+    Attributes:
+        run: the run it was made in.
+        step: its place in the run, from 1.
+        parent: id of the idea before it, or of the one it was made from.
+        mind: who answered: `turns`, `sampling`, `model`, `recorded`, or "" for none.
+        model: the model's name as the mind told it.
+        usage: tokens and cost, as the mind told them.
+        time: when it was saved, ISO 8601 in UTC; the store fills it in where it is "".
+        fingerprint: of configuration and tool schemas.
+        title: one line for people.
+        description: what it does.
+        tools: names of the tools its calls used.
+        outcome: `done`, `open` (a step before the last), `failed`, `stalled`, `limit`, `cancelled`.
+        tags: free words.
+    """
+
+    run: str | None = None
+    step: int | None = None
+    parent: str | None = None
+    mind: str = ""
+    model: str = ""
+    usage: JSONObject = field(default_factory=dict[str, JSON])
+    time: str = ""
+    fingerprint: str = ""
+    title: str = ""
+    description: str = ""
+    tools: tuple[str, ...] = ()
+    outcome: str = ""
+    tags: tuple[str, ...] = ()
+
+    def to_json(self) -> JSONObject:
+        """The metadata as JSON; what stands at its default is left out."""
+        result: JSONObject = {}
+        for name in _META_NAMES:
+            value: Any = getattr(self, name)
+            if value is not None and value != "" and value != () and value != {}:
+                result[name] = list(value) if name in ("tools", "tags") else value
+        return result
+
+    @classmethod
+    def from_json(cls, value: JSONObject) -> IdeaMeta:
+        """The metadata `to_json` wrote (a store's; text from outside goes through `import_idea`)."""
+        stored: dict[str, Any] = dict(value)
+        for name in ("tools", "tags"):
+            if name in stored:
+                stored[name] = tuple(stored[name])
+        return cls(**stored)
+
+
+_META_NAMES = tuple(entry.name for entry in dataclasses.fields(IdeaMeta))
+
+
+def function_schemas(idea: Idea) -> tuple[JSONObject | None, JSONObject | None]:
+    """(input schema, output schema) of an idea as a function.
+
+    The input schema is that of the first `input` message without an instance: the declared one, else a permissive
+    one from its value. None: the idea takes no input. The output schema is what `idea.schema` says of `output`
+    beside null, without the references a mind may write and what composing added to its description; one that may be
+    null stands wrapped as `{"value": ...}` where a mind answered. None: it does not say.
+    """
+    return _input_schema(idea.context), _output_schema(idea.schema)
+
+
+def _input_schema(context: list[JSON]) -> JSONObject | None:
+    for raw in context:
+        try:
+            message = read_message(raw)
+        except MessageError:
+            # A context from elsewhere may hold messages only its own types can read; none of them is an input.
+            continue
+        if message.type == "input" and not message.instance:
+            return _infer(message.value) if message.schema is None else message.schema
+    return None
+
+
+def _infer(value: JSON) -> JSONObject:
+    properties = cast("JSONObject", value)
+    return {
+        "type": "object",
+        "properties": {name: seen_type(item) for name, item in properties.items()},
+        "required": list[JSON](properties),
+    }
+
+
+def seen_type(value: JSON) -> JSONObject:
+    """A schema that says no more of a value than its JSON type; of null, nothing."""
+    if value is None:
+        return {}
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, int | float):
+        return {"type": "number"}
+    if isinstance(value, str):
+        return {"type": "string"}
+    return {"type": "array" if isinstance(value, list) else "object"}
+
+
+def _output_schema(schema: JSON) -> JSONObject | None:
+    if not isinstance(schema, dict):
+        return None
+    properties = schema.get("properties")
+    output = properties.get("output") if isinstance(properties, dict) else None
+    if not isinstance(output, dict):
+        return None
+    found = schema.get("$defs")
+    definitions = found if isinstance(found, dict) else {}
+    branches = output.get("anyOf")
+    if isinstance(branches, list):
+        said = [branch for branch in branches if branch != {"type": "null"} and not _is_reference(branch, definitions)]
+        output = _joined({key: value for key, value in _untold(output).items() if key != "anyOf"}, said)
+    if output == {"type": "null"}:
+        return None
+    plain = cast("JSONObject", _without_references(output, definitions))
+    if "$defs" not in plain:
+        kept = _referred(plain, definitions)
+        if kept:
+            plain["$defs"] = kept
+    return plain
+
+
+_NOTE: Final = "The result, once known; null while calls must run first and their results be seen"
+"""What composing adds to the description of an output."""
+
+
+def _untold(output: JSONObject) -> JSONObject:
+    """The output without what composing added to its description."""
+    told = output.get("description")
+    if not isinstance(told, str) or not told.endswith(_NOTE):
+        return output
+    own = told.removesuffix(_NOTE).removesuffix("\n")
+    rest = {key: value for key, value in output.items() if key != "description"}
+    return {"description": own, **rest} if own else rest
+
+
+def _joined(beside: JSONObject, said: list[JSON]) -> JSONObject:
+    """What stood beside an `anyOf`, and its branches that are left."""
+    only = said[0] if len(said) == 1 else None
+    if isinstance(only, dict) and not beside.keys() & only.keys():
+        return {**beside, **only}
+    return {**beside, "anyOf": said}
+
+
+def is_reference_schema(schema: JSON) -> bool:
+    """Whether a schema admits exactly references: text with a pattern that begins with a dagger."""
+    if not isinstance(schema, dict):
+        return False
+    pattern = schema.get("pattern")
+    return schema.get("type") == "string" and isinstance(pattern, str) and pattern.startswith(("^†", "^\\u2020"))
+
+
+_DEFINED: Final = "#/$defs/"
+
+
+def _is_reference(schema: JSON, definitions: JSONObject) -> bool:
+    """Whether a schema admits exactly references, written out or as the definition of one."""
+    if isinstance(schema, dict) and len(schema) == 1:
+        target = schema.get("$ref")
+        if isinstance(target, str) and target.startswith(_DEFINED):
+            return is_reference_schema(definitions.get(target.removeprefix(_DEFINED)))
+    return is_reference_schema(schema)
+
+
+def _without_references(schema: JSON, definitions: JSONObject) -> JSON:
+    if isinstance(schema, list):
+        return [_without_references(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    branches = schema.get("anyOf")
+    if isinstance(branches, list) and any(_is_reference(branch, definitions) for branch in branches):
+        said = [branch for branch in branches if not _is_reference(branch, definitions)]
+        schema = _joined({key: value for key, value in schema.items() if key != "anyOf"}, said)
+    return {key: _without_references(item, definitions) for key, item in schema.items()}
+
+
+def _referred(schema: JSON, definitions: JSONObject) -> JSONObject:
+    """The definitions a schema refers to, by itself or by another of them, without the references a mind may write."""
+    kept: JSONObject = {}
+    stack: list[JSON] = [schema]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, list):
+            stack.extend(item)
+        elif isinstance(item, dict):
+            target = item.get("$ref")
+            stack.extend(item.values())
+            if isinstance(target, str) and target.startswith(_DEFINED):
+                name = target.removeprefix(_DEFINED).partition("/")[0]
+                if name in definitions and name not in kept:
+                    kept[name] = _without_references(definitions[name], definitions)
+                    stack.append(kept[name])
+    return {name: kept[name] for name in definitions if name in kept}
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+#
+# What the store gives back: records, hits and pages.
+
+Item = TypeVar("Item")
+
+Answer = Literal["recorded", "plan", "solve", "auto"]
+"""How a call of a published idea is answered."""
+
+ANSWERS: Final = ("recorded", "plan", "solve", "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """One page of a list. `next` is the cursor to hand back as `after`; None: this is the last page."""
+
+    items: list[Item]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIdea:
+    """An idea as the store holds it, with the metadata of its first save."""
+
+    idea: Idea
+    meta: IdeaMeta
+    id: str
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaRecord:
+    """One line of a list of ideas. `names`: the names it is published under now."""
+
+    id: str
+    request_id: str
+    meta: IdeaMeta
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaHit:
+    """One found idea, best first. For a run, its last idea; `score` is larger for better hits."""
+
+    id: str
+    meta: IdeaMeta
+    names: tuple[str, ...]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """Something that was done over and over: the latest idea of it, and how many runs did the same with other
+    literals.
+    """
+
+    latest: IdeaRecord
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One version of a published name.
+
+    Attributes:
+        name: what the tool is called.
+        version: 1, 2, ...; nothing is overwritten.
+        idea_id: the idea it publishes.
+        description: the tool's description.
+        answer: how a call is answered.
+        input_schema: the tool's parameters; None where the idea takes none.
+        output_schema: schema of the output; None where it does not say.
+        annotations: by their MCP names.
+        plan: the lifted plan, for `answer="plan"`, and `"auto"` where there is one.
+        recorded: what its run was: `input` and `output`, from which `answer="recorded"` answers; for `"solve"`, and
+            `"auto"` without a plan, `solve`: what a fresh run begins with.
+        owner: whose it is, and to whom it is published besides those it is shared with; None: everybody.
+        time: when, ISO 8601 in UTC.
+        live: whether this version is the one the name stands for now.
+        pinned: whether the name stays with it when another is published.
+    """
+
+    name: str
+    version: int
+    idea_id: str
+    description: str
+    answer: Answer
+    input_schema: JSONObject | None
+    output_schema: JSONObject | None
+    annotations: JSONObject
+    plan: JSONObject | None
+    recorded: JSON
+    owner: str | None
+    time: str
+    live: bool
+    pinned: bool = False
+
+    @property
+    def guide(self) -> JSONObject | None:
+        """What a fresh run of it begins with: `{"context", "tools", "plan"?, "output_schema", "by_instance"}`; None: no
+        mind is asked for it.
+        """
+        found = self.recorded.get("solve") if isinstance(self.recorded, dict) else None
+        return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is other in one idea, or version of a name, than in another: a line for each.
+
+    Attributes:
+        lines: `+ what is new`, `- what is gone`, `~ what is other`, each with its place.
+        breaking: which of the changes break a caller: a new required parameter, a removed or retyped parameter or
+            field, an answer for one input alone, effects where there were none.
+    """
+
+    lines: list[str]
+    breaking: list[str]
+
+
+LEASE_SECONDS: Final = 15.0
+"""How long a lease holds without a heartbeat, unless its driver says otherwise."""
+
+
+class Lease(NamedTuple):
+    """Who drives a run, as the store has it: equal ones are the same lease without a heartbeat between.
+
+    Attributes:
+        run: the run's id.
+        driver: who holds it; None: nobody.
+        epoch: the current fencing epoch.
+        until: changes with each heartbeat. A time by the driver's clock: for lists, see `RunRecord`.
+        seconds: how long it holds without a heartbeat.
+    """
+
+    run: str
+    driver: str | None
+    epoch: int
+    until: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run. Times are seconds since 1970 for the lease (the driver's clock), ISO 8601 in UTC elsewhere.
+
+    Attributes:
+        id: the run's id.
+        kind: `plan`, `solve`, ...
+        caller: whose run it is.
+        title: one line for people.
+        fingerprint: of the configuration it was made under.
+        parent: the run it is part of.
+        status: `running` until `set_status` says otherwise.
+        summary: what the last `set_status` stored.
+        driver: who holds the lease; None: nobody.
+        epoch: the current fencing epoch; 0: never acquired.
+        lease_s: how long the lease holds without a heartbeat.
+        lease_until: when the lease ends by the driver's clock, which may differ from ours: for lists alone.
+        created: when it was created.
+        updated: when its status last changed.
+        last_event: sequence number of its last event; 0: none.
+        forked_from: the run it was forked from.
+        forked_at: after which event of that run.
+    """
+
+    id: str
+    kind: str
+    caller: str
+    title: str
+    fingerprint: str
+    parent: str | None
+    status: str
+    summary: JSONObject | None
+    driver: str | None
+    epoch: int
+    lease_until: float
+    created: str
+    updated: str
+    last_event: int
+    forked_from: str | None = None
+    forked_at: int | None = None
+    lease_s: float = LEASE_SECONDS
+
+    @property
+    def lease(self) -> Lease:
+        """Who drives it."""
+        return Lease(self.id, self.driver, self.epoch, self.lease_until, self.lease_s)

@@ -1,0 +1,826 @@
+"""Pruning: old runs and ideas leave the store, while others use it (`docs/store.md`)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final, cast
+
+from ideabridge.bridge.store.contents import SWEPT, entries_of, key_of
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import PruningStoppedError
+from ideabridge.bridge.store.search import UNINDEXED, Search
+from ideabridge.bridge.store.shapes import Uses
+from ideabridge.tools.encoding import decode_trusted, encode_text
+
+# -- families --------------------------------------------------------------------------------------------------------
+#
+# Families: what is pruned together: a run, the rooms that answered its calls, its forks, and their ideas.
+#
+# An idea that no run of this store made is a family of its own; so are those that name one run of another store.
+
+ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
+"""How a run stands that never goes on."""
+
+UNFINISHED: Final = "unfinished"
+NEWEST: Final = "newest"
+PUBLISHED: Final = "published"
+TAGGED: Final = "tagged"
+
+Key = str | int
+"""Names a member of a family: the id of a run, or the row of an idea that has none."""
+
+
+@dataclass(slots=True)
+class Family:
+    """Runs and ideas that stay or go together.
+
+    Attributes:
+        members: ids of runs, of this store or not; or the row of one idea without a run.
+        time: when the latest of it ended or was saved, ISO 8601 in UTC.
+        why: why it stays however old it is; "": it may go.
+    """
+
+    members: list[Key] = field(default_factory=list[Key])
+    time: str = ""
+    why: str = ""
+
+    def runs(self) -> list[str]:
+        """The ids of its runs."""
+        return [one for one in self.members if isinstance(one, str)]
+
+    def loose(self) -> list[int]:
+        """The rows of its ideas that have no run."""
+        return [one for one in self.members if isinstance(one, int)]
+
+
+class Families:
+    """The families of a store, as they are now. Made inside a guard or transaction of the caller."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._above: dict[Key, Key] = {}
+        self._families: dict[Key, Family] = {}
+        self._read()
+
+    def __iter__(self) -> Iterator[Family]:
+        return iter(self._families.values())
+
+    def of(self, key: Key) -> Family | None:
+        """The family of a run, or of an idea without one."""
+        return self._families.get(self._root(key)) if key in self._above else None
+
+    def _root(self, key: Key) -> Key:
+        above = self._above[key]
+        while above != key:
+            # Halves the way for the next.
+            self._above[key] = self._above[above]
+            key, above = above, self._above[above]
+        return key
+
+    def _read(self) -> None:
+        execute, now = self._database.execute, time.time()
+        rows = execute(
+            "SELECT id, parent, forked_from, status, driver, lease_until, coalesce(updated, created) FROM runs"
+        ).fetchall()
+        times: dict[Key, str] = {row[0]: row[6] for row in rows}
+        loose = execute(
+            "SELECT coalesce(run, number), max(json_extract(meta, '$.time')) FROM ideas "
+            "WHERE run IS NULL OR run NOT IN (SELECT id FROM runs) GROUP BY 1 UNION ALL "
+            "SELECT run, max(json_extract(meta, '$.time')) FROM occurrences "
+            "WHERE run NOT IN (SELECT id FROM runs) GROUP BY 1"
+        )
+        for key, at in loose:
+            times[key] = max(times.get(key, ""), at or "")
+        self._above = {key: key for key in times}
+        for row in rows:
+            for other in (row[1], row[2]):
+                if other in self._above:
+                    self._above[self._root(row[0])] = self._root(other)
+        for key, at in times.items():
+            family = self._families.setdefault(self._root(key), Family())
+            family.members.append(key)
+            family.time = max(family.time, at)
+        for key, _, _, status, driver, lease_until, _ in rows:
+            if status not in ENDED or (driver is not None and lease_until > now):
+                self._keep(key, UNFINISHED)
+        # Rows are numbered on from the newest: were it to go, its number would be given again, and other processes
+        # may hold it.
+        newest = execute(
+            "SELECT id FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
+            "SELECT coalesce(run, number) FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
+        )
+        for (key,) in newest:
+            self._keep(key, NEWEST)
+        for key, why in holders(self._database):
+            self._keep(key, why)
+
+    def _keep(self, key: Key, why: str) -> None:
+        family = self.of(key)
+        if family is not None:
+            family.why = why
+
+
+def holders(database: Database, ideas: Iterable[int] | None = None, since: int = 0) -> Iterator[tuple[Key, str]]:
+    """(member, why) of what publications and tags need: the run an idea was lifted from and those that confirmed it,
+    else the latest run that ended with it, else any run of it, else the idea.
+
+    Args:
+        database: inside a guard or transaction of it.
+        ideas: only for these rows of ideas, and for publications after the row `since`; None: for all.
+        since: see `ideas`.
+    """
+    execute = database.execute
+    where, values = "", ()
+    if ideas is not None:
+        where = " WHERE idea IN (SELECT value FROM json_each(?))"
+        values = (f"[{','.join(map(str, ideas))}]",)
+    lifted: set[int] = set()
+    published: dict[int, str] = {}
+    told: list[tuple[Any, ...]] = execute(
+        "SELECT idea, json_extract(plan, '$.lifting.run'), json_extract(plan, '$.lifting.confirmed_by') "  # noqa: S608
+        f"FROM publications{where}" + (f" OR number > {since:d}" if ideas is not None else ""),
+        values,
+    ).fetchall()
+    for idea, run, confirmed in told:
+        published[idea] = PUBLISHED
+        if run is not None and database.number("SELECT number FROM runs WHERE id = ?", (run,)):
+            lifted.add(idea)
+            yield str(run), PUBLISHED
+        for (other,) in execute("SELECT value FROM json_each(?)", (confirmed or "[]",)).fetchall():
+            yield str(other), PUBLISHED
+    tagged: list[tuple[int]] = execute(f"SELECT DISTINCT idea FROM idea_tags{where}", values).fetchall()  # noqa: S608
+    for idea, why in {**{row[0]: TAGGED for row in tagged}, **published}.items():
+        if idea not in lifted:
+            yield _best_run(database, idea), why
+
+
+def _best_run(database: Database, idea: int) -> Key:
+    row = database.execute(
+        "SELECT runs.id FROM runs JOIN ideas ON ideas.number = ?1 "
+        "WHERE runs.id IN (SELECT run FROM ideas WHERE number = ?1 UNION SELECT run FROM occurrences WHERE idea = ?1) "
+        "ORDER BY json_extract(runs.summary, '$.idea') = lower(hex(ideas.id)) DESC, runs.status = 'done' DESC, "
+        "runs.created DESC, runs.number DESC LIMIT 1",
+        (idea,),
+    ).fetchone()
+    if row is None:
+        row = database.execute("SELECT coalesce(run, number) FROM ideas WHERE number = ?", (idea,)).fetchone()
+    return row[0]
+
+
+# -- reach -----------------------------------------------------------------------------------------------------------
+#
+# Reach: which rows of `contents` ideas and journals reach, and a sweep of those that none does (`docs/store.md`).
+
+_READ: Final = 1024
+_DELETED: Final = 500
+"""Rows deleted in one transaction: some 10 ms."""
+
+
+class Reach:
+    """The rows reached so far by ideas and events: schemas, messages, Solutions, tools, and lists of them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Of each row: not reached; reached; reached as a list. A message may read as a list does, and share its row.
+        self._reached = bytearray()
+
+    def __contains__(self, number: int) -> bool:
+        return number < len(self._reached) and self._reached[number] > 0
+
+    def idea(self, schema: int, solved: int | None, context: str) -> list[int]:
+        """Look at an idea; returns the rows that nothing before it reached. Inside a guard or transaction."""
+        return self._add([schema, *(() if solved is None else (solved,)), *cast("list[int]", decode_trusted(context))])
+
+    def event(self, parts: str) -> list[int]:
+        """Look at the parts of an event; returns the same. Inside a guard or transaction."""
+        return self._add(entries_of(parts))
+
+    def _add(self, entries: list[int]) -> list[int]:
+        new: list[int] = []
+        while entries:
+            entry = entries.pop()
+            number, kind = abs(entry), 1 if entry > 0 else 2
+            if number >= len(self._reached):
+                self._reached.extend(bytes(number - len(self._reached) + 65_536))
+            before = self._reached[number]
+            if before >= kind:
+                continue
+            self._reached[number] = kind
+            if not before:
+                new.append(number)
+            if entry < 0:
+                row = self._database.execute("SELECT body FROM contents WHERE number = ?", (number,)).fetchone()
+                # A list that is not there is damage, which whoever reads the idea is told of.
+                entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
+        return new
+
+
+class Sweep:
+    """Deletes the contents that no idea and no event reaches, while others save ideas and journal events.
+
+    What is saved meanwhile may reach what nothing else does. So each transaction that deletes first looks at the ideas
+    saved since the last, and at the events of every run that is new or had not ended when the sweep began; and it makes
+    void what other processes remember of rows (`Contents`).
+    """
+
+    def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
+        self._database = database
+        self._breathe = breathe
+        self._reach = Reach(database)
+        self._seen = 0
+        with database.guard:
+            # The newest row stays, reached or not: its number must not be given again.
+            self._top = database.number("SELECT max(number) FROM contents")
+            # Only these, and runs that are made from now on, journal anything more.
+            self._last_run = database.number("SELECT max(number) FROM runs")
+            ended = ", ".join(f"'{one}'" for one in ENDED)
+            self._open = [
+                row[0]
+                for row in database.execute(f"SELECT number FROM runs WHERE status NOT IN ({ended})")  # noqa: S608
+            ]
+
+    def run(self) -> int:
+        """Sweep; returns how many rows were deleted."""
+        last = 0
+        while events := self._events((last, (self._last_run + 1) << 32), _READ):
+            last = events[-1]
+        while self._look():
+            pass
+        deleted = 0
+        garbage: list[int] = []
+        for number in self._unreached():
+            garbage.append(number)
+            if len(garbage) == _DELETED:
+                deleted += self._delete(garbage)
+                garbage = []
+        return deleted + (self._delete(garbage) if garbage else 0)
+
+    def _look(self) -> bool:
+        """Look at the next ideas; whether there were any."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT number, schema, solved, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
+                (self._seen, _READ),
+            ).fetchall()
+            for number, schema, solved, context in rows:
+                self._reach.idea(schema, solved, context)
+                self._seen = number
+        return bool(rows)
+
+    def _events(self, between: tuple[int, int], most: int = -1) -> list[int]:
+        """Look at the events between two rows that have parts; returns their rows."""
+        with self._database.guard:
+            rows = self._database.execute(
+                "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? ORDER BY id LIMIT ?",
+                (*between, most),
+            ).fetchall()
+            for _, parts in rows:
+                self._reach.event(parts)
+        return [row[0] for row in rows]
+
+    def _look_at_open_runs(self) -> None:
+        for run in self._open:
+            self._events((run << 32, (run + 1) << 32))
+        self._events(((self._last_run + 1) << 32, 2**63 - 1))
+
+    def _unreached(self) -> Iterator[int]:
+        last = 0
+        while True:
+            with self._database.guard:
+                rows = self._database.execute(
+                    "SELECT number FROM contents WHERE number > ? AND number < ? ORDER BY number LIMIT ?",
+                    (last, self._top, _READ),
+                ).fetchall()
+            yield from (row[0] for row in rows if row[0] not in self._reach)
+            if not rows:
+                return
+            last = rows[-1][0]
+
+    def _delete(self, numbers: list[int]) -> int:
+        with self._database.unchecked():
+            while self._look():
+                pass
+            self._look_at_open_runs()
+            database = self._database
+            found = [
+                database.execute("SELECT hash, number FROM contents WHERE number = ?", (number,)).fetchone()
+                for number in numbers
+                if number not in self._reach
+            ]
+            # Another process that prunes may have been here first.
+            rows = [row for row in found if row is not None]
+            gone = [(number,) for _, number in rows]
+            database.connection.executemany(
+                "DELETE FROM content_keys WHERE key = ? AND number = ?",
+                [(key_of(digest), number) for digest, number in rows],
+            )
+            database.connection.executemany("DELETE FROM contents WHERE number = ?", gone)
+            database.count(SWEPT, 1)
+            database.voids += 1
+        self._breathe()
+        return len(gone)
+
+
+# -- pruning ---------------------------------------------------------------------------------------------------------
+
+_TOGETHER: Final = 32
+"""Families deleted in one transaction: some 10 ms."""
+
+_EVENTS: Final = 2000
+"""Events deleted in one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prunable:
+    """What a pruning removes.
+
+    Attributes:
+        runs: how many runs.
+        ideas: how many ideas.
+        used: how many bytes of the file are in use now.
+        oldest, newest: when the first and the last of it ended, ISO 8601 in UTC; "": there is nothing.
+        kept: how many runs stay that are as old, by why: `published`, `tagged`, `unfinished`, `newest`.
+    """
+
+    runs: int
+    ideas: int
+    used: int
+    oldest: str
+    newest: str
+    kept: dict[str, int]
+    families: list[Family] = field(repr=False)
+    top: int = field(repr=False)
+    published: int = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What a pruning took away: runs, ideas, messages and schemas; and the bytes of the file in use before, after."""
+
+    runs: int
+    ideas: int
+    contents: int
+    before: int
+    after: int
+
+
+class Pruning:
+    """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole.
+
+    Args:
+        database: the store.
+        search: what it holds.
+        uses: likewise.
+        wait: waits so many seconds between two steps; true: stop; None: `time.sleep`.
+        pace: for how many times as long as a step takes the store is left to others.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        search: Search,
+        uses: Uses,
+        wait: Callable[[float], bool | None] | None = None,
+        pace: float = 1.0,
+    ) -> None:
+        self._wait = wait
+        self._pace = pace
+        self._database = database
+        self._uses = uses
+        self._search = search
+        self._begun = time.monotonic()
+
+    def prunable(self, before: str) -> Prunable:
+        """What is older than a time, the oldest first."""
+        database = self._database
+        with database.snapshot():
+            families = Families(database)
+            old = [one for one in families if one.time < before]
+            going = sorted((one for one in old if not one.why), key=lambda one: one.time)
+            used = in_use(database)
+            runs, ideas = _counted(database, families, going)
+            kept = Counter[str]()
+            for one in old:
+                kept[one.why] += len(one.members) if one.why else 0
+            return Prunable(
+                runs,
+                ideas,
+                used,
+                going[0].time if going else "",
+                going[-1].time if going else "",
+                {why: count for why, count in kept.items() if count},
+                going,
+                top=database.number("SELECT max(number) FROM ideas"),
+                published=database.number("SELECT max(number) FROM publications"),
+            )
+
+    def prune(self, what: Prunable) -> Pruned:
+        """Take away what `prunable` found, as far as nothing needs it by now."""
+        with self._database.guard:
+            before = in_use(self._database)
+        runs = ideas = 0
+        for start in range(0, len(what.families), _TOGETHER):
+            some = what.families[start : start + _TOGETHER]
+            removed = self.remove(some, what.top, what.published)
+            runs, ideas = runs + removed[0], ideas + removed[1]
+        contents = self.clear()
+        with self._database.guard:
+            return Pruned(runs, ideas, contents, before, in_use(self._database))
+
+    def remove(self, families: list[Family], top: int, published: int) -> tuple[int, int]:
+        """Remove families, as far as nothing needs them by now; returns how many runs and ideas.
+
+        Args:
+            families: few, for they go in one transaction.
+            top: the newest row of ideas when they were found.
+            published: the newest row of publications then.
+        """
+        with self._database.unchecked():
+            removed = self._remove([one for one in families if self._may_go(one, top, published)])
+        self._breathe()
+        return removed
+
+    def clear(self) -> int:
+        """Remove what belongs to nothing any more, also what a pruning that was cut off left behind; returns how many
+        contents.
+        """
+        self._remove_events()
+        contents = Sweep(self._database, self._breathe).run()
+        with self._database.guard:
+            stale = self._search.gone()
+        if stale:
+            self._search.rebuild(self._breathe)
+        return contents
+
+    def _breathe(self) -> None:
+        """Leave the store to others for as long as it was held: who waits for the lock looks only now and then."""
+        seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
+        if self._wait is None:
+            time.sleep(seconds)
+        elif self._wait(seconds):
+            raise PruningStoppedError(f"{self._database.path}: the pruning was stopped")
+        self._begun = time.monotonic()
+
+    def _may_go(self, family: Family, top: int, published: int) -> bool:
+        """Whether nothing came about since that needs it. Inside the transaction that removes it."""
+        runs, number = encode_text([*family.runs()]), self._database.number
+        ended = ", ".join(f"'{one}'" for one in ENDED)
+        if number(
+            "SELECT count(*) FROM runs WHERE id IN (SELECT value FROM json_each(?1)) "  # noqa: S608
+            f"AND (status NOT IN ({ended}) OR (driver IS NOT NULL AND lease_until > ?2))",
+            (runs, time.time()),
+        ):
+            return False
+        ours = "IN (SELECT value FROM json_each(?1))"
+        if number(
+            f"SELECT count(*) FROM runs WHERE (parent {ours} OR forked_from {ours}) AND id NOT {ours}",  # noqa: S608
+            (runs,),
+        ):
+            return False
+        ideas = [*self._ideas_of(runs), *family.loose()]
+        if any(idea > top for idea in ideas):
+            return False
+        members = set(family.members)
+        return not any(key in members for key, _ in holders(self._database, ideas, published))
+
+    def _ideas_of(self, runs: str) -> list[int]:
+        rows = self._database.execute(
+            "SELECT number FROM ideas WHERE run IN (SELECT value FROM json_each(?1)) UNION "
+            "SELECT idea FROM occurrences WHERE run IN (SELECT value FROM json_each(?1))",
+            (runs,),
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def _remove(self, families: list[Family]) -> tuple[int, int]:
+        """Remove families; returns how many runs and ideas. Their events are no longer theirs, and go later."""
+        execute = self._database.execute
+        names = {run for one in families for run in one.runs()}
+        runs = encode_text([*names])
+        loose = {idea for one in families for idea in one.loose()}
+        ideas = {*self._ideas_of(runs), *loose}
+        execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
+        gone: list[tuple[int]] = []
+        # While the ideas of each are still together.
+        uses = self._uses.of_runs(names)
+        for idea in ideas:
+            row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
+            # One that was saved without a run is not of those it occurred in since.
+            if row is None or (idea not in loose if row[0] is None else row[0] not in names):
+                continue
+            other = execute(
+                "SELECT run, step, meta FROM occurrences WHERE idea = ? ORDER BY rowid LIMIT 1", (idea,)
+            ).fetchone()
+            self._uses.remove(idea, None if row[0] is None else uses[row[0]])
+            if other is None:
+                gone.append((idea,))
+            else:
+                self._move(idea, *other)
+        for table, column in (
+            ("idea_shapes", "idea"),
+            ("idea_calls", "idea"),
+            ("ideas", "number"),
+        ):
+            self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
+        if gone:
+            self._database.count(UNINDEXED, len(gone))
+        # What is kept of a run beside it is named KIND.RUN.
+        execute(
+            "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value FROM json_each(?))", (runs,)
+        )
+        cursor = execute("DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", (runs,))
+        return cursor.rowcount, len(gone)
+
+    def _move(self, idea: int, run: str, step: int, meta: str) -> None:
+        """Let an idea be of another run that it occurred in: the one it was first saved in goes."""
+        execute = self._database.execute
+        # Its tags are its own.
+        execute(
+            "UPDATE ideas SET run = ?1, step = ?2, meta = CASE WHEN json_type(meta, '$.tags') IS NULL "
+            "THEN json_remove(?3, '$.tags') ELSE json_set(?3, '$.tags', json_extract(meta, '$.tags')) END "
+            "WHERE number = ?4",
+            (run, step, meta, idea),
+        )
+        self._uses.moved(idea)
+        execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
+
+    def _remove_events(self) -> None:
+        """Remove the events of runs that are gone: those between the numbers of the runs there are."""
+        database = self._database
+        with database.guard:
+            known = [row[0] for row in database.execute("SELECT number FROM runs ORDER BY number")]
+        for before, after in pairwise([-1, *known]):
+            if after == before + 1:
+                continue
+            events = ((before + 1) << 32, (after << 32) - 1)
+            while self._has_events(events):
+                with database.transaction():
+                    database.execute(
+                        "DELETE FROM events WHERE id IN (SELECT id FROM events WHERE id BETWEEN ? AND ? LIMIT ?)",
+                        (*events, _EVENTS),
+                    )
+                self._breathe()
+
+    def _has_events(self, between: tuple[int, int]) -> bool:
+        with self._database.guard:
+            return self._database.number("SELECT 1 FROM events WHERE id BETWEEN ? AND ? LIMIT 1", between) == 1
+
+
+def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
+    """How many runs and ideas some families take with them. An idea goes with the last family that it occurs in."""
+    of_those = {id(family) for family in going}
+    runs = sum(id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs"))
+    gone, kept = set[int](), set[int]()
+    rows = database.execute(
+        "SELECT number, coalesce(run, number) FROM ideas UNION ALL SELECT idea, run FROM occurrences"
+    )
+    for idea, key in rows:
+        (gone if id(families.of(key)) in of_those else kept).add(idea)
+    return runs, len(gone - kept)
+
+
+def in_use(database: Database) -> int:
+    """The bytes of the file that hold something: what it has after a vacuum."""
+    return database.number(
+        "SELECT (page_count - freelist_count) * page_size "
+        "FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
+    )
+
+
+# -- retention -------------------------------------------------------------------------------------------------------
+#
+# Retention: old runs leave the store by themselves, in small steps, while servers use it (`docs/store.md`).
+#
+# Once a week a round looks for runs that may go; the first one that finds some only says so. It works on a connection
+# of
+# its own, in another thread than the event loop's, and leaves the store to others for ten times as long as it holds it.
+
+DAY: Final = 86_400.0
+
+EVERY: Final = 7 * DAY
+"""Seconds between two rounds of all servers on one store."""
+
+YOUNG: Final = 7 * DAY
+"""A run that ended more recently stays however many there are."""
+
+PACE: Final = 10.0
+"""For how many times as long as a step takes the store is left to others."""
+
+_LEASE: Final = 600.0
+"""How long another server takes a round to be at work, in seconds since it last said so."""
+
+_KEY: Final = "retention"
+_CANDIDATES: Final = 64
+_RETENTION_TOGETHER: Final = 8
+"""Families removed in one transaction: a few milliseconds."""
+
+_ENDED: Final = ", ".join(f"'{one}'" for one in ENDED)
+_DUE: Final = (
+    f"status IN ({_ENDED}) AND (coalesce(updated, created) < ?1 OR (number <= ?2 AND coalesce(updated, created) < ?3))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is kept at least. A run goes when it is older, or beyond the number and older than `YOUNG`.
+
+    Attributes:
+        days: for so many days after it ended; None: of any age.
+        runs: so many of the newest runs, rooms included; None: any number.
+    """
+
+    days: float | None
+    runs: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """How retention stands in a store.
+
+    Attributes:
+        runs: at most how many runs are due: some of them may be published, tagged or part of something younger.
+        at: when the next round is, in seconds since 1970; 0: as soon as a server looks.
+        deletes: whether that round deletes; the first one that finds something only says so.
+    """
+
+    runs: int
+    at: float
+    deletes: bool
+
+
+class Retention:
+    """Looks for old runs of one store, and removes them; see `Store.retention`."""
+
+    def __init__(self, database: Database, pruning: Pruning, bounds: Bounds) -> None:
+        self._database = database
+        self._pruning = pruning
+        self._bounds = bounds
+
+    def due(self, now: float) -> Due:
+        """How retention stands.
+
+        Args:
+            now: seconds since 1970.
+        """
+        with self._database.guard:
+            state = self._state()
+        last = state.get("at", 0.0)
+        at = last + EVERY if 0 <= now - last < EVERY else 0.0
+        return Due(self._count(self._clock(state, now)), at, state.get("told") is True)
+
+    def round(self, now: float, who: str) -> tuple[str, int]:
+        """A round, where it is time for one.
+
+        Args:
+            now: seconds since 1970.
+            who: this process, as no other is named.
+
+        Returns:
+            What was done and of how many runs: `none` (nothing to do, or another server is at it), `found` (they go in
+            the next round), `deleted`.
+
+        Raises:
+            PruningStoppedError: `wait` said so; what was done holds, and the next round goes on.
+        """
+        claimed = self._claim(now, who)
+        if claimed is None:
+            return "none", 0
+        clock, told = claimed
+        found = self._count(clock)
+        done: tuple[str, int] = ("none", 0)
+        if found and told:
+            begun = time.monotonic() - now
+            done = ("deleted", self._delete(clock, lambda: self._note(until=time.monotonic() - begun + _LEASE)))
+        elif found:
+            done = ("found", found)
+        self._note(at=now, clock=clock, told=told or bool(found), until=0.0)
+        return done
+
+    def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
+        """(the time that counts, whether it was said that runs go), where this process does the round."""
+        with self._database.transaction():
+            state = self._state()
+            if 0 <= now - state.get("at", 0.0) < EVERY:
+                return None
+            if state.get("by") != who and 0 < state.get("until", 0.0) - now <= _LEASE:
+                return None
+            self._note(by=who, until=now + _LEASE)
+            return self._clock(state, now), state.get("told") is True
+
+    def _note(self, **changes: Any) -> None:
+        with self._database.transaction():
+            self._database.execute(
+                "INSERT OR REPLACE INTO settings(key, value) VALUES (?, ?)",
+                (_KEY, encode_text({**self._state(), **changes}).encode()),
+            )
+
+    def _state(self) -> dict[str, Any]:
+        """What is noted: `at`, when the last round was; `clock`, the time that counted then; `told`, whether a round
+        has said that runs go; `by` and `until`, who is at work. Inside a guard or transaction.
+        """
+        row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
+        return {} if row is None else json.loads(row[0])
+
+    @staticmethod
+    def _clock(state: dict[str, Any], now: float) -> float:
+        """The time that ages count from: a clock that is years ahead for a while makes nothing years old."""
+        return min(now, state.get("clock", now) + 2 * EVERY)
+
+    def _before(self, clock: float) -> tuple[str, int, str]:
+        """The values of `_DUE`."""
+        days, runs = self._bounds.days, self._bounds.runs
+        oldest = "" if days is None else _text(clock - days * DAY)
+        last = 0
+        if runs is not None:
+            last = self._database.number("SELECT number FROM runs ORDER BY number DESC LIMIT 1 OFFSET ?", (runs,))
+        return oldest, last, _text(clock - YOUNG)
+
+    def _count(self, clock: float) -> int:
+        with self._database.guard:
+            return self._database.number(f"SELECT count(*) FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
+
+    def _delete(self, clock: float, going_on: Callable[[], None]) -> int:
+        """Remove what is due; returns how many runs."""
+        database = self._database
+        with database.snapshot():
+            before = self._before(clock)
+            top = database.number("SELECT max(number) FROM ideas")
+            published = database.number("SELECT max(number) FROM publications")
+            held: set[Key] = {key for key, _ in holders(database)}
+            # Their row numbers must not be given again.
+            held |= {row[0] for row in database.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 1")}
+            held |= {row[0] for row in database.execute("SELECT run FROM ideas ORDER BY number DESC LIMIT 1")}
+        removed, last = 0, 0
+        while True:
+            with database.snapshot():
+                rows = database.execute(
+                    f"SELECT number, id FROM runs WHERE number > ?4 AND {_DUE} ORDER BY number LIMIT ?5",  # noqa: S608
+                    (*before, last, _CANDIDATES),
+                ).fetchall()
+                families = self._families([row[1] for row in rows], before, held)
+            for start in range(0, len(families), _RETENTION_TOGETHER):
+                removed += self._pruning.remove(families[start : start + _RETENTION_TOGETHER], top, published)[0]
+            if len(rows) < _CANDIDATES:
+                break
+            last = rows[-1][0]
+            going_on()
+        if removed:
+            self._pruning.clear()
+        return removed
+
+    def _families(self, runs: list[str], before: tuple[str, int, str], held: set[Key]) -> list[Family]:
+        """The families of some runs of which every run is due, and none is held."""
+        found: list[Family] = []
+        seen: set[str] = set()
+        for run in runs:
+            if run in seen:
+                continue
+            family = self._family(run)
+            seen |= family
+            if family & held:
+                continue
+            (left,) = self._database.execute(
+                f"SELECT count(*) FROM json_each(?4) JOIN runs ON runs.id = value WHERE NOT ({_DUE})",  # noqa: S608
+                (*before, encode_text([*family])),
+            ).fetchone()
+            if not left:
+                found.append(Family([*family]))
+        return found
+
+    def _family(self, run: str) -> set[str]:
+        """A run with all that are joined to it: rooms and forks, and what they are rooms and forks of."""
+        family = {run}
+        waiting = [run]
+        while waiting:
+            rows = self._database.execute(
+                "SELECT id FROM runs WHERE parent = ?1 UNION SELECT id FROM runs WHERE forked_from = ?1 UNION "
+                "SELECT other.id FROM runs AS one JOIN runs AS other ON other.id IN (one.parent, one.forked_from) "
+                "WHERE one.id = ?1",
+                (waiting.pop(),),
+            ).fetchall()
+            new = {row[0] for row in rows} - family
+            family |= new
+            waiting += new
+        return family
+
+
+def told_of(done: tuple[str, int]) -> str:
+    """What a round did, for the log of a server; "": nothing that is worth a line."""
+    what, runs = done
+    count = f"{runs:,} old run{'' if runs == 1 else 's'}"
+    if what == "found":
+        return (
+            f"up to {count} will be deleted in {EVERY / DAY:g} days, unless published or tagged; "
+            "`retention` in your own configuration keeps them (docs/store.md)"
+        )
+    return f"{count} deleted, as `retention` says" if runs else ""
+
+
+def _text(at: float) -> str:
+    """A time as the table of runs has it."""
+    return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,414 @@
+"""Publications: ideas published under a name, in versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from ideabridge.bridge.store.database import Database, now_text
+from ideabridge.bridge.store.errors import (
+    CursorError,
+    NameTakenError,
+    PublicationContentError,
+    PublicationNameError,
+    UnknownPublicationError,
+)
+from ideabridge.bridge.store.idea import ANSWERS, Answer, Page, Publication
+from ideabridge.bridge.store.search import check_limit
+from ideabridge.bridge.store.users import EVERYBODY, LOCAL
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
+from ideabridge.tools.names import is_safe_name, nearest, safe_name
+
+_COLUMNS: Final = (
+    "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, p.annotations, p.plan, "
+    "p.recorded, p.owner, p.time"
+)
+_SELECT: Final = (
+    f"SELECT {_COLUMNS}, names.version, names.pinned FROM publications AS p JOIN ideas ON ideas.number = p.idea "  # noqa: S608
+    "LEFT JOIN names ON names.name = p.name"
+)
+
+_SEEN: Final = (
+    "(?3 IS NULL OR coalesce(p.owner, '') IN ('', ?3) OR (p.owner = names.owner AND "
+    "EXISTS (SELECT 1 FROM shares WHERE shares.caller IN ('', ?3) AND shares.name = p.name)))"
+)
+"""What a caller (the third parameter) may know of; none: everything."""
+
+_OPEN_TO: Final = (
+    "(names.owner IN ('', ?1) OR names.name IN (SELECT shares.name FROM shares WHERE shares.caller IN ('', ?1)))"
+)
+"""The names that are open to a caller (the first parameter)."""
+
+
+RESERVED: Final = frozenset(
+    {
+        # The tools of the server itself.
+        *("search_tools", "run_plan", "solve", "submit_solution", "check_run", "decide_approval"),
+        *("search_ideas", "publish_idea"),
+        # Places that a call can name, and what else stands where a published name can stand.
+        *("anonymous", "idea", "ideabridge", "session", "last"),
+    }
+)
+"""Names that nothing new is published as: calls by them mean something else."""
+
+
+def check_name(name: str) -> str:
+    """`name`, if it can be published.
+
+    Raises:
+        PublicationNameError: it cannot; the message suggests one that can.
+    """
+    if not is_safe_name(name):
+        raise PublicationNameError(
+            f"{name[:64]!r} cannot be a name: expected a to z, then up to 47 of a to z, 0 to 9 and _; "
+            f"for example {safe_name(name)!r}"
+        )
+    return name
+
+
+def read_named(ref: str) -> tuple[str, int | None]:
+    """(name, version) of NAME or NAME@VERSION; without a version, the one the name stands for.
+
+    Raises:
+        UnknownPublicationError: it is neither.
+    """
+    name, at, version = ref.partition("@")
+    if not is_safe_name(name) or (at and not (version.isascii() and version.isdecimal() and len(version) < 10)):
+        raise UnknownPublicationError(f"{ref[:64]!r} is no published name: expected NAME or NAME@VERSION")
+    return name, int(version) if at else None
+
+
+def _text(value: JSON) -> str | None:
+    return None if value is None else encode_text(value)
+
+
+def _value(text: str | None) -> JSON:
+    return None if text is None else decode_trusted(text)
+
+
+def _read(row: tuple[Any, ...]) -> Publication:
+    return Publication(
+        name=row[0],
+        version=row[1],
+        idea_id=row[2].hex(),
+        description=row[3],
+        answer=row[4],
+        input_schema=cast("JSONObject | None", _value(row[5])),
+        output_schema=cast("JSONObject | None", _value(row[6])),
+        annotations=cast("JSONObject", _value(row[7])),
+        plan=cast("JSONObject | None", _value(row[8])),
+        recorded=_value(row[9]),
+        owner=row[10] or None,
+        time=row[11],
+        live=row[12] == row[1],
+        pinned=row[12] == row[1] and bool(row[13]),
+    )
+
+
+class Publications:
+    """The tables `publications` (every version there was) and `names` (what each name stands for now)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def publish(
+        self,
+        name: str,
+        number: int,
+        *,
+        description: str,
+        answer: Answer,
+        input_schema: JSONObject | None,
+        output_schema: JSONObject | None,
+        annotations: JSONObject,
+        plan: JSONObject | None,
+        recorded: JSON,
+        owner: str | None,
+        audience: tuple[str, ...] | None,
+        replaces: bool,
+    ) -> Publication:
+        """Publish the idea in a row as the next version of `name`. Inside a transaction."""
+        self._check(name, answer, plan, recorded)
+        execute = self._database.execute
+        row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is not None:
+            mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
+            if not mine and not (replaces and self.sees(name, row[0], owner or LOCAL)):
+                raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+            if not mine and audience is not None:
+                raise NameTakenError(f"{name!r} is another owner's, who says to whom it is given: publish without that")
+            # Whose a name is does not change by a new version of it.
+            owner = row[0] or None
+        elif not replaces and owner not in (None, LOCAL):
+            # Plans and hosts may still call a name that was withdrawn: they do not mean another user's idea.
+            last = execute("SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)).fetchone()
+            if last is not None and last[0] != owner:
+                raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+        version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+        execute(
+            "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
+            "annotations, plan, recorded, owner, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                name,
+                version,
+                number,
+                description,
+                answer,
+                _text(input_schema),
+                _text(output_schema),
+                encode_text(annotations),
+                _text(plan),
+                _text(recorded),
+                owner,
+                now_text(),
+            ),
+        )
+        execute(
+            "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT(name) DO UPDATE SET version = CASE WHEN pinned THEN version ELSE ?2 END, owner = ?3",
+            (name, version, owner or ""),
+        )
+        if audience is not None:
+            self.share(name, audience)
+        told = self.get(name)
+        self._index(name, told.description)
+        return told if told.version == version else self.get(name, version)
+
+    def pin(self, name: str, version: int, plan: JSONObject | None, recorded: JSON) -> Publication:
+        """Put what its calls mean into a version. Inside a transaction."""
+        self._database.execute(
+            "UPDATE publications SET plan = ?, recorded = ? WHERE name = ? AND version = ?",
+            (_text(plan), _text(recorded), name, version),
+        )
+        return self.get(name, version)
+
+    def share(self, name: str, audience: tuple[str, ...]) -> None:
+        """Say to whom a name is given besides its owner, instead of those before. Inside a transaction.
+
+        Args:
+            name: the name.
+            audience: callers, or `EVERYBODY`; none: the owner alone.
+        """
+        execute = self._database.execute
+        row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise self._unknown(name)
+        execute("DELETE FROM shares WHERE name = ?", (name,))
+        if row[0] == "" and EVERYBODY not in audience:
+            # What has no owner is everybody's, in every version: now it is the local person's.
+            execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
+            execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
+        if row[0] != "" or EVERYBODY not in audience:
+            given = (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != row[0])
+            for caller in given:
+                execute("INSERT INTO shares(caller, name) VALUES (?, ?)", (caller, name))
+        self._database.count("catalogue", 1)
+
+    def shares(self, name: str) -> tuple[str, ...]:
+        """To whom a name is given besides its owner: callers, or `EVERYBODY` alone."""
+        row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise self._unknown(name)
+        if row[0] == "":
+            return (EVERYBODY,)
+        rows = self._database.execute("SELECT caller FROM shares WHERE name = ? ORDER BY caller", (name,))
+        return tuple(found[0] for found in rows)
+
+    def sees(self, name: str, owner: str, caller: str) -> bool:
+        """Whether a caller sees the versions of a name that are of this owner; "": of nobody."""
+        if owner in ("", caller):
+            return True
+        found = self._database.number(
+            "SELECT count(*) FROM names JOIN shares ON shares.name = names.name "
+            "WHERE names.name = ? AND names.owner = ? AND shares.caller IN ('', ?)",
+            (name, owner, caller),
+        )
+        return found > 0
+
+    def ideas_seen(self, numbers: list[int], caller: str, *, imported: bool) -> set[int]:
+        """Which of these rows of ideas a caller may know of: a run of theirs made it, or it is published to them.
+
+        Args:
+            numbers: rows.
+            caller: who.
+            imported: whether those that no run here made are among them.
+        """
+        rows = self._database.execute(
+            "SELECT ideas.number FROM json_each(?2) AS part JOIN ideas ON ideas.number = part.value WHERE "  # noqa: S608
+            "EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run AND runs.caller = ?1) "
+            "OR EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
+            "WHERE occurrences.idea = ideas.number AND runs.caller = ?1) "
+            "OR EXISTS (SELECT 1 FROM publications AS p JOIN names ON names.name = p.name "
+            f"AND names.version = p.version WHERE p.idea = ideas.number AND {_OPEN_TO}) "
+            "OR (?3 AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = ideas.run) "
+            "AND NOT EXISTS (SELECT 1 FROM occurrences JOIN runs ON runs.id = occurrences.run "
+            "WHERE occurrences.idea = ideas.number))",
+            (caller, f"[{','.join(map(str, numbers))}]", imported),
+        )
+        return {row[0] for row in rows}
+
+    def stand_for(self, name: str, version: int | None, *, pinned: bool) -> Publication:
+        """Let a name stand for one of its versions (None: the latest), pinned to it or until the next is published.
+        Inside a transaction.
+        """
+        if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
+            raise self._unknown(name)
+        latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+        told = self.get(name, version or latest)
+        self._database.execute(
+            "UPDATE names SET version = ?, pinned = ? WHERE name = ?", (told.version, int(pinned), name)
+        )
+        self._index(name, told.description)
+        return self.get(name)
+
+    def versions(self, name: str) -> list[Publication]:
+        """Every version of a name, the latest first."""
+        rows = self._database.execute(f"{_SELECT} WHERE p.name = ? ORDER BY p.version DESC", (name,)).fetchall()
+        if not rows:
+            raise self._unknown(name)
+        return [_read(row) for row in rows]
+
+    def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
+        check_name(name)
+        if answer not in ANSWERS:
+            raise PublicationContentError(f"answer must be one of {', '.join(ANSWERS)}; found {answer!r}")
+        if answer == "plan" and plan is None:
+            raise PublicationContentError(f"{name!r} is to be answered by its plan, but there is none")
+        guided = isinstance(recorded, dict) and isinstance(recorded.get("solve"), dict)
+        if answer == "auto" and plan is None and not guided:
+            raise PublicationContentError(f"{name!r} has neither a plan nor what solving it anew would begin with")
+
+    def _index(self, name: str, description: str | None) -> None:
+        """Put a name's words into the search, or take them out (`description` None)."""
+        execute = self._database.execute
+        execute("DELETE FROM publication_words WHERE rowid = (SELECT number FROM names WHERE name = ?)", (name,))
+        if description is not None:
+            execute(
+                "INSERT INTO publication_words(rowid, name, description) "
+                "SELECT number, ?1, ?2 FROM names WHERE name = ?1",
+                (name, description),
+            )
+        execute(
+            "INSERT INTO counters(key, value) VALUES ('catalogue', 1) ON CONFLICT(key) DO UPDATE SET value = value + 1"
+        )
+
+    def unpublish(self, name: str) -> None:
+        """Take a name out of the catalogue. Inside a transaction."""
+        if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
+            raise self._unknown(name)
+        self._index(name, None)
+        self._database.execute("DELETE FROM shares WHERE name = ?", (name,))
+        self._database.execute("DELETE FROM names WHERE name = ?", (name,))
+
+    def get(self, name: str, version: int | None = None, caller: str | None = None) -> Publication:
+        """One version, or the one the name stands for now; with `caller`, only what is published to it."""
+        which = "names.version" if version is None else "?2"
+        row = self._database.execute(
+            f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, caller)
+        ).fetchone()
+        if row is None:
+            raise self._unknown(name, version, caller)
+        return _read(row)
+
+    def find(self, name: str, version: int | None, caller: str | None = None) -> int | None:
+        """The row of the idea a name (and version) stands for; `caller` as for `get`."""
+        row = self._database.execute(
+            "SELECT p.idea FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
+            f"WHERE p.name = ?1 AND p.version = coalesce(?2, names.version) AND {_SEEN}",
+            (name, version, caller),
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def names(self, caller: str | None = None) -> list[str]:
+        """Up to 5,000 names, for telling the nearest ones; `caller` as for `get`."""
+        seen = "" if caller is None else f"WHERE {_OPEN_TO} "
+        return [
+            row[0]
+            for row in self._database.execute(
+                f"SELECT name FROM names {seen}ORDER BY name LIMIT 5000",  # noqa: S608
+                () if caller is None else (caller,),
+            )
+        ]
+
+    def _unknown(self, name: str, version: int | None = None, caller: str | None = None) -> UnknownPublicationError:
+        latest = self._database.number(
+            "SELECT max(p.version) FROM publications AS p LEFT JOIN names ON names.name = p.name "  # noqa: S608
+            f"WHERE p.name = ?1 AND {_SEEN}",
+            (name, None, caller),
+        )
+        if latest and version is not None:
+            known = "version 1" if latest == 1 else f"the versions 1 to {latest}"
+            return UnknownPublicationError(f"{name!r} has {known}, not {version}")
+        if latest:
+            return UnknownPublicationError(f"{name!r} is not published any more; its last version was {latest}")
+        near = nearest(name, self.names(caller))
+        hint = f"; nearest: {', '.join(near)}" if near else ""
+        to = "" if caller is None else " to you"
+        return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
+
+    def page(self, limit: int, after: str | None, caller: str | None) -> Page[Publication]:
+        """What is published now, by name."""
+        check_limit(limit)
+        if after is not None and not is_safe_name(after):
+            raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
+        if caller is None:
+            found = "SELECT number FROM names WHERE name > ?1 ORDER BY name LIMIT ?2"
+        else:
+            # Short walks over the indexes of (owner, name) and (caller, name); one over all names could pass by many of
+            # others.
+            own = "SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2"
+            given = (
+                "SELECT names.number, names.name FROM shares JOIN names ON names.name = shares.name "
+                "WHERE shares.caller = {} AND shares.name > ?1 ORDER BY shares.name LIMIT ?2"
+            )
+            walks = [walk.format(whose) for walk in (own, given) for whose in ("''", "?3")]
+            found = " UNION ".join(f"SELECT * FROM ({walk})" for walk in walks)  # noqa: S608
+            found = f"SELECT number FROM ({found}) ORDER BY name LIMIT ?2"  # noqa: S608
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+            f"JOIN ideas ON ideas.number = p.idea WHERE names.number IN ({found}) ORDER BY names.name",
+            (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),
+        ).fetchall()
+        return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
+
+    def most_used(self, limit: int, caller: str) -> list[Publication]:
+        """What is published to a caller, the most called first, then the newest."""
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+            "JOIN ideas ON ideas.number = p.idea WHERE names.number IN (SELECT names.number FROM names "
+            f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {_OPEN_TO} "
+            "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
+            (caller, limit),
+        ).fetchall()
+        return [_read(row) for row in rows]
+
+    def of_numbers(self, numbers: list[int], caller: str) -> list[Publication]:
+        """What the rows of `names` stand for, in the order given, as far as it is published to a caller."""
+        rows = self._database.execute(
+            f"SELECT {_COLUMNS}, names.version, names.pinned FROM json_each(?2) AS part "  # noqa: S608
+            "JOIN names ON names.number = part.value "
+            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+            f"JOIN ideas ON ideas.number = p.idea WHERE {_OPEN_TO} ORDER BY part.key",
+            (caller, f"[{','.join(map(str, numbers))}]"),
+        ).fetchall()
+        return [_read(row) for row in rows]
+
+    def note_uses(self, counts: Mapping[str, int]) -> None:
+        """Count calls of tools. Inside a transaction."""
+        self._database.connection.executemany(
+            "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
+            "ON CONFLICT(tool) DO UPDATE SET count = count + ?2, last = ?3",
+            [(tool, count, now_text()) for tool, count in counts.items()],
+        )
+
+    def count(self, caller: str | None) -> int:
+        """How many names are published now."""
+        if caller is None:
+            return self._database.number("SELECT count(*) FROM names")
+        return self._database.number(f"SELECT count(*) FROM names WHERE {_OPEN_TO}", (caller,))  # noqa: S608
+
+    def catalogue_version(self) -> int:
+        """A number that grows with every `publish` and `unpublish` of any process."""
+        return self._database.number("SELECT value FROM counters WHERE key = 'catalogue'")

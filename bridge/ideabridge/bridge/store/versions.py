@@ -1,0 +1,233 @@
+"""Versions: what changed between two ideas, and which of the changes break a caller."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ideabridge.bridge.context.references import is_reference
+from ideabridge.bridge.context.state import MISSING, Missing
+from ideabridge.bridge.store.idea import Publication, StoredIdea, function_schemas, seen_type
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.schema import inline_refs
+
+_WIDEST: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two ideas that are compared, as its callers see it."""
+
+    description: str
+    answer: str
+    input_schema: JSONObject | None
+    output_schema: JSONObject | None
+    annotations: JSONObject
+    calls: list[JSON]
+    output: JSON
+    given: JSON
+    context: list[JSON]
+
+    @classmethod
+    def of(cls, stored: StoredIdea, publication: Publication | None) -> Side:
+        """An idea, with the publication it is looked at by."""
+        solution: JSON = publication.plan if publication is not None and publication.plan else stored.idea.solution
+        body = solution if isinstance(solution, dict) else {}
+        calls = body.get("calls")
+        recorded = publication.recorded if publication is not None else None
+        taken, given = function_schemas(stored.idea)
+        if publication is not None:
+            taken, given = publication.input_schema, publication.output_schema
+        return cls(
+            description=publication.description if publication is not None else stored.meta.title,
+            answer=publication.answer if publication is not None else "",
+            input_schema=taken,
+            output_schema=given,
+            annotations=publication.annotations if publication is not None else {},
+            calls=calls if isinstance(calls, list) else [],
+            output=body.get("output"),
+            given=recorded.get("output") if isinstance(recorded, dict) else None,
+            context=list(stored.idea.context),
+        )
+
+
+def differences(old: Publication, new: Publication) -> list[str]:
+    """What is other for callers of a name when `new` takes the place of `old`, a line for each, with every value whole:
+    description, way of answering, schemas, plan, what is recorded. [] for nothing.
+    """
+    lines = [*_lines("description", old.description, new.description, None)]
+    lines += _lines("answer", old.answer, new.answer, None)
+    lines += _lines("input", old.input_schema, new.input_schema, None)
+    lines += _lines("output schema", old.output_schema, new.output_schema, None)
+    lines += _lines("annotations", old.annotations, new.annotations, None)
+    before, after = old.plan or {}, new.plan or {}
+    calls = [one.get("calls") for one in (before, after)]
+    lines += _calls(*(one if isinstance(one, list) else [] for one in calls), widest=None)
+    for key in dict.fromkeys((*before, *after)):
+        if key not in ("calls", "lifting", "pins"):
+            lines += _lines(f"plan.{key}", before.get(key), after.get(key), None)
+    guides = old.guide or {}, new.guide or {}
+    for one, other in ((before.get("pins"), after.get("pins")), (guides[0].get("pins"), guides[1].get("pins"))):
+        if isinstance(one, list) and isinstance(other, list):
+            # A document without any is pinned here. What was told of a tool may differ from machine to machine.
+            lines += _lines("tools", [_tool_of(pin) for pin in one], [_tool_of(pin) for pin in other], None)
+    return [*lines, *_lines("recorded", _without_pins(old.recorded), _without_pins(new.recorded), None)]
+
+
+def _tool_of(pin: JSON) -> JSON:
+    return {key: pin.get(key) for key in ("module", "tool", "digest")} if isinstance(pin, dict) else pin
+
+
+def _without_pins(recorded: JSON) -> JSON:
+    guide = recorded.get("solve") if isinstance(recorded, dict) else None
+    if not isinstance(recorded, dict) or not isinstance(guide, dict):
+        return recorded
+    return {**recorded, "solve": {key: value for key, value in guide.items() if key != "pins"}}
+
+
+def changes(old: Side, new: Side) -> list[str]:
+    """What is other in `new`, a line for each: schemas, plan with its constants, context; [] for nothing."""
+    lines = [*_lines("description", old.description, new.description), *_lines("answer", old.answer, new.answer)]
+    for what, before, after in (
+        ("input", old.input_schema, new.input_schema),
+        ("output schema", old.output_schema, new.output_schema),
+        ("annotations", old.annotations, new.annotations),
+    ):
+        lines += _lines(what, before, after)
+    lines += _calls(old.calls, new.calls)
+    lines += _lines("output", old.output, new.output)
+    lines += _lines("context", old.context, new.context)
+    return lines
+
+
+def breaking(old: Side, new: Side) -> list[str]:
+    """The plain changes that break callers of `old`: a new required parameter, a removed or retyped parameter or field
+    of the output, an answer for one input alone, effects where there were none. Other changes of the schemas (bounds,
+    patterns, enumerations, alternatives) are in `changes` alone.
+    """
+    before, after = inline_refs(old.input_schema or {}), inline_refs(new.input_schema or {})
+    found = [
+        f"input: {line}" for line in [*_required(before, after), *_removed_or_retyped(before, after, is_input=True)]
+    ]
+    if old.output_schema is not None and new.output_schema is None:
+        found.append("output: it has no schema any more")
+    else:
+        before = inline_refs(old.output_schema or _shape(old.output, old.given))
+        after = inline_refs(new.output_schema or _shape(new.output, new.given))
+        found += [f"output: {line}" for line in _removed_or_retyped(before, after, is_input=False)]
+    if new.answer == "recorded" and old.answer not in ("", "recorded"):
+        found.append("answer: it answers for one input only, the recorded one")
+    if old.annotations.get("readOnlyHint") is True and new.annotations.get("readOnlyHint") is not True:
+        found.append("annotations: it only read, and does not any more")
+    return found
+
+
+def _required(old: JSONObject, new: JSONObject) -> Iterator[str]:
+    """The parameters that are required now and were not."""
+    before = old.get("required")
+    after = new.get("required")
+    for name in after if isinstance(after, list) else []:
+        if not isinstance(before, list) or name not in before:
+            yield f"{name}: is required now"
+
+
+def _removed_or_retyped(old: JSON, new: JSON, path: str = "", *, is_input: bool) -> Iterator[str]:
+    """The members of an object, at any depth, that `new` does not have any more or whose type it changed. A type may
+    become wider for an input, and narrower for an output.
+    """
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return
+    before, after = _types(old), _types(new)
+    taken, given = (after, before) if is_input else (before, after)
+    if before and after and given - (taken | {"integer"} if "number" in taken else taken):
+        where = f"{path}: " if path else ""
+        yield f"{where}was {' or '.join(sorted(before))}, is {' or '.join(sorted(after))}"
+        return
+    members, kept = old.get("properties"), new.get("properties")
+    for name, schema in members.items() if isinstance(members, dict) else ():
+        where = f"{path}.{name}" if path else name
+        if not isinstance(kept, dict) or name not in kept:
+            yield f"{where}: is removed"
+        else:
+            yield from _removed_or_retyped(schema, kept[name], where, is_input=is_input)
+    items = f"{path}.items" if path else "items"
+    yield from _removed_or_retyped(old.get("items"), new.get("items"), items, is_input=is_input)
+
+
+def _types(schema: JSON) -> frozenset[str]:
+    """The types that a schema names, also in its alternatives; none: it does not say."""
+    if not isinstance(schema, dict):
+        return frozenset()
+    said, ways = schema.get("type"), schema.get("anyOf")
+    if isinstance(said, str):
+        return frozenset({said})
+    if isinstance(said, list):
+        return frozenset(str(one) for one in said)
+    each = [_types(one) for one in ways] if isinstance(ways, list) else []
+    return frozenset[str]().union(*each) if all(each) else frozenset()
+
+
+def _shape(output: JSON, given: JSON) -> JSONObject:
+    """What an output without a schema looked like: as it is written, and where that is a reference, of the type of the
+    recorded value. A value that was null has no type.
+    """
+    if isinstance(output, dict):
+        recorded = given if isinstance(given, dict) else {}
+        return {
+            "type": "object",
+            "properties": {name: _shape(part, recorded.get(name)) for name, part in output.items()},
+        }
+    if output is None and isinstance(given, dict):
+        # The state: its members are where the calls write.
+        return {"type": "object", "properties": {name: seen_type(part) for name, part in given.items()}}
+    refers = output is None or (isinstance(output, str) and is_reference(output))
+    return seen_type(given if refers else output)
+
+
+def _calls(old: list[JSON], new: list[JSON], widest: int | None = _WIDEST) -> Iterator[str]:
+    """Calls by what they are, so that one put between others is one line."""
+    matcher = difflib.SequenceMatcher(None, [_key(one) for one in old], [_key(one) for one in new], autojunk=False)
+    for what, start, end, start_new, end_new in matcher.get_opcodes():
+        if what == "equal":
+            for number in range(end - start):
+                place = start_new + number
+                yield from _lines(f"calls.{place} ({_name(new[place])})", old[start + number], new[place], widest)
+            continue
+        for place in range(start, end):
+            yield f"- calls.{place}: {_shown(old[place], widest)}"
+        for place in range(start_new, end_new):
+            yield f"+ calls.{place}: {_shown(new[place], widest)}"
+
+
+def _key(call: JSON) -> str:
+    if not isinstance(call, dict):
+        return encode_text(call)
+    return f"{call.get('_module')} {call.get('_tool')}"
+
+
+def _name(call: JSON) -> str:
+    return str(call.get("_tool")) if isinstance(call, dict) else "?"
+
+
+def _lines(path: str, old: JSON | Missing, new: JSON | Missing, widest: int | None = _WIDEST) -> Iterator[str]:
+    """The differences of two values, each with its place; values of more than `widest` characters are cut."""
+    if isinstance(old, Missing) or old is None:
+        if not (isinstance(new, Missing) or new is None):
+            yield f"+ {path}: {_shown(new, widest)}"
+    elif isinstance(new, Missing) or new is None:
+        yield f"- {path}: {_shown(old, widest)}"
+    elif isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys((*old, *new)):
+            yield from _lines(f"{path}.{key}", old.get(key, MISSING), new.get(key, MISSING), widest)
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from _lines(f"{path}.{place}", before, after, widest)
+    elif encode_text(old) != encode_text(new):
+        yield f"~ {path}: {_shown(old, widest)} -> {_shown(new, widest)}"
+
+
+def _shown(value: JSON, widest: int | None) -> str:
+    text = encode_text(value)
+    return text if widest is None or len(text) <= widest else f"{text[:widest]}... ({len(text):,} characters)"

@@ -1,0 +1,264 @@
+"""Writer: what the event loop writes into the store. It waits for no disk, no lock and no other process.
+
+A small job is run at once, on the event loop: its commit takes tens of microseconds, a change of threads more. Where
+the store is locked, fails or was slow, where something waits already, for large jobs, and under durability `full`, a
+job is queued. A thread commits what is queued together, and again after a pause where an error may pass by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+
+from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.errors import PASSING, StoreBusyError, StoreError
+
+T = TypeVar("T")
+
+KEEPS_TRYING_SECONDS: Final = 60.0
+"""How long a job is tried again where the store cannot be written."""
+
+LOOP_PATIENCE: Final = 0.05
+"""Seconds that a write outside of the writer may hold the event loop where another process writes too."""
+
+_SLOW: Final = 0.02
+_SLOW_FOR: Final = 5.0
+"""Where commits on the event loop take so many seconds, the next ones go to the thread, for so many."""
+
+_IN_A_ROW: Final = 3
+"""So many of them: a single one may be another process that has the processor."""
+
+_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 1.0
+_TOGETHER: Final = 64
+_LAST_SECONDS: Final = 5.0
+"""How long what is still queued is tried when the bridge closes."""
+
+logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Queued:
+    job: Callable[[], Any]
+    done: Callable[[Any], None]
+    failed: Callable[[Exception], None]
+    key: str
+    is_large: bool
+    within: float
+    since: float = 0.0
+    """When it failed first; 0: it has not."""
+
+
+class Writer:
+    """Runs jobs that write: `async with writer:`. Its methods are for the event loop's thread; jobs may run in another.
+
+    A job is run as often as needed until it succeeds: each time in a transaction, which is undone where it fails.
+
+    Args:
+        database: written to.
+
+    Attributes:
+        trouble: why the store cannot be written right now; None: it can, as far as is known.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.trouble: StoreError | None = None
+        self._database = database
+        # A durable commit waits for the disk.
+        self._may_at_once = database.durability == "normal"
+        self._queue: deque[_Queued] = deque()
+        self._wanted = anyio.Event()
+        self._busy = False
+        self._slow = 0
+        self._slow_until = 0.0
+        self._limiter = CapacityLimiter(1)
+
+    def write(
+        self,
+        job: Callable[[], T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        *,
+        key: str,
+        is_large: bool = False,
+    ) -> bool:
+        """Run a job at once where that takes no time, else later, after all others of its key.
+
+        Args:
+            job: writes.
+            done: given what the job returned once that is committed: before this returns, or later.
+            failed: given the error of a job that was queued, and is not tried again.
+            key: jobs of one key run in the order in which they came.
+            is_large: it may take long.
+
+        Returns:
+            Whether it is committed.
+
+        Raises:
+            Exception: what a job raised that was run at once, but for errors that may pass: then it is queued.
+        """
+        if self._may_at_once and not is_large and not self._queue and not self._busy:
+            began = time.perf_counter()
+            if began >= self._slow_until:
+                try:
+                    result = self._database.at_once(job)
+                except PASSING:
+                    pass
+                else:
+                    ended = time.perf_counter()
+                    self._slow = self._slow + 1 if ended - began > _SLOW else 0
+                    if self._slow == _IN_A_ROW:
+                        self._slow, self._slow_until = 0, ended + _SLOW_FOR
+                    done(result)
+                    return True
+        self._put(_Queued(job, done, failed, key, is_large, KEEPS_TRYING_SECONDS))
+        return False
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what writes outside of jobs, on the event loop: where the store cannot be written it raises an error at
+        once, and has changed nothing. Then again, when it can be written.
+
+        Args:
+            call: reads and writes the store.
+
+        Raises:
+            StoreError: the store could not be written for as long as it waits for locks.
+            Exception: what the call raised.
+        """
+        deadline = time.monotonic() + self._database.busy_timeout_s
+        pause = _PAUSE
+        while True:
+            try:
+                return call()
+            except PASSING as error:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                await self._wait_free(deadline)
+                if not isinstance(error, StoreBusyError):
+                    # Waiting for the lock shows nothing of a disk that takes no writes.
+                    await anyio.sleep(min(pause, left))
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _wait_free(self, deadline: float) -> None:
+        await self.perform(lambda: None, within=max(deadline - time.monotonic(), 0.0))
+
+    async def perform(self, job: Callable[[], T], *, within: float | None = None) -> T:
+        """Run a job in the writer's thread, and wait for it.
+
+        Args:
+            job: writes.
+            within: for how many seconds it is tried again where the store cannot be written; None: as long as the
+                store waits for locks.
+
+        Raises:
+            StoreError: the store could not be written; nothing is done.
+            Exception: what the job raised.
+        """
+        ended = anyio.Event()
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        def done(result: T) -> None:
+            results.append(result)
+            ended.set()
+
+        def failed(error: Exception) -> None:
+            errors.append(error)
+            ended.set()
+
+        within = self._database.busy_timeout_s if within is None else within
+        self._put(_Queued(job, done, failed, "", is_large=False, within=within))
+        await ended.wait()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def _put(self, queued: _Queued) -> None:
+        self._queue.append(queued)
+        self._wanted.set()
+
+    async def __aenter__(self) -> Self:
+        self._group = await anyio.create_task_group().__aenter__()
+        self._group.start_soon(self._run)
+        self._database.patience = LOOP_PATIENCE
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        self._group.cancel_scope.cancel()
+        await self._group.__aexit__(None, None, None)
+        # A result that is known is worth a few seconds.
+        with anyio.move_on_after(_LAST_SECONDS, shield=True):
+            while self._queue:
+                if not await self._commit():
+                    await anyio.sleep(_PAUSE)
+        if self._queue:
+            logger.error("%d writes into the store are lost: %s", len(self._queue), self.trouble)
+            self._queue.clear()
+        self._database.patience = None
+        return False
+
+    async def _run(self) -> None:
+        """Commit what is queued, until it is cancelled."""
+        pause = _PAUSE
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            while self._queue:
+                if await self._commit():
+                    pause = _PAUSE
+                else:
+                    await anyio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _next(self) -> list[_Queued]:
+        """The jobs to be committed together: a large one alone."""
+        some: list[_Queued] = []
+        while self._queue and len(some) < _TOGETHER and not (some and self._queue[0].is_large):
+            some.append(self._queue.popleft())
+            if some[-1].is_large:
+                break
+        return some
+
+    async def _commit(self) -> bool:
+        """Commit some of what is queued; False where nothing could be."""
+        some = self._next()
+        self._busy = True
+        jobs, outcomes = [(one.key, one.job) for one in some], list[Any]()
+        try:
+            with anyio.CancelScope(shield=True):
+                outcomes = await to_thread.run_sync(self._database.commit, jobs, limiter=self._limiter)
+        finally:
+            self._busy = False
+        now = time.monotonic()
+        kept: list[_Queued] = []
+        ended: list[tuple[_Queued, Any]] = []
+        trouble: StoreError | None = None
+        for one, outcome in zip(some, outcomes, strict=True):
+            if isinstance(outcome, PASSING):
+                trouble = outcome
+                one.since = one.since or now
+                if now - one.since < one.within:
+                    kept.append(one)
+                    continue
+            ended.append((one, outcome))
+        self._queue.extendleft(reversed(kept))
+        self.trouble = trouble
+        # What would fail on the event loop, fails at once.
+        self._database.patience = LOOP_PATIENCE if trouble is None else 0.0
+        for one, outcome in ended:
+            if isinstance(outcome, Exception):
+                one.failed(outcome)
+            else:
+                one.done(outcome)
+        return not kept

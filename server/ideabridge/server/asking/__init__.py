@@ -1,0 +1,1 @@
+"""Asking the host: its model by sampling, its user by forms."""

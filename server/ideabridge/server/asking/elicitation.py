@@ -1,0 +1,337 @@
+"""Elicitation: asking the person at the client about calls that wait for approval, and passing on what modules ask, in
+both eras (DESIGN 4.6, 4.10, 6).
+
+Up to 2025-11-25 a form goes out on the back-channel of the request that waits (`Forms`). From 2026-07-28 the request is
+answered with the forms, and the client sends it again with what the person said (`forms_of`, `answered`).
+A form holds for one approval, and an approval for one resolved call: answers cannot be mixed up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from ideabridge.bridge.context.state import MISSING
+from ideabridge.bridge.errors import DecisionError, SecretGivenError
+from ideabridge.bridge.loop.event import Decider, Event
+from ideabridge.bridge.loop.question import Choice
+from ideabridge.bridge.runs.people import ApprovalRequest, Decision
+from ideabridge.bridge.runs.run import Run, RunStatus
+from ideabridge.server.asking.deciding import Deciding, in_form
+from ideabridge.server.asking.forms import Commands, choices_of, clipped, form_of, message
+from ideabridge.server.asking.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest, has_rounds
+from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.errors import IdeabridgeError
+
+_AT_ONCE: Final = 20
+_GRACE_S: Final = 1.0
+_ONCE: Final = "choices"
+_TRIES: Final = 3
+"""How often one request shows a form whose answer does not fit, the reason with it."""
+
+
+def waiting(run: Run) -> list[ApprovalRequest]:
+    """The calls of a run and its rooms that wait for a person, without those a callback is deciding on."""
+    return run.pending()
+
+
+# -- what a person said -------------------------------------------------------------------------------------------
+
+
+def decision_of(result: types.ElicitResult, request: ApprovalRequest, by: Decider) -> Decision | str | None:
+    """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or nothing was decided: None,
+    it goes on waiting, and nothing runs. Text: why what they said cannot be taken. What a module asked is answered as
+    they did: filled in, declined, or cancelled.
+    """
+    if request.kind == "question":
+        return _reply(result, by)
+    if result.action == "decline":
+        refused: Choice = "skip" if request.kind == "outcome" else "deny"
+        return Decision(refused, reason="the person declined the form", by=by)
+    content = result.content
+    if result.action != "accept" or content is None:
+        return None
+    reason, chosen, given = content.get("reason"), content.get("decision"), content.get("value")
+    told = reason if isinstance(reason, str) and reason.strip() else None
+    offered: dict[str, Choice] = {one: one for one in request.choices if one in choices_of(request)}
+    decision = offered.get(str(chosen))
+    if chosen is None:
+        return None
+    if decision is None:
+        return f"decision: expected {' or '.join(offered)}, found {str(chosen)[:120]!r}"
+    if decision == "value" and not isinstance(given, str):
+        return "value: expected the result of the call, as JSON or text"
+    value = _read(given) if isinstance(given, str) and decision == "value" else MISSING
+    return Decision(decision, reason=told, by=by, value=value)
+
+
+def _reply(result: types.ElicitResult, by: Decider) -> Decision:
+    if result.action == "accept":
+        content: JSONObject = {}
+        for name, value in (result.content or {}).items():
+            content[name] = list[JSON](value) if isinstance(value, list) else value
+        return Decision("value", by=by, value=content)
+    return Decision("deny" if result.action == "decline" else "skip", by=by)
+
+
+def _read(text: str) -> JSON:
+    try:
+        return decode(text, what="the result")
+    except IdeabridgeError:
+        return text
+
+
+async def take(
+    run: Run, request: ApprovalRequest, result: types.ElicitResult, by: Decider, deciding: Deciding
+) -> str | None:
+    """Hand in what a person said of a call that waits, in this process or in the one that is at work on the run.
+
+    What comes too late (settled elsewhere, timed out, the run over) changes nothing.
+
+    Returns:
+        Why it was not taken: the person may answer again; None: it was, or they left it open.
+    """
+    decision = decision_of(result, request, by)
+    if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in waiting(run)):
+        return decision if isinstance(decision, str) else None
+    try:
+        await deciding.decide(run, request.approval, decision)
+    except (DecisionError, SecretGivenError) as error:
+        return str(error)
+    except IdeabridgeError:
+        # It has just ended, or the process that is at work on it does not answer: who waits is shown how it stands.
+        return None
+    return None
+
+
+def untaken(approval: str, fault: str) -> str:
+    """What the caller is told where the answers to a form were given up."""
+    return f"approval {approval} goes on waiting: what the person answered in the form was not taken: {clipped(fault)}"
+
+
+# -- on the back-channel -----------------------------------------------------------------------------------------
+
+
+class Forms:
+    """Forms that are out while one request waits.
+
+    Args:
+        run: whose approvals are asked about.
+        asked: the request that waits.
+        mask: takes secrets out of texts.
+        group: task group of the request.
+        deciding: who decides in its session.
+
+    Attributes:
+        open: approvals whose form is out.
+    """
+
+    def __init__(
+        self, run: Run, asked: ToolRequest, mask: Callable[[str], str], group: TaskGroup, deciding: Deciding
+    ) -> None:
+        self.open: dict[str, anyio.CancelScope] = {}
+        self._run = run
+        self._asked = asked
+        self._mask = mask
+        self._group = group
+        self._deciding = deciding
+        self._seen: set[str] = set()
+        self._changed = anyio.Event()
+
+    def watch(self, event: Event) -> None:
+        """A watcher of the run: new approvals are asked about at once, settled ones no longer."""
+        self.look()
+
+    def look(self) -> None:
+        """Send out the forms that are due, and withdraw those nobody needs any more."""
+        pending = {one.approval: one for one in waiting(self._run)}
+        for approval, scope in self.open.items():
+            if approval not in pending:
+                scope.cancel()
+        if not self._deciding.shows_forms(self._asked, self._run):
+            pending = {}
+        for approval, request in pending.items():
+            if approval not in self._seen and len(self.open) < _AT_ONCE:
+                self._seen.add(approval)
+                self.open[approval] = anyio.CancelScope()
+                self._group.start_soon(self._ask, request, self.open[approval])
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
+
+    async def changed(self) -> None:
+        """Wait for the run to move, or for a form to come back."""
+        await self._changed.wait()
+
+    async def follow(self) -> None:
+        """Look again at whatever happens to the run, also where it is given up here."""
+        while True:
+            # Before the first wait too: rooms may have opened and asked until this task had its turn.
+            self.look()
+            await self._run.runner.wait_changed()
+
+    async def _ask(self, request: ApprovalRequest, scope: anyio.CancelScope) -> None:
+        with scope:
+            context = self._asked.context
+            fault: str | None = None
+            for _ in range(_TRIES):
+                sent = anyio.current_time()
+                try:
+                    result = await context.session.elicit_form(
+                        self._mask(message(request, fault, self._deciding.commands)),
+                        form_of(request),
+                        related_request_id=context.request_id,
+                    )
+                except (MCPError, ValidationError):
+                    # The client could not show it, or what it sent is no answer: the call goes on waiting.
+                    break
+                if result.action == "decline" and self._deciding.declined_at_once(
+                    self._asked, self._run, anyio.current_time() - sent
+                ):
+                    break
+                fault = await take(self._run, request, result, in_form(self._asked), self._deciding)
+                if fault is None:
+                    break
+            if fault is not None:
+                self._asked.told.append(self._mask(untaken(request.approval, fault)))
+        del self.open[request.approval]
+        self.look()
+
+
+async def stay_with_forms(
+    run: Run, seconds: float, asked: ToolRequest, mask: Callable[[str], str], deciding: Deciding
+) -> RunStatus:
+    """Wait for a run while the person is asked about its calls, at most `seconds`; then open forms are withdrawn."""
+    with anyio.move_on_after(seconds):
+        async with anyio.create_task_group() as group:
+            forms = Forms(run, asked, mask, group, deciding)
+            with run.watching(forms.watch):
+                group.start_soon(forms.follow)
+                forms.look()
+                while run.status == "running" or (run.status == "needs_approval" and forms.open):
+                    await forms.changed()
+                    # A room may have asked since: its form goes out before it is judged that none is.
+                    forms.look()
+            group.cancel_scope.cancel()
+    return run.status
+
+
+async def ask_once(
+    text: str, form: types.ElicitRequestedSchema, asked: ToolRequest, deciding: Deciding
+) -> types.ElicitResult | None:
+    """Put a form that is about no run before the person at the client, in the way of the era.
+
+    Returns:
+        What the person said; None: nobody was asked, the client declined it at once.
+
+    Raises:
+        InputRequired: the request is to be answered with the form, and comes again.
+    """
+    if asked.said is not None:
+        result, seconds = asked.said
+    elif has_rounds(asked):
+        raise InputRequired({_ONCE: _put(text, form)}, Round("", at=time.time()))
+    else:
+        sent, context = anyio.current_time(), asked.context
+        try:
+            result = await context.session.elicit_form(text, form, related_request_id=context.request_id)
+        except (MCPError, ValidationError):
+            # The client could not show it, or what it sent is no answer.
+            return types.ElicitResult(action="cancel")
+        seconds = anyio.current_time() - sent
+    at_once = result.action == "decline" and deciding.declined_at_once(asked, None, seconds)
+    return None if at_once else result
+
+
+def said_once(last: Round, responses: Mapping[str, types.InputResponse]) -> tuple[types.ElicitResult, float]:
+    """What a person said to the form of `ask_once`, and how many seconds after it went out."""
+    response = responses.get(_ONCE)
+    result = response if isinstance(response, types.ElicitResult) else types.ElicitResult(action="cancel")
+    return result, time.time() - last.at
+
+
+# -- in rounds ---------------------------------------------------------------------------------------------------
+
+
+async def answered(
+    run: Run,
+    last: Round,
+    responses: Mapping[str, types.InputResponse],
+    asked: ToolRequest,
+    deciding: Deciding,
+    mask: Callable[[str], str],
+) -> Round:
+    """Hand in what the person said in a round; returns the round with what was left open, and what is asked again.
+
+    Args:
+        run: the run.
+        last: the round.
+        responses: what came back, by approval.
+        asked: the request; it is told of answers that were not taken, and are asked for no more.
+        deciding: who decides in its session.
+        mask: takes secrets out of texts.
+    """
+    left, faults = list(last.left), dict[str, tuple[int, str]]()
+    pending = {one.approval: one for one in waiting(run)}
+    seconds = time.time() - last.at
+    for approval in last.asked:
+        response, request = responses.get(approval), pending.get(approval)
+        if request is None:
+            # Settled meanwhile: what was said of it comes too late.
+            continue
+        result = response if isinstance(response, types.ElicitResult) else None
+        declined = result is not None and result.action == "decline"
+        if declined and deciding.declined_at_once(asked, run, seconds, len(last.asked)):
+            left.append(approval)
+            continue
+        fault = None if result is None else await take(run, request, result, in_form(asked), deciding)
+        tries = last.faults.get(approval, (0, ""))[0] + 1
+        if fault is not None and tries < _TRIES:
+            faults[approval] = (tries, fault)
+        elif fault is not None or any(one.approval == approval for one in waiting(run)):
+            left.append(approval)
+        if fault is not None and tries >= _TRIES:
+            asked.told.append(mask(untaken(approval, fault)))
+    return Round(last.run, last.number, (), tuple(left), last.samples, faults)
+
+
+async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:
+    """Wait for a run until it needs the person, at most `seconds`. What else is on its way gets a moment to end, so
+    that one round asks about as much as there is.
+    """
+    with anyio.move_on_after(seconds):
+        while run.status == "running" and not open_forms(run, last):
+            await run.runner.wait_changed()
+        if run.status == "running":
+            await run.wait(_GRACE_S)
+    return run.status
+
+
+def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
+    """The calls the person is to be asked about in the round that follows."""
+    if last.number >= MAX_FORM_ROUNDS:
+        return []
+    return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
+
+
+def forms_of(
+    requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str], commands: Commands
+) -> JSONObject:
+    """The forms as a round holds them, by approval; `last` says which answers were not taken."""
+    return {
+        one.approval: _put(mask(message(one, last.faults.get(one.approval, (0, None))[1], commands)), form_of(one))
+        for one in requests
+    }
+
+
+def _put(text: str, form: types.ElicitRequestedSchema) -> JSONObject:
+    return {
+        "method": "elicitation/create",
+        "params": {"mode": "form", "message": text, "requestedSchema": dict[str, Any](form)},
+    }

@@ -1,0 +1,1 @@
+"""How hosts connect: stdio and HTTP, identities and bounds."""
