@@ -1,7 +1,7 @@
-"""The programs in the documents run, and print what stands there.
+"""The tests run the programs in the documents and compare their output with the documents.
 
-A fenced block `python` in docs/embedding.md is a whole program; the block `text` after it is what it prints. A block
-`python FILE` is a file that the programs after it find in the current folder.
+A fenced block `python` in docs/embedding.md, docs/lifting.md or docs/minds.md is a whole program. The block `text`
+after it is its output. A block `python FILE` is a file that later programs find in the current folder.
 """
 
 import json
@@ -55,7 +55,7 @@ def test_a_program_prints_what_the_document_says(
     monkeypatch.chdir(tmp_path)
     for name, text in program.files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert program.printed is not None, f"{program.place}: no block `text` tells what it prints"
+    assert program.printed is not None, f"{program.place}: no block `text` contains its output"
     exec(compile(program.text, program.place, "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == program.printed
 
@@ -89,7 +89,7 @@ def test_the_readme_program_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "{'n': 2}\n"
 
 
-def test_the_commands_of_the_readme_are_there() -> None:
+def test_the_readme_lists_every_command() -> None:
     known: dict[str, Any] = cast("Any", get_command(app)).commands
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `ideabridge ")]

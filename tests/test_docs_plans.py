@@ -1,8 +1,8 @@
-"""The plans in the documents run, and give what stands there.
+"""The tests run the plans in docs/plans.md and compare the results with the page.
 
-A fenced block `json plan` is a plan. The block after it tells what comes of it: `json result` holds members of the
-answer (DESIGN 6), each exactly as `Run.answer(whole=True)` gives it; `json dry run` is what `Bridge.dry_run` tells;
-`text refused` is the message of the `PlanError`; `text drawing` and `mermaid` are what `Bridge.draw` draws.
+A fenced block `json plan` is a plan. The block after it contains the expected result. `json result` has members of the
+answer, exactly as `Run.answer(whole=True)` returns them. `json dry run` is the result of `Bridge.dry_run`. `text
+refused` is the message of the `PlanError`. `text drawing` and `mermaid` are drawings by `Bridge.draw`.
 """
 
 import json
@@ -43,7 +43,7 @@ def examples(name: str) -> list[Example]:
             assert waiting is None, f"{waiting and waiting[0]}: the plan has no result"
             waiting = (place, body)
         elif kind in OUTCOMES:
-            assert waiting is not None, f"{place}: no plan stands before this"
+            assert waiting is not None, f"{place}: there is no plan before this"
             found.append(Example(*waiting, kind, body))
             waiting = None
     assert waiting is None, f"{waiting and waiting[0]}: the plan has no result"
@@ -60,7 +60,7 @@ def expected(example: Example) -> JSONObject:
 
 
 @pytest.mark.parametrize("example", PLANS, ids=[example.place for example in PLANS])
-async def test_a_plan_gives_what_the_document_says(example: Example) -> None:
+async def test_a_plan_returns_what_the_document_says(example: Example) -> None:
     plan = read_plan(decode(example.plan, what=example.place))
     async with Bridge() as bridge:
         if example.kind == "text refused":
