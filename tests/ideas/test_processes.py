@@ -14,7 +14,7 @@ from tests.ideas.values import idea_of
 
 HEAD = """
 import sys
-from ideabridge.bridge.ideas import Idea, IdeaMeta, Store
+from ideabridge.bridge.store import Idea, IdeaMeta, Store
 def idea_of(text):
     return Idea([{"role": "user", "content": text}], {"type": "object"}, {"calls": [], "output": None})
 """
@@ -68,7 +68,7 @@ def check(path: Path) -> None:
 def test_a_taken_over_run_refuses_the_other_process(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     body = """
-from ideabridge.bridge.ideas.errors import StaleDriverError
+from ideabridge.bridge.store.errors import StaleDriverError
 store = Store.open(sys.argv[1])
 store.create_run("run", kind="plan", caller="", title="", fingerprint="")
 epoch = store.acquire("run", "child", 10, 1000.0)

@@ -454,7 +454,7 @@ print(len(store.idea(store.ideas(1).items[0].id).idea.context), flush=True)
 
 KILLED = """
 import os, signal
-import ideabridge.bridge.ideas.pruning as pruning
+import ideabridge.bridge.store.pruning as pruning
 left = [int(sys.argv[2])]
 def breathe(_):
     left[0] -= 1

@@ -343,7 +343,7 @@ class Bridge:
         to: str | Iterable[str] | None = None,
         caller: str = LOCAL,
     ) -> Publication:
-        """Publish an idea, or the last idea of a run, as a tool; see `ideabridge.bridge.replay.publish`. Waits for the
+        """Publish an idea, or the last idea of a run, as a tool; see `publishing.publish`. Waits for the
         modules that its plan calls.
 
         Args:

@@ -419,8 +419,7 @@ class ModelMind:
             ModelSetupError: as `check`.
             ModelUnavailableError, ModelRefusalError: it cannot be reached, or refuses the key.
         """
-        from ideabridge.bridge.minds.endpoint import build_model
-        from ideabridge.bridge.minds.keys import models_of
+        from ideabridge.bridge.minds.endpoint import build_model, models_of
 
         return await models_of(build_model(self.configuration, self._secrets)[0])
 

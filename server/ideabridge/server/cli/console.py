@@ -1,7 +1,7 @@
 """Console: results on standard output, everything else on standard error; colours only on terminals.
 
 Everything a command prints goes through here, and nothing that came from outside reaches a terminal as it came: each
-function writes hidden characters out (`ideabridge.tools.visible`). What rich draws is looked through once more, line by
+function writes hidden characters out (`ideabridge.tools.names`). What rich draws is looked through once more, line by
 line, so that nothing depends on every caller's care.
 """
 
