@@ -318,10 +318,8 @@ class Options:
         if file is None:
             loaded = load_configuration(self.config, project=self.folder())
         else:
-            ask = None
-            if asking and standing_in_terminal():
-                pass
-            loaded = load_workspace(file, project=self.folder(), ask=ask)
+            asks = ask if asking and standing_in_terminal() else None
+            loaded = load_workspace(file, project=self.folder(), ask=asks)
         if asking and loaded.untrusted is not None:
             report(loaded.untrusted.told(anywhere=not standing_in_terminal()))
         if asking:
