@@ -175,7 +175,7 @@ class Command(TyperCommand):
         formatter.write(_help(self, ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group of commands whose help is plain text."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -185,11 +185,11 @@ class Group(TyperGroup):
 
 def use_plain_help(app: typer.Typer) -> None:
     """Give the application, and every command in it, this help."""
-    app.info.cls = Group
+    app.info.cls = CommandGroup
     for command in app.registered_commands:
         command.cls = Command
     for group in app.registered_groups:
-        group.cls = Group
+        group.cls = CommandGroup
         if group.typer_instance is not None:
             use_plain_help(group.typer_instance)
 
@@ -335,7 +335,7 @@ app.add_typer(ideas.app, name="ideas")
 app.add_typer(keeping.app, name="store")
 app.add_typer(users.app, name="users")
 app.add_typer(modules.app, name="modules")
-app.add_typer(tools.app_of_tools, name="tools")
+app.add_typer(tools.tools_app, name="tools")
 app.command("install")(install.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)

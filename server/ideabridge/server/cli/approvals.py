@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from ideabridge.server.cli.inputs import read_json, value_of
+from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, out, print_json, report, say, show
+from ideabridge.server.cli.inputs import read_json, value_of, whole
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import existing, opened, run_named
+from ideabridge.server.cli.runs import status_text
+from ideabridge.server.cli.stores import open_store, resolve_run, with_existing_store
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.follow import Outcome, Story
+    from ideabridge.server.cli.follow import FollowResult, RunHistory
 
 app = typer.Typer(help="What runs wait for you to decide, and your decisions.", no_args_is_help=True)
 
@@ -92,10 +95,8 @@ def list_approvals(options: Options, run: RunOption = None) -> int:
 
     Nothing is started.
     """
-    from ideabridge.server.cli.console import print_json, say
-
-    with opened(options) as store:
-        chosen = None if run is None else run_named(store, run)
+    with open_store(options) as store:
+        chosen = None if run is None else resolve_run(store, run)
         found = list(pending(store, chosen))
     if options.json:
         print_json({"approvals": [one.to_json() for one in found]})
@@ -109,9 +110,7 @@ def list_approvals(options: Options, run: RunOption = None) -> int:
         say(f"answer: ideabridge approvals decide DECISION RUN|APPROVAL...{again}", "dim")
         say(f"or one after another, at a terminal: ideabridge approvals decide{again}", "dim")
     elif chosen is not None:
-        from ideabridge.server.cli.runs import standing_text
-
-        say(f"run {chosen.id} waits for no decision ({standing_text(chosen)})")
+        say(f"run {chosen.id} waits for no decision ({status_text(chosen)})")
     else:
         say("nothing waits for a decision")
     return 0
@@ -127,8 +126,6 @@ def span(seconds: float) -> str:
 
 def _show(one: Pending, *, with_run: bool) -> None:
     from ideabridge.bridge.loop.event import LOCAL_USER
-    from ideabridge.server.cli.console import out, show
-    from ideabridge.server.cli.inputs import whole
 
     if with_run:
         at_work = ", at work in another process" if one.at_work else ""
@@ -152,7 +149,7 @@ def _show(one: Pending, *, with_run: bool) -> None:
 
 
 def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
-    """What waits for a decision, as the journals tell it: the newest run first.
+    """What waits for a decision, according to the journals: the newest run first.
 
     Args:
         store: holds them.
@@ -181,13 +178,13 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
     from ideabridge.bridge.loop.policy import approval_timeout
     from ideabridge.bridge.runs.driver import is_left
     from ideabridge.bridge.runs.people import questions
-    from ideabridge.server.cli.follow import read_story
+    from ideabridge.server.cli.follow import read_history
 
-    story = read_story(list(store.events(record.id)), {})
-    machine = story.machine
-    if story.broken or machine.phase == "ended":
+    history = read_history(list(store.events(record.id)), {})
+    machine = history.machine
+    if history.broken or machine.phase == "ended":
         return
-    asked = _asked(story)
+    asked = _asked(history)
     seconds = approval_timeout(machine.settings.approval)
     at_work = root.status == "running" and not is_left(root)
     for question in questions(machine):
@@ -199,13 +196,13 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
             yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
 
 
-def _asked(story: Story) -> dict[str, float]:
+def _asked(history: RunHistory) -> dict[str, float]:
     """When each approval was asked for."""
     from ideabridge.bridge.loop.event import ApprovalAsked, OutcomeAsked, PlanAsked, QuestionAsked
 
     found: dict[str, float] = {}
-    for moment in story.moments:
-        event = moment.event
+    for entry in history.entries:
+        event = entry.event
         if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked) and event.at is not None:
             found[event.approval] = event.at
     return found
@@ -253,10 +250,9 @@ def decide(
     from ideabridge.bridge.context.state import MISSING
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
     from ideabridge.bridge.runs.people import Decision
-    from ideabridge.server.cli.console import UsageError, standing_in_terminal
 
     if decision is None:
-        if not standing_in_terminal() or options.json:
+        if not at_terminal() or options.json:
             raise UsageError(
                 "which decision? Nobody is at a terminal to be asked: ideabridge approvals decide approve|deny|... "
                 "RUN|APPROVAL..."
@@ -275,7 +271,7 @@ def decide(
         decision,
         call=None if call is None else _object(call, "--call"),
         reason=reason,
-        by=AT_TERMINAL if standing_in_terminal() else BY_COMMAND,
+        by=AT_TERMINAL if at_terminal() else BY_COMMAND,
         value=MISSING if value is None else _read(value, "--value"),
         plan=None if plan is None else _object(plan, "--plan"),
     )
@@ -292,8 +288,6 @@ def decide(
 
 def _read(text: str, option: str) -> JSON:
     """JSON, `@FILE` with it, or for `--value` plain text."""
-    from ideabridge.server.cli.console import UsageError
-
     if text.startswith("@"):
         return read_json(text[1:], option)
     value = value_of(text)
@@ -303,7 +297,6 @@ def _read(text: str, option: str) -> JSON:
 
 
 def _object(text: str, option: str) -> JSONObject:
-    from ideabridge.server.cli.console import UsageError
 
     value = _read(text, option)
     if not isinstance(value, dict):
@@ -318,7 +311,7 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
         UnknownRunError, UsageError: a word that names nothing that waits, or more than one thing.
     """
     found: dict[str, list[Pending]] = {}
-    with opened(options) as store:
+    with open_store(options) as store:
         everything = list(pending(store))
         chosen = everything
         if which is not None:
@@ -332,13 +325,11 @@ def _by_run(options: Options, which: list[str] | None) -> dict[str, list[Pending
 
 def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
     from ideabridge.bridge.store.errors import UnknownRunError
-    from ideabridge.server.cli.console import UsageError
-    from ideabridge.server.cli.runs import standing_text
 
     run, colon, approval = word.partition(":")
     among = everything
     if colon:
-        record = run_named(store, run)
+        record = resolve_run(store, run)
         among = [one for one in everything if one.record.id == record.id]
     else:
         approval = word
@@ -353,27 +344,25 @@ def _meant(store: Store, everything: list[Pending], word: str) -> list[Pending]:
         there = ", ".join(one.approval for one in among) or "none"
         raise UsageError(f"{word[:80]!r}: run {run[:80]} has no such approval pending; pending are {there}")
     try:
-        record = run_named(store, word)
+        record = resolve_run(store, word)
     except UnknownRunError as error:
         raise UsageError(f"{word[:80]!r} is no approval that is pending, and no run: {error}") from None
     found = [one for one in everything if record.id in (one.record.id, one.record.parent)]
     if not found:
-        raise UsageError(f"run {record.id} waits for no decision ({standing_text(record)})")
+        raise UsageError(f"run {record.id} waits for no decision ({status_text(record)})")
     return found
 
 
 async def _decide(options: Options, decision: Decision | None, chosen: dict[str, list[Pending]]) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.console import ExitCode, print_json, report, say
-    from ideabridge.server.cli.follow import tell, told_of
-    from ideabridge.tools.errors import IdeabridgeError
+    from ideabridge.server.cli.follow import print_result, result_json
 
     if not chosen:
         say("nothing waits for a decision")
         return ExitCode.DONE
     codes: set[int] = set()
     answers: list[JSON] = []
-    async with Bridge(existing(options)) as bridge:
+    async with Bridge(with_existing_store(options)) as bridge:
         for run_id, several in chosen.items():
             try:
                 outcome = await _settle(bridge, options, decision, several)
@@ -388,23 +377,22 @@ async def _decide(options: Options, decision: Decision | None, chosen: dict[str,
                 say("left waiting", "yellow")
                 return ExitCode.CANCELLED
             if options.json:
-                answers.append(told_of(outcome, {"decided": [one.approval for one in several]}))
+                answers.append(result_json(outcome, {"decided": [one.approval for one in several]}))
                 codes.add(outcome.code())
             else:
-                codes.add(tell(outcome, options))
+                codes.add(print_result(outcome, options))
     if options.json:
         print_json({"runs": answers})
     order = (ExitCode.CANCELLED, ExitCode.FAILED, ExitCode.WAITING)
     return next((code for code in order if code in codes), ExitCode.DONE)
 
 
-async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> Outcome:
+async def _settle(bridge: Bridge, options: Options, decision: Decision | None, several: list[Pending]) -> FollowResult:
     """Hand the decision in for what was chosen of one run, and stay with the run. Without a decision, ask.
 
     Raises:
         InterruptedRunError, DecisionError, FinishedRunError: it cannot be decided here, or not any more.
     """
-    from ideabridge.server.cli.console import say
     from ideabridge.server.cli.follow import follow
 
     record = several[0].record

@@ -140,7 +140,7 @@ async def connected(bridge: Bridge) -> AsyncGenerator[Bridge]:
 
 
 @asynccontextmanager
-async def showing(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
+async def show_connecting(bridge: Bridge, *, quiet: bool) -> AsyncGenerator[None]:
     """Show which modules are connecting while the body waits for those it needs; with `quiet`, show nothing."""
     async with anyio.create_task_group() as group:
         if not quiet:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TextIO, cast
 
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import printable, printable_line
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 # -- console ---------------------------------------------------------------------------------------------------------
+
+_LONGEST_VALUE: Final = 160
 
 _LEAST: Final = 8
 """Characters of the last column of a table that are shown on the narrowest terminal."""
@@ -79,7 +81,7 @@ def show(text: str, style: str | None = None) -> None:
     out().print(clean(text), style=style)
 
 
-def fitted(text: str, indent: int | None = None) -> str:
+def fit(text: str, indent: int | None = None) -> str:
     """A line for standard output: on a terminal wrapped between words, and within a word longer than a line.
 
     Args:
@@ -132,7 +134,18 @@ def echo(text: str) -> None:
     sys.stdout.flush()
 
 
-def errors_told(count: int) -> str:
+def counted(count: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(value: JSON) -> str:
+    """A value as JSON in one line, cut after 160 characters."""
+    text = encode_text(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}... ({len(text):,} characters)"
+
+
+def errors_text(count: int) -> str:
     """How many errors a run ended with, to be written behind how it stands."""
     return f", {count} error{'' if count == 1 else 's'}" if count else ""
 
@@ -238,7 +251,7 @@ class Rows:
         sys.stdout.flush()
 
 
-def as_error(message: str, kind: str, code: int) -> JSONObject:
+def error_json(message: str, kind: str, code: int) -> JSONObject:
     """What `--json` prints where a command fails."""
     return {"error": {"kind": kind, "message": message}, "exit": code}
 
@@ -248,7 +261,7 @@ def as_error(message: str, kind: str, code: int) -> JSONObject:
 # Typed: what a person types at the terminal, line by line.
 
 
-async def line(prompt: str) -> str | None:
+async def read_line(prompt: str) -> str | None:
     """One line from the terminal; None at its end. Waiting can be cancelled (Ctrl-C)."""
     import anyio
     import anyio.to_thread
@@ -326,6 +339,6 @@ def own_error(error: BaseException) -> IdeabridgeError | None:
     return own[0] if own and len(own) == len(found) else None
 
 
-def standing_in_terminal() -> bool:
+def at_terminal() -> bool:
     """Whether a person sits before standard input and standard error."""
     return sys.stdin.isatty() and sys.stderr.isatty()

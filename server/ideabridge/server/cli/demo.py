@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ideabridge.server.cli.console import ExitCode, fit, print_json, report, show
 from ideabridge.server.cli.options import Options, command
 
 
@@ -26,14 +27,13 @@ def demo(
 
     import anyio
 
-    from ideabridge.server.cli.console import ExitCode, fitted, print_json, report, show
     from ideabridge.server.cli.install import executable
     from ideabridge.server.demo.checks import find_repository
     from ideabridge.server.demo.demo import Demo
 
     def say(text: str, style: str | None) -> None:
         if not options.json:
-            show(fitted(text), style)
+            show(fit(text), style)
 
     began = time.monotonic()
     demo = Demo(find_repository(repo), executable(), say)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ideabridge.server.cli.console import ExitCode, Rows, counted, print_json, report
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.runs import run_status
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration, Layer
     from ideabridge.bridge.modules.settings import ModuleStatus
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.console import Rows
 
 
 @dataclass(slots=True)
@@ -53,7 +54,6 @@ def doctor(options: Options) -> int:
 
 
 async def _doctor(options: Options) -> int:
-    from ideabridge.server.cli.console import ExitCode, Rows, print_json, report
 
     folder = options.folder()
     configuration: Configuration | None = None
@@ -144,8 +144,6 @@ def _store(found: _Findings, configuration: Configuration) -> None:
 
     from ideabridge.bridge.store.files import rescued_of
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.follow import counted
-    from ideabridge.server.cli.runs import standing_of
 
     path = str(configuration.store)
     rescued = rescued_of(Path(path))
@@ -158,7 +156,7 @@ def _store(found: _Findings, configuration: Configuration) -> None:
         return
     try:
         with Store.open(path) as store:
-            runs = Counter(standing_of(run)[0] for run in store.runs(limit=100, rooms=False))
+            runs = Counter(run_status(run)[0] for run in store.runs(limit=100, rooms=False))
             published = len(store.publications(limit=100).items)
             retention = _retention(store, configuration)
     except IdeabridgeError as error:
@@ -176,7 +174,6 @@ def _retention(store: Store, configuration: Configuration) -> str:
     from datetime import datetime
 
     from ideabridge.bridge.store.pruning import EVERY, Bounds
-    from ideabridge.server.cli.follow import counted
 
     settings = configuration.retention
     if settings is False or (settings.days is None and settings.runs is None):

@@ -21,14 +21,16 @@ from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.runs.run import Run
 from ideabridge.server.cli.console import (
     ExitCode,
+    at_terminal,
     clean,
+    counted,
     err,
-    errors_told,
+    errors_text,
     print_json,
     print_value,
     report,
     say,
-    standing_in_terminal,
+    shortened,
     taken_beside,
 )
 from ideabridge.server.cli.inputs import ask_all, decline_all
@@ -402,7 +404,7 @@ async def _line() -> str:
 
 
 @dataclass(slots=True)
-class Outcome:
+class FollowResult:
     """How following ended. `stopped`: the person ended it; `pending`: nobody is here to approve."""
 
     board: Board
@@ -421,18 +423,18 @@ class Outcome:
 
 async def follow(
     run: Run, *, quiet: bool = False, by_turns: bool = False, asks: bool = True, leaves: bool = False
-) -> Outcome:
+) -> FollowResult:
     """Stay with `run` until it has ended or waits for somebody who is not here.
 
     Args:
-        run: a run started a moment ago.
+        run: a run that was just started.
         quiet: show nothing.
         by_turns: read solutions from standard input where the run needs one.
         asks: ask the person at the terminal, if there is one, for approvals.
         leaves: at Ctrl-C leave a run waiting that waits, instead of ending it.
     """
     board = Board(run)
-    outcome = Outcome(board)
+    outcome = FollowResult(board)
     turns = Turns(run, quiet=quiet)
     for progress in run.calls():
         if progress.standing.value == "running":
@@ -458,7 +460,7 @@ async def follow(
                         if not await turns.take():
                             break
                     continue
-                if not (asks and standing_in_terminal()):
+                if not (asks and at_terminal()):
                     if await decline_all(run):
                         continue
                     outcome.pending = True
@@ -484,7 +486,7 @@ async def _stop(run: Run, *, leaves: bool) -> None:
 
 
 @asynccontextmanager
-async def _stopping_at_signals(run: Run, outcome: Outcome, *, leaves: bool) -> AsyncGenerator[None]:
+async def _stopping_at_signals(run: Run, outcome: FollowResult, *, leaves: bool) -> AsyncGenerator[None]:
     """Ctrl-C (and SIGTERM) cancel the run and its calls, remote ones too; what was done stays in the store."""
 
     async def watch(signals: AsyncIterator[signal.Signals], scope: anyio.CancelScope) -> None:
@@ -505,13 +507,13 @@ async def _stopping_at_signals(run: Run, outcome: Outcome, *, leaves: bool) -> A
             group.cancel_scope.cancel()
 
 
-def told_of(outcome: Outcome, extra: JSONObject | None = None) -> JSONObject:
+def result_json(outcome: FollowResult, extra: JSONObject | None = None) -> JSONObject:
     """How a run ended, for machines: its whole answer, with `calls`, and the members of `extra`."""
     calls: list[JSON] = [*outcome.board.rows()]
     return {**outcome.board.run.answer(whole=True), "calls": calls, **(extra or {})}
 
 
-def tell(outcome: Outcome, options: Options, *, extra: JSONObject | None = None) -> ExitCode:
+def print_result(outcome: FollowResult, options: Options, *, extra: JSONObject | None = None) -> ExitCode:
     """Print how a run ended: the result on standard output, everything else on standard error.
 
     Args:
@@ -521,7 +523,7 @@ def tell(outcome: Outcome, options: Options, *, extra: JSONObject | None = None)
     """
     run = outcome.board.run
     if options.json:
-        print_json(told_of(outcome, extra))
+        print_json(result_json(outcome, extra))
     else:
         answer = run.answer(whole=True)
         if "output" in answer:
@@ -537,12 +539,12 @@ def tell(outcome: Outcome, options: Options, *, extra: JSONObject | None = None)
         if "\n" in reason:
             report(str(answer["reason"]))
             reason = ""
-        say(f"{run.id}: {run.status}{errors_told(len(run.errors()))}{reason}{idea}", "dim")
+        say(f"{run.id}: {run.status}{errors_text(len(run.errors()))}{reason}{idea}", "dim")
     _advise(outcome, options)
     return outcome.code()
 
 
-def _advise(outcome: Outcome, options: Options) -> None:
+def _advise(outcome: FollowResult, options: Options) -> None:
     """Say what a person can do about a run that waits. Nothing of it is to be run again."""
     run, again = outcome.board.run, options.again
     if run.status == "needs_solution":
@@ -577,12 +579,9 @@ def error_line(entry: JSONObject) -> str:
 #
 # Run as text: its events in order, each with when it came and what it says.
 
-WIDEST = 160
-"""Characters of a value in a line."""
-
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HistoryEntry:
     """One event of a run.
 
     Attributes:
@@ -602,38 +601,38 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Story:
+class RunHistory:
     """A run told from its journal.
 
     Attributes:
-        moments: its events.
+        entries: its events.
         machine: the journal, folded.
         broken: why the journal could not be folded to its end.
     """
 
     machine: Machine = field(default_factory=Machine)
-    moments: list[Moment] = field(default_factory=list[Moment])
+    entries: list[HistoryEntry] = field(default_factory=list[HistoryEntry])
     broken: str | None = None
 
 
-def read_story(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> Story:
-    """The story of a run.
+def read_history(journal: list[tuple[int, JSONObject]], times: Mapping[int, float]) -> RunHistory:
+    """The history of a run.
 
     Args:
         journal: (sequence number, event) of all of it.
         times: when each came.
     """
-    story = Story()
+    history = RunHistory()
     for number, raw in journal:
         try:
             event = event_from_json(raw)
-            story.machine.receive(event)
+            history.machine.receive(event)
         except IdeabridgeError as error:
-            story.broken = f"event {number} cannot be read: {error}"
-            return story
-        text, style, call = _event_text(event, story.machine)
-        story.moments.append(Moment(number, times.get(number), text, style, event, call))
-    return story
+            history.broken = f"event {number} cannot be read: {error}"
+            return history
+        text, style, call = _event_text(event, history.machine)
+        history.entries.append(HistoryEntry(number, times.get(number), text, style, event, call))
+    return history
 
 
 def _event_text(event: Event, machine: Machine) -> tuple[str, str | None, int | None]:
@@ -645,20 +644,20 @@ def _event_text(event: Event, machine: Machine) -> tuple[str, str | None, int | 
         case events.RequestMade():
             return f"request {event.step} goes out ({event.request[:12]})", "bold", None
         case events.SolutionProposed():
-            output = "" if event.output is None else f", output {shown(event.output)}"
+            output = "" if event.output is None else f", output {shortened(event.output)}"
             return f"a solution of {counted(len(event.calls), 'call')}{output}", "cyan", None
         case events.CallProposed():
-            return f"a call is listed: {shown(event.call)}", "cyan", len(machine.history) - 1
+            return f"a call is listed: {shortened(event.call)}", "cyan", len(machine.history) - 1
         case events.OutputProposed():
-            return f"the output is written: {shown(event.output)}", "cyan", None
+            return f"the output is written: {shortened(event.output)}", "cyan", None
         case events.SolutionClosed():
             return f"the answer breaks off: {event.broken}" if event.broken else "the answer ends", None, None
         case events.SolutionRejected():
-            return f"a solution is malformed: {shown(event.errors)}", "red", None
+            return f"a solution is malformed: {shortened(event.errors)}", "red", None
         case events.UsageNoted():
-            return f"used: {shown(event.usage)}", "dim", None
+            return f"used: {shortened(event.usage)}", "dim", None
         case events.MessageAdded():
-            return f"{_name(machine, event.call)} adds a message: {shown(event.message)}", None, event.call
+            return f"{_name(machine, event.call)} adds a message: {shortened(event.message)}", None, event.call
         case events.RunEnded():
             return f"the run ends: {event.status}{_why(event.reason)}", "bold", None
         case _:
@@ -673,13 +672,13 @@ def _of_call(event: Event, machine: Machine) -> tuple[str, str | None, int | Non
             message = event.error.get("message")
             return f"✗ {_label(machine, event.call, event.item)} {message}", "red", event.call
         case events.CallFinished():
-            return f"✓ {_label(machine, event.call, event.item)} {shown(event.value)}", "green", event.call
+            return f"✓ {_label(machine, event.call, event.item)} {shortened(event.value)}", "green", event.call
         case events.ApprovalAsked():
             asked = machine.history[event.call].approval
-            resolved = shown(asked[2]) if asked is not None else ""
+            resolved = shortened(asked[2]) if asked is not None else ""
             return f"? {_label(machine, event.call, None)} asks for approval: {resolved}", "yellow", event.call
         case events.CallDecided():
-            edited = f", as {shown(event.edited)}" if event.edited is not None else ""
+            edited = f", as {shortened(event.edited)}" if event.edited is not None else ""
             what = f"{event.decision} by {event.by}{_why(event.reason)}{edited}"
             return f"! {_label(machine, event.call, None)} {what}", "yellow", event.call
         case events.OutcomeAsked():
@@ -689,14 +688,14 @@ def _of_call(event: Event, machine: Machine) -> tuple[str, str | None, int | Non
             what = f"{event.decision} by {event.by}{_why(event.reason)}"
             return f"! {_label(machine, event.call, event.item)} {what}", "yellow", event.call
         case events.QuestionAsked():
-            said = f"module {event.module} asks: {shown(event.message)} {shown(event.schema)}"
+            said = f"module {event.module} asks: {shortened(event.message)} {shortened(event.schema)}"
             return f"? {_label(machine, event.call, event.item)} {said}", "yellow", event.call
         case events.QuestionAnswered():
             what = f"{event.action} by {event.by}{_why(event.reason)}"
-            content = "" if event.content is None else f": {shown(event.content)}"
+            content = "" if event.content is None else f": {shortened(event.content)}"
             return f"! {_label(machine, event.call, event.item)} {what}{content}", "yellow", event.call
         case events.QuestionRefused():
-            said = f"module {event.module} asked {shown(event.message)}, and was not answered: {event.why}"
+            said = f"module {event.module} asked {shortened(event.message)}, and was not answered: {event.why}"
             return f"! {_label(machine, event.call, event.item)} {said}", "red", event.call
         case events.PlanAsked():
             return "? the plan waits to be accepted", "yellow", None
@@ -726,21 +725,10 @@ def _label(machine: Machine, call: int, item: int | None) -> str:
 def _parameters(machine: Machine, event: events.CallStarted) -> str:
     progress = machine.history[event.call]
     items = progress.items
-    return shown(items[event.item or 0].parameters) if (event.item or 0) < len(items) else ""
+    return shortened(items[event.item or 0].parameters) if (event.item or 0) < len(items) else ""
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def shown(value: JSON) -> str:
-    """A value in a line."""
-    text = encode_text(value)
-    return text if len(text) <= WIDEST else f"{text[:WIDEST]}... ({len(text):,} characters)"
-
-
-def call_told(number: int, progress: Progress) -> JSONObject:
+def call_json(number: int, progress: Progress) -> JSONObject:
     """A call of a run as it stands, for machines."""
     call = progress.call
     told: JSONObject = {"call": number, "tool": call.name, "status": progress.standing.value}

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from ideabridge.server.cli.console import show
-from ideabridge.server.cli.inputs import read_input, value_of
+from ideabridge.server.cli.console import (
+    ExitCode,
+    UsageError,
+    at_terminal,
+    counted,
+    print_json,
+    print_table,
+    print_value,
+    say,
+    show,
+)
+from ideabridge.server.cli.inputs import ask_input, read_input, value_of
 from ideabridge.server.cli.lifting import (
     AcceptOption,
     TakeOption,
@@ -23,8 +33,9 @@ from ideabridge.server.cli.lifting import (
     verify_ideas,
 )
 from ideabridge.server.cli.options import LimitOption, Options, command, names
-from ideabridge.server.cli.stores import REF_HELP, existing, idea_given, idea_named, opened
+from ideabridge.server.cli.stores import REF_HELP, lookup_idea, open_store, resolve_idea, with_existing_store
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
+from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.store.filters import IdeaFilter
@@ -151,7 +162,7 @@ def _plan(solution: JSON) -> Lines:
     calls = body.get("calls")
     lines: Lines = []
     for place, call in enumerate(calls if isinstance(calls, list) else []):
-        lines += _call_of_idea_text(place, call)
+        lines += _call_lines(place, call)
     for key, value in body.items():
         if key not in ("calls", "lifting", "reading") and value is not None:
             lines += [(f"  {key}", "cyan"), *_whole(value, 4)]
@@ -168,7 +179,7 @@ def _message(message: JSON, *, whole: bool = False) -> Lines:
     return [(f"  {kind}{instance}", "cyan"), *shown(content, 4)]
 
 
-def _call_of_idea_text(place: int, call: JSON) -> Lines:
+def _call_lines(place: int, call: JSON) -> Lines:
     if not isinstance(call, dict):
         return _whole(call, 2)
     module = f"{call['_module']}/" if call.get("_module") else ""
@@ -280,13 +291,11 @@ def list_ideas(
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
 ) -> int:
     """List the saved ideas, newest first; with --published, the tools made of them, by name."""
-    from ideabridge.server.cli.console import UsageError, print_json, print_table, say
-
     if published and not chosen.empty:
         raise UsageError("--published: tools are listed by name; filters are for ideas")
 
     items: list[JSON]
-    with opened(options) as store:
+    with open_store(options) as store:
         if published:
             shown = store.publications(limit, after)
             items = [{**_publication(one), "to": list[JSON](_shared(store, one))} for one in shown.items]
@@ -374,9 +383,7 @@ def search_ideas(
     limit: LimitOption = 20,
 ) -> int:
     """Search ideas by words, best first. Exit code 1 if nothing is found."""
-    from ideabridge.server.cli.console import print_json, print_table, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         hits = store.search_ideas(" ".join(words or ()), limit, chosen)
     if options.json:
         found: list[JSON] = [
@@ -395,10 +402,8 @@ def search_ideas(
 @command("config", "project", "store", "json")
 def show_idea(options: Options, ref: RefArgument) -> int:
     """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
-    from ideabridge.server.cli.console import print_json
-
-    with opened(options) as store:
-        ref = idea_named(store, ref)
+    with open_store(options) as store:
+        ref = resolve_idea(store, ref)
         stored = store.idea(ref)
         result = result_of(store, stored)
         publication = _published(store, ref)
@@ -464,7 +469,7 @@ def publish_idea(
     import anyio
 
     choices = read_decisions(options, accept, take, runs)
-    return anyio.run(_publish, options, idea_given(options, ref), name, description, answer, choices, to)
+    return anyio.run(_publish, options, lookup_idea(options, ref), name, description, answer, choices, to)
 
 
 async def _publish(
@@ -472,9 +477,8 @@ async def _publish(
 ) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import ExitCode, print_json, say
 
-    async with connected(Bridge(existing(options))) as bridge:
+    async with connected(Bridge(with_existing_store(options))) as bridge:
         # What is read-only and what is demanded stands in the tools' own schemas.
         publication = await publish(
             bridge, ref, name, options, description=description, answer=answer, choices=choices, to=to
@@ -519,9 +523,8 @@ def share_idea(
     """Give a published tool to other users than before. It stays its owner's."""
     from ideabridge.bridge.publishing.publishing import read_audience
     from ideabridge.bridge.store.users import person_of
-    from ideabridge.server.cli.console import print_json, say
 
-    with opened(options) as store:
+    with open_store(options) as store:
         store.share(name, read_audience(store, to))
         given = store.shares(name)
     if options.json:
@@ -538,9 +541,7 @@ def unpublish_idea(
     name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")],
 ) -> int:
     """Withdraw a published tool. The idea and every version stay in the store."""
-    from ideabridge.server.cli.console import print_json, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         store.unpublish(name)
     if options.json:
         print_json({"unpublished": name})
@@ -568,7 +569,7 @@ def call_idea(
     import anyio
 
     given = read_input(input) or {}
-    with opened(options) as store:
+    with open_store(options) as store:
         publication = store.named(name)
     return anyio.run(_call, options, name, publication, given)
 
@@ -576,13 +577,10 @@ def call_idea(
 async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.runs.replay import check_arguments
-    from ideabridge.server.cli.connecting import showing
-    from ideabridge.server.cli.console import ExitCode, print_json, print_value, say, standing_in_terminal
-    from ideabridge.server.cli.follow import follow, tell
-    from ideabridge.server.cli.inputs import ask_input
-    from ideabridge.tools.errors import ValueMismatchError
+    from ideabridge.server.cli.connecting import show_connecting
+    from ideabridge.server.cli.follow import follow, print_result
 
-    if _lacking(publication, arguments) and standing_in_terminal():
+    if _lacking(publication, arguments) and at_terminal():
         say(f"{name}: {_line(publication.description.split('. ')[0])}", "bold")
         asked = await ask_input(publication.input_schema or {}, arguments)
         if asked is None:
@@ -593,12 +591,12 @@ async def _call(options: Options, name: str, publication: Publication, arguments
         check_arguments(publication, arguments)
     except ValueMismatchError as error:
         raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
-    async with Bridge(existing(options)) as bridge:
-        async with showing(bridge, quiet=options.json):
+    async with Bridge(with_existing_store(options)) as bridge:
+        async with show_connecting(bridge, quiet=options.json):
             replay = await bridge.call_idea(name, arguments)
         if replay.run is not None:
             outcome = await follow(replay.run, quiet=options.json, by_turns=True)
-            return tell(outcome, options, extra={"answer": replay.answer})
+            return print_result(outcome, options, extra={"answer": replay.answer})
         if options.json:
             print_json({"status": "done", "answer": replay.answer, "output": replay.output})
         else:
@@ -658,12 +656,11 @@ def prune_ideas(
     Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
     """
     from ideabridge.bridge.store.filters import read_time
-    from ideabridge.server.cli.console import UsageError, print_json, say, standing_in_terminal
 
-    if not (dry_run or yes or standing_in_terminal()):
+    if not (dry_run or yes or at_terminal()):
         raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
     read_time(older_than, "--older-than")
-    with opened(options) as store:
+    with open_store(options) as store:
         found = store.prunable(before=older_than)
         if options.json and (dry_run or not found.families):
             print_json({"pruned": None, **_prunable_json(found)})
@@ -687,7 +684,7 @@ def prune_ideas(
         print_json({"pruned": done, **_prunable_json(found)})
     else:
         freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
-        say(f"{_count(pruned.runs, 'run')} and {_count(pruned.ideas, 'idea')} deleted; {freed}", "green")
+        say(f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {freed}", "green")
         say("the file keeps its size until `ideabridge store vacuum`", "dim")
     return 0
 
@@ -698,7 +695,7 @@ def lines_of(found: Prunable) -> list[str]:
         lines = [f"nothing to delete; {_size(found.used)} are in use"]
     else:
         between = f"from {found.oldest[:10]} to {found.newest[:10]}"
-        what = f"{_count(found.runs, 'run')} and {_count(found.ideas, 'idea')}"
+        what = f"{counted(found.runs, 'run')} and {counted(found.ideas, 'idea')}"
         lines = [f"{what} would go, {between}; {_size(found.used)} are in use"]
     if found.kept:
         kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
@@ -715,10 +712,6 @@ def _prunable_json(found: Prunable) -> JSONObject:
         "newest": found.newest,
         "kept": dict[str, JSON](found.kept),
     }
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _size(number: int) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ideabridge.server.cli.console import UsageError, err, line, report, say
+from ideabridge.server.cli.console import UsageError, err, read_line, report, say
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import folded_of_visible as folded
@@ -141,7 +141,7 @@ async def ask_form(question: JSONObject, call: JSON) -> Decision:
     say("  what you fill in goes to the module; do not write a password or a token into it")
     say(f"  while it runs {visible(json.dumps(call, ensure_ascii=False))}")
     while True:
-        answer = await line("  answer it? y(es), n(o) [reason], s(kip): ")
+        answer = await read_line("  answer it? y(es), n(o) [reason], s(kip): ")
         if answer is None:
             return Decision("skip", reason="nobody answered at the terminal")
         word, _, reason = answer.strip().partition(" ")
@@ -174,7 +174,7 @@ async def ask_input(schema: JSONObject, given: JSONObject) -> JSONObject | None:
     for name, field in sorted(asked.items(), key=lambda one: one[0] not in needed):
         told = field if isinstance(field, dict) else {}
         while True:
-            typed = await line(f"  {_named(name, told)}{'' if name in needed else ' (may be left out)'}: ")
+            typed = await read_line(f"  {_named(name, told)}{'' if name in needed else ' (may be left out)'}: ")
             if typed is None:
                 return None
             text = typed.strip()
@@ -205,7 +205,7 @@ async def _fields(schema: JSON) -> JSONObject | None:
     for name, field in (fields if isinstance(fields, dict) else {}).items():
         told = field if isinstance(field, dict) else {}
         needed = isinstance(required, list) and name in required
-        typed = await line(f"  | {_named(name, told)}{'' if needed else ' (may be left out)'}: ")
+        typed = await read_line(f"  | {_named(name, told)}{'' if needed else ' (may be left out)'}: ")
         if typed is None:
             return None
         text = typed.strip()
@@ -364,7 +364,7 @@ async def _ask_whether(shown: JSON, *, is_plan: bool) -> Decision:
 
     what = "plan" if is_plan else "call"
     while True:
-        answer = await line("  run it? y(es), n(o) [reason], e(dit): ")
+        answer = await read_line("  run it? y(es), n(o) [reason], e(dit): ")
         if answer is None:
             return Decision("deny", reason="nobody answered at the terminal")
         word, _, reason = answer.strip().partition(" ")
@@ -384,7 +384,7 @@ async def _ask_outcome() -> Decision:
     from ideabridge.bridge.runs.people import Decision
 
     while True:
-        answer = await line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")
+        answer = await read_line("  what came of it? r(etry), s(kip) [reason], v(alue) JSON: ")
         if answer is None:
             return Decision("skip", reason="nobody answered at the terminal")
         word, _, rest = answer.strip().partition(" ")
@@ -421,7 +421,7 @@ async def _edit(call: JSON, what: str) -> JSONObject | None:
         finally:
             await path.unlink(missing_ok=True)
     else:
-        typed = await line(f"  the {what} as JSON, in one line: ")
+        typed = await read_line(f"  the {what} as JSON, in one line: ")
         if typed is None:
             return None
         changed = typed

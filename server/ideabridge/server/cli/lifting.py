@@ -7,10 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from ideabridge.server.cli.console import clean
+from ideabridge.server.cli.console import (
+    UsageError,
+    at_terminal,
+    clean,
+    fit,
+    print_json,
+    read_line,
+    say,
+    shortened,
+    show,
+)
 from ideabridge.server.cli.options import Options, command, names
 from ideabridge.server.cli.options import names as published
-from ideabridge.server.cli.stores import REF_HELP, existing, idea_given, idea_named, opened, run_given
+from ideabridge.server.cli.stores import (
+    REF_HELP,
+    lookup_idea,
+    lookup_run,
+    open_store,
+    resolve_idea,
+    with_existing_store,
+)
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 
 if TYPE_CHECKING:
@@ -52,8 +69,6 @@ def read_decisions(
         UsageError: `--take` is not PATH=REFERENCE.
         UnknownRunError: `--with` names no run.
     """
-    from ideabridge.server.cli.console import UsageError
-
     choices: JSONObject = {}
     if accept:
         choices["accept"] = True if "all" in accept else list[JSON](accept)
@@ -66,7 +81,7 @@ def read_decisions(
     if taken:
         choices["take"] = taken
     if runs:
-        choices["runs"] = [run_given(options, run).id for run in runs]
+        choices["runs"] = [lookup_run(options, run).id for run in runs]
     return choices
 
 
@@ -88,16 +103,15 @@ def lift_run(
     import anyio
 
     choices = read_decisions(options, accept, take, runs)
-    return anyio.run(_lift, options, idea_given(options, ref), choices, live)
+    return anyio.run(_lift, options, lookup_idea(options, ref), choices, live)
 
 
 async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.lifting.asking import report_lines, report_of
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import fitted, print_json, show
 
-    async with connected(Bridge(existing(options))) as bridge:
+    async with connected(Bridge(with_existing_store(options))) as bridge:
         decided = bridge.lift(ref, choices=choices)
         report = report_of(decided)
         lines = report_lines(report)
@@ -112,7 +126,7 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
         print_json(report)
     else:
         for text, style in lines:
-            show(fitted(text, 4), style)
+            show(fit(text, 4), style)
     still = any(not one["accepted"] for one in report["asks"])
     drifted = _object(report.get("live")).get("difference") is not None
     return 1 if still or drifted or not report["consistent"] else 0
@@ -141,9 +155,8 @@ def verify_ideas(
 
 async def _verify(options: Options, names: list[str], live: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.console import print_json, say
 
-    async with Bridge(existing(options)) as bridge:
+    async with Bridge(with_existing_store(options)) as bridge:
         verdicts = await bridge.verify(names, live=live, effects=options.allow_all)
     if options.json:
         print_json({"ideas": list[JSON](one.to_json() for one in verdicts)})
@@ -156,7 +169,6 @@ async def _verify(options: Options, names: list[str], live: bool) -> int:
 
 
 def _tell(verdict: Verdict) -> None:
-    from ideabridge.server.cli.console import show
 
     notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
     mark, style = ("holds", "green") if not verdict.faults else ("does not hold", "red")
@@ -187,10 +199,9 @@ async def publish(
     """
     from ideabridge.bridge.errors import PublicationError, UndecidedError
     from ideabridge.bridge.loop.event import AT_TERMINAL, BY_COMMAND
-    from ideabridge.server.cli.console import standing_in_terminal
 
     decided = choices or {}
-    if answer in ("auto", "plan") and not options.json and standing_in_terminal():
+    if answer in ("auto", "plan") and not options.json and at_terminal():
         try:
             found = await decided_at_terminal(bridge, ref, decided)
         except PublicationError:
@@ -201,7 +212,7 @@ async def publish(
         decided = found
     try:
         way = cast("Answer", answer)
-        by = AT_TERMINAL if standing_in_terminal() else BY_COMMAND
+        by = AT_TERMINAL if at_terminal() else BY_COMMAND
         return await bridge.publish(ref, name, description=description, answer=way, choices=decided, by=by, to=to)
     except UndecidedError as error:
         raise PublicationError("\n".join(_how_to_decide(error, f"{ref} {name}{options.again}"))) from None
@@ -230,7 +241,6 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
         PublicationError: it cannot be a plan whatever is accepted.
     """
     from ideabridge.bridge.lifting.asking import open_asks, report_lines, report_of
-    from ideabridge.server.cli.console import say
 
     if choices.get("accept") is True:
         return choices
@@ -256,15 +266,13 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
 
 async def _ask(ask: Ask) -> JSON:
     """`accept`, what to take instead, or None to give up."""
-    from ideabridge.server.cli.console import line, say
-
     say(f"? {ask.text}{' (accepted, it is the same for every input)' if ask.kind == 'constant' else ''}", "bold yellow")
     origins = ask.leaf.origins if ask.leaf is not None else []
     for number, origin in enumerate(origins, 1):
         say(f"  {number}: {clean(origin.shown)}")
     words = [*([] if ask.kind == "varies" else ["a(ccept)"]), *(["a number to take it"] if origins else []), "q(uit)"]
     while True:
-        typed = await line(f"  {', '.join(words)}: ")
+        typed = await read_line(f"  {', '.join(words)}: ")
         if typed is None or typed.strip().lower() in ("q", "quit"):
             return None
         word = typed.strip().lower()
@@ -288,10 +296,8 @@ VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="On
 @command("config", "project", "store", "json")
 def show_history(options: Options, name: NameArgument) -> int:
     """List the versions of a name: when each was published, from which idea, and what in it breaks callers."""
-    from ideabridge.server.cli.console import print_json, show
-
     told: list[JSONObject] = []
-    with opened(options) as store:
+    with open_store(options) as store:
         versions = store.versions(name)
         for place, one in enumerate(versions):
             before = versions[place + 1] if place + 1 < len(versions) else None
@@ -336,10 +342,8 @@ def diff_ideas(
     new: Annotated[str, typer.Argument(metavar="REF", help="What to compare it with.")],
 ) -> int:
     """Compare two ideas or versions: schemas, plan, constants, context. Exit code 1 if they differ."""
-    from ideabridge.server.cli.console import print_json, say, show
-
-    with opened(options) as store:
-        change = store.change(idea_named(store, old), idea_named(store, new))
+    with open_store(options) as store:
+        change = store.change(resolve_idea(store, old), resolve_idea(store, new))
     if options.json:
         print_json({"changes": list[JSON](change.lines), "breaking": list[JSON](change.breaking)})
         return 1 if change.lines else 0
@@ -368,24 +372,22 @@ def roll_back(options: Options, ref: VersionArgument) -> int:
 @command("config", "project", "store", "json")
 def unpin_name(options: Options, name: NameArgument) -> int:
     """Make a pinned name stand for its latest version again."""
-    with opened(options) as store:
+    with open_store(options) as store:
         told = store.stand_for(name)
     return _print_publication(options, told)
 
 
 def _stand(options: Options, ref: str, *, pinned: bool) -> int:
-    from ideabridge.server.cli.console import UsageError
 
     name, _, version = ref.partition("@")
     if not (version.isascii() and version.isdigit()):
         raise UsageError(f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}")
-    with opened(options) as store:
+    with open_store(options) as store:
         told = store.stand_for(name, int(version), pinned=pinned)
     return _print_publication(options, told)
 
 
 def _print_publication(options: Options, publication: Publication) -> int:
-    from ideabridge.server.cli.console import print_json, say
 
     if options.json:
         print_json({"name": publication.name, "version": publication.version, "pinned": publication.pinned})
@@ -407,10 +409,8 @@ def tag_idea(
     ] = None,
 ) -> int:
     """Add tags to an idea, or remove them. A tagged idea is never pruned."""
-    from ideabridge.server.cli.console import print_json, say
-
-    with opened(options) as store:
-        now = store.tag_idea(idea_named(store, ref), tags or (), remove or ())
+    with open_store(options) as store:
+        now = store.tag_idea(resolve_idea(store, ref), tags or (), remove or ())
     if options.json:
         print_json({"tags": list[JSON](now)})
     else:
@@ -423,7 +423,7 @@ def tag_idea(
 # `ideabridge ideas suggest`: what was done over and over, and is no tool yet.
 
 _LOOKED_AT: Final = 500
-_SUGGEST_NAMED: Final = 3
+_LITERALS_SHOWN: Final = 3
 
 
 @command("config", "project", "store", "json")
@@ -435,9 +435,7 @@ def suggest_ideas(
     limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
 ) -> int:
     """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
-    from ideabridge.server.cli.console import print_json, say, show
-
-    with opened(options) as store:
+    with open_store(options) as store:
         # What ends with errors is no tool, however often it was tried.
         well = [one for one in store.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
         found = [(one, store.idea(one.latest.id).idea.solution) for one in well]
@@ -467,13 +465,12 @@ def _ended_well(store: Store, one: Repeated) -> bool:
 
 
 def _advise(publish: str, literals: list[JSON]) -> None:
-    from ideabridge.server.cli.console import show
 
     if not literals:
         show(f"  publish it? {publish}")
         return
-    named = ", ".join(str(one) for one in literals[:_SUGGEST_NAMED]) + (
-        ", ..." if len(literals) > _SUGGEST_NAMED else ""
+    named = ", ".join(str(one) for one in literals[:_LITERALS_SHOWN]) + (
+        ", ..." if len(literals) > _LITERALS_SHOWN else ""
     )
     show(f"  its values stand in the calls ({named}). Run it once with them as input, †input.KEY in their places, and")
     show(f"  publish that run; or publish this one as it is: {publish} --accept all")
@@ -486,13 +483,11 @@ def _calls(solution: JSON) -> list[JSONObject]:
 
 def _lines(solution: JSON) -> list[str]:
     """Each call in a line."""
-    from ideabridge.server.cli.follow import shown
-
     lines: list[str] = []
     for call in _calls(solution)[:10]:
         given: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
         path = call.get("_outputPath")
-        lines.append(f"{call.get('_tool')} {shown(given)}{f' -> {path}' if isinstance(path, str) else ''}")
+        lines.append(f"{call.get('_tool')} {shortened(given)}{f' -> {path}' if isinstance(path, str) else ''}")
     more = len(_calls(solution)) - len(lines)
     return [*lines, f"... and {more} more"] if more else lines
 

@@ -11,10 +11,24 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from ideabridge.server.cli.console import (
+    ExitCode,
+    Rows,
+    UsageError,
+    at_terminal,
+    print_json,
+    print_table,
+    print_value,
+    report,
+    say,
+    show,
+)
 from ideabridge.server.cli.inputs import read_input
 from ideabridge.server.cli.install import HostArgument
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.stores import with_existing_store
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.names import shown_name
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
@@ -38,7 +52,6 @@ def list_modules(options: Options) -> int:
 
 async def _list(options: Options) -> int:
     from ideabridge.server.cli.connecting import Connecting
-    from ideabridge.server.cli.console import ExitCode, Rows, print_json, report, say
 
     configuration = options.configuration()
     rows: Rows | None = None
@@ -122,8 +135,6 @@ def check_module(
 async def _test(options: Options, name: str, tool: str | None, arguments: JSONObject | None) -> int:
     from ideabridge.bridge.loop.policy import direct_policy
     from ideabridge.server.cli.connecting import SETTLE_SECONDS, Connecting
-    from ideabridge.server.cli.console import ExitCode, UsageError, print_json, print_table, print_value, say
-    from ideabridge.tools.names import shown_name
     from ideabridge.tools.schema import Validator
 
     if tool is None and arguments is not None:
@@ -194,8 +205,6 @@ def accept_module(
     """
     import anyio
 
-    from ideabridge.server.cli.console import UsageError
-
     if own == (name is not None):
         raise UsageError("give a MODULE, or --own")
     return anyio.run(_accept, options, name or "", yes)
@@ -205,11 +214,9 @@ async def _accept(options: Options, module: str, yes: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.loop.event import LOCAL_USER, Decider
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import ExitCode, UsageError, print_json, say, show, standing_in_terminal
-    from ideabridge.server.cli.stores import existing
 
-    asks = not yes and not options.json and standing_in_terminal()
-    async with connected(Bridge(existing(options))) as bridge:
+    asks = not yes and not options.json and at_terminal()
+    async with connected(Bridge(with_existing_store(options))) as bridge:
         changed = await bridge.changed_tools(module)
         accepted = bool(changed) and yes
         if not options.json:
@@ -265,7 +272,6 @@ def import_modules(
     """
     from ideabridge.bridge.configuration import is_user_file
     from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command, trust_file
-    from ideabridge.server.cli.console import ExitCode, UsageError, print_json, say, standing_in_terminal
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
     from ideabridge.server.hosts.document import read_document
     from ideabridge.server.hosts.host import Places, find_host
@@ -286,7 +292,7 @@ def import_modules(
     moving, staying = movable(found, names or (), for_project=for_project) if move else ([], [])
     # What stands in the way is said before anything is written.
     changes = removals(chosen, places, moving)
-    if moving and not yes and (options.json or not standing_in_terminal()):
+    if moving and not yes and (options.json or not at_terminal()):
         raise UsageError(f"--move changes {' and '.join(str(one.path) for one, _ in changes)}: add --yes")
     if moving and not yes:
         _print_found(found)
@@ -377,7 +383,6 @@ def _near(file: Path) -> str:
 
 
 def _print_found(found: list[Adoption]) -> None:
-    from ideabridge.server.cli.console import print_table, say
     from ideabridge.server.hosts.translate import hide
 
     rows: list[tuple[str, ...]] = []
@@ -398,10 +403,10 @@ def _print_found(found: list[Adoption]) -> None:
 #
 # `ideabridge tools`: what can be called.
 
-app_of_tools = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
+tools_app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
 
 
-@app_of_tools.command("list")
+@tools_app.command("list")
 @command("config", "project", "tools", "json")
 def list_tools(
     options: Options,
@@ -422,7 +427,6 @@ def list_tools(
 async def _list_of_tools(options: Options, words: list[str], schemas: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import ExitCode, print_json, print_table, print_value, report, say, show
 
     async with connected(Bridge(options.configuration(), store=":memory:")) as bridge:
         found = [

@@ -24,9 +24,11 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from ideabridge.server.cli.console import (
     ExitCode,
-    as_error,
+    UsageError,
+    at_terminal,
     clean,
     err,
+    error_json,
     exit_code,
     leaves,
     out,
@@ -275,8 +277,6 @@ class Options:
         Raises:
             UsageError: it is no folder.
         """
-        from ideabridge.server.cli.console import UsageError
-
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
             raise UsageError(f"--project: {folder} is no folder")
@@ -309,7 +309,6 @@ class Options:
             UsageError: a folder or a file of tools is not there.
         """
         from ideabridge.bridge.configuration import load_configuration, load_workspace
-        from ideabridge.server.cli.console import UsageError, standing_in_terminal
 
         if asking and self._loaded:
             # A command may ask for it twice: a person is asked once.
@@ -318,10 +317,10 @@ class Options:
         if file is None:
             loaded = load_configuration(self.config, project=self.folder())
         else:
-            asks = ask if asking and standing_in_terminal() else None
+            asks = ask if asking and at_terminal() else None
             loaded = load_workspace(file, project=self.folder(), ask=asks)
         if asking and loaded.untrusted is not None:
-            report(loaded.untrusted.told(anywhere=not standing_in_terminal()))
+            report(loaded.untrusted.told(anywhere=not at_terminal()))
         if asking:
             for line in loaded.refused:
                 report(line)
@@ -441,7 +440,7 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
             message += " (IDEABRIDGE_TRACEBACK=1 shows where)"
         report(message)
         if json:
-            print_json(as_error(message, kind, int(code)))
+            print_json(error_json(message, kind, int(code)))
         return code
 
 

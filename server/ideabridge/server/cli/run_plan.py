@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
+from ideabridge.server.cli.console import ExitCode, UsageError, counted, fit, print_json, print_value, report, say, show
 from ideabridge.server.cli.inputs import read_input, read_json
 from ideabridge.server.cli.options import InputOption, Options, command
 from ideabridge.server.cli.serve import read_option
@@ -73,9 +74,8 @@ async def _run(
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.plan import read_plan
     from ideabridge.bridge.store.publications import check_name
-    from ideabridge.server.cli.connecting import showing
-    from ideabridge.server.cli.console import ExitCode, report, say
-    from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.server.cli.connecting import show_connecting
+    from ideabridge.server.cli.follow import follow, print_result
 
     plan = read_plan(raw)
     if given is not None:
@@ -85,11 +85,11 @@ async def _run(
         check_name(save_as)
     async with Bridge(options.configuration()) as bridge:
         if dry or draw is not None:
-            async with showing(bridge, quiet=options.json):
+            async with show_connecting(bridge, quiet=options.json):
                 told, drawing = await _rehearse(bridge, plan, dry, draw)
             _print_rehearsal(told, drawing, options, dry)
             return ExitCode.DONE
-        async with showing(bridge, quiet=options.json):
+        async with show_connecting(bridge, quiet=options.json):
             run = await bridge.run_plan(plan, planning=cast("Planning", planning))
         outcome = await follow(run, quiet=options.json)
         extra: JSONObject = {}
@@ -97,10 +97,10 @@ async def _run(
             problem = None
             if save_as is not None and outcome.code() == ExitCode.DONE:
                 problem = await _publish(bridge, run.id, save_as, options, extra)
-            code = tell(outcome, options, extra=extra)
+            code = print_result(outcome, options, extra=extra)
         else:
             # The result first: what is asked then is about it.
-            code = tell(outcome, options)
+            code = print_result(outcome, options)
             problem = await _publish(bridge, run.id, save_as, options, extra)
         if problem is not None:
             report(problem)
@@ -123,7 +123,6 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
         Why it is not published; None: it is.
     """
     from ideabridge.server.cli.lifting import publish
-    from ideabridge.tools.errors import IdeabridgeError
 
     try:
         publication = await publish(bridge, run, name, options)
@@ -145,15 +144,13 @@ async def _rehearse(bridge: Bridge, plan: Plan, dry: bool, draw: str | None) -> 
 
 def _print_rehearsal(told: JSONObject, drawing: str | None, options: Options, dry: bool) -> None:
     """Show what the plan would do: readable at a terminal, else one JSON value; the drawing alone as it is."""
-    from ideabridge.server.cli.console import fitted, print_json, print_value, show
-
     if drawing is not None and (options.json or dry):
         told = {**told, "drawing": drawing}
     if options.json:
         print_json(told)
     elif dry and sys.stdout.isatty():
         for text, style in _lines(told, options):
-            show(fitted(text), style)
+            show(fit(text), style)
         if drawing is not None:
             print_value(drawing)
     else:
@@ -179,8 +176,6 @@ async def _dry_run_json(bridge: Bridge, plan: Plan) -> JSONObject:
 
 def _lines(told: JSONObject, options: Options) -> Iterator[tuple[str, str | None]]:
     """What the plan would do, for people: (text, style) of each line."""
-    from ideabridge.server.cli.follow import counted
-
     calls = {_named(entry): entry for entry in _objects(told.get("calls"))}
     layers = [[str(name) for name in layer] for layer in _lists(told.get("layers"))]
     yield f"{counted(len(calls), 'call')} in {counted(len(layers), 'step')}; nothing was run", "bold"
@@ -308,8 +303,6 @@ def solve(
     """
     import anyio
 
-    from ideabridge.server.cli.console import UsageError
-
     if replay is not None and (mind != "auto" or model is not None):
         raise UsageError("--replay answers by itself; it goes with neither --mind nor --model")
     if record is not None and not record.expanduser().absolute().parent.is_dir():
@@ -332,9 +325,8 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.minds.choice import choose
     from ideabridge.bridge.minds.recorded import recording
-    from ideabridge.server.cli.connecting import showing
-    from ideabridge.server.cli.console import ExitCode, report, say
-    from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.server.cli.connecting import show_connecting
+    from ideabridge.server.cli.follow import follow, print_result
 
     configuration = options.configuration()
     if model is not None:
@@ -342,7 +334,7 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
     with ExitStack() as stack:
         recorded = None if task.replay is None else stack.enter_context(recording(task.replay.expanduser()))
         async with Bridge(configuration, mind=recorded) as bridge:
-            async with showing(bridge, quiet=options.json):
+            async with show_connecting(bridge, quiet=options.json):
                 run = await bridge.solve(
                     task.text,
                     input=task.input,
@@ -363,7 +355,7 @@ async def _solve(options: Options, task: _Task, model: ModelConfiguration | None
                 except IdeabridgeError as error:
                     # What the run gave was paid for: it is told all the same.
                     extra["recorded"], fault = None, str(error)
-            code = tell(outcome, options, extra=extra)
+            code = print_result(outcome, options, extra=extra)
             if fault is not None:
                 report(f"--record: {fault}")
                 return code or ExitCode.FAILED

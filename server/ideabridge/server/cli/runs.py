@@ -11,17 +11,28 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from ideabridge.server.cli.console import errors_told
+from ideabridge.server.cli.console import (
+    UsageError,
+    errors_text,
+    fit,
+    print_json,
+    print_table,
+    print_value,
+    report,
+    say,
+    show,
+)
 from ideabridge.server.cli.inputs import read_input, read_json
 from ideabridge.server.cli.options import LimitOption, Options, command
-from ideabridge.server.cli.stores import RunArgument, existing, opened, run_given, run_named
+from ideabridge.server.cli.stores import RunArgument, lookup_run, open_store, resolve_run, with_existing_store
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.journal import DirectCall
     from ideabridge.bridge.store.store import Store
-    from ideabridge.server.cli.follow import Story
+    from ideabridge.server.cli.follow import RunHistory
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
@@ -55,10 +66,8 @@ def list_runs(
     after: Annotated[str | None, typer.Option("--after", metavar="RUN", help="Go on after this run.")] = None,
 ) -> int:
     """List runs, newest first: those of every caller. A run is interrupted where its process ended in the middle."""
-    from ideabridge.server.cli.console import print_json, print_table, say
-
-    with opened(options) as store:
-        listed = _listed(store, status, None if after is None else run_named(store, after).id)
+    with open_store(options) as store:
+        listed = _listed(store, status, None if after is None else resolve_run(store, after).id)
         records = list(itertools.islice(listed, limit))
     following = records[-1].id if len(records) == limit else None
     if options.json:
@@ -68,7 +77,7 @@ def list_runs(
         callers = {record.caller for record in records}
         titles = ["run", "status", "kind", *(["caller"] if len(callers) > 1 else []), "started (UTC)", "title"]
         print_table(titles, [_row(one, len(callers) > 1) for one in records], cut=True)
-        for stands in dict.fromkeys(standing_of(record)[0] for record in records):
+        for stands in dict.fromkeys(run_status(record)[0] for record in records):
             advice = next_step("RUN", stands)
             if advice is not None:
                 say(advice, "dim")
@@ -87,13 +96,13 @@ def _listed(store: Store, status: Status | None, after: str | None) -> Iterator[
     noted = [] if status is None else ["running", "interrupted"] if status is Status.INTERRUPTED else [status.value]
     while True:
         page = store.runs(status=noted, limit=_PAGE, after=after, rooms=False)
-        yield from (record for record in page if status is None or standing_of(record)[0] == status.value)
+        yield from (record for record in page if status is None or run_status(record)[0] == status.value)
         if len(page) < _PAGE:
             return
         after = page[-1].id
 
 
-def standing_of(record: RunRecord) -> tuple[str, str | None]:
+def run_status(record: RunRecord) -> tuple[str, str | None]:
     """(status, why it stands so, where that is known) of a run, as far as its record tells."""
     from ideabridge.bridge.runs.driver import LEFT, is_left
 
@@ -109,9 +118,9 @@ def errors_of(record: RunRecord) -> int:
     return errors if isinstance(errors, int) else 0
 
 
-def standing_text(record: RunRecord) -> str:
+def status_text(record: RunRecord) -> str:
     """How a run stands, and how many errors it ended with."""
-    return standing_of(record)[0] + errors_told(errors_of(record))
+    return run_status(record)[0] + errors_text(errors_of(record))
 
 
 @app.command("direct")
@@ -122,9 +131,7 @@ def list_direct_calls(
     after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
 ) -> int:
     """List direct calls of exposed tools, newest first: those of every caller. No parameters and results are kept."""
-    from ideabridge.server.cli.console import print_json, print_table, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         page = store.direct_calls(limit, after)
     if options.json:
         calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
@@ -147,7 +154,7 @@ def _direct(one: DirectCall) -> list[str]:
 
 
 def _run_json(record: RunRecord) -> JSONObject:
-    status, reason = standing_of(record)
+    status, reason = run_status(record)
     told: JSONObject = {
         "run": record.id,
         "status": status,
@@ -162,10 +169,10 @@ def _run_json(record: RunRecord) -> JSONObject:
 
 
 def _row(record: RunRecord, with_caller: bool) -> list[str]:
-    reason = standing_of(record)[1]
+    reason = run_status(record)[1]
     title = f"{record.title} ({reason})" if reason else record.title
     caller = [record.caller] if with_caller else []
-    return [record.id, standing_text(record), record.kind, *caller, record.created[:16].replace("T", " "), title]
+    return [record.id, status_text(record), record.kind, *caller, record.created[:16].replace("T", " "), title]
 
 
 def next_step(run: str, status: str) -> str | None:
@@ -194,18 +201,18 @@ def resume(
     """
     import anyio
 
-    return anyio.run(_resume, options, run_given(options, run).id)
+    return anyio.run(_resume, options, lookup_run(options, run).id)
 
 
 async def _resume(options: Options, run_id: str) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.server.cli.follow import follow, print_result
 
-    async with Bridge(existing(options)) as bridge:
+    async with Bridge(with_existing_store(options)) as bridge:
         # What a room gives belongs to its run: that is what goes on.
         run = (await bridge.resume(run_id)).root
         outcome = await follow(run, quiet=options.json, by_turns=True)
-        return tell(outcome, options)
+        return print_result(outcome, options)
 
 
 @command("config", "project", "store", "tools", "allow_all", "json")
@@ -220,18 +227,16 @@ def cancel(
     """
     import anyio
 
-    return anyio.run(_cancel, options, [run_given(options, run) for run in runs])
+    return anyio.run(_cancel, options, [lookup_run(options, run) for run in runs])
 
 
 async def _cancel(options: Options, records: list[RunRecord]) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import FinishedRunError
-    from ideabridge.server.cli.console import print_json, report, say
-    from ideabridge.tools.errors import IdeabridgeError
 
     told: list[JSON] = []
     faults: list[IdeabridgeError] = []
-    async with Bridge(existing(options)) as bridge:
+    async with Bridge(with_existing_store(options)) as bridge:
         for record in records:
             # What a room gives belongs to its run: that is what ends.
             root = record.id.partition(".")[0]
@@ -269,24 +274,21 @@ def show_run(
     ] = None,
 ) -> int:
     """Show what happened in a run: every event, with the calls, errors, approvals and tokens. Nothing is started."""
-    from ideabridge.server.cli.console import UsageError
-    from ideabridge.server.cli.follow import read_story
+    from ideabridge.server.cli.follow import read_history
 
-    with opened(options) as store:
-        record = run_named(store, run)
+    with open_store(options) as store:
+        record = resolve_run(store, run)
         journal = list(store.events(record.id))
         if at is not None and not 1 <= at <= len(journal):
             raise UsageError(f"--at: expected 1 to {len(journal)}, an event of the run, found {at}")
-        story = read_story(journal[:at], store.event_times(record.id))
+        history = read_history(journal[:at], store.event_times(record.id))
         lineage = _lineage(store, record)
     if at is not None:
-        return _show_moment(options, record, story)
+        return _show_at(options, record, history)
     if options.json:
-        from ideabridge.server.cli.console import print_json
-
-        print_json({**_run_json_of_history(record, story), **lineage, "events": _events(journal, story)})
+        print_json({**_history_json(record, history), **lineage, "events": _events(journal, history)})
         return 0
-    _print_story(record, story, lineage)
+    _print_history(record, history, lineage)
     return 0
 
 
@@ -307,11 +309,11 @@ def _lineage(store: Store, record: RunRecord) -> JSONObject:
     return {**told, "ideas": ideas} if ideas else told
 
 
-def _run_json_of_history(record: RunRecord, story: Story) -> JSONObject:
-    from ideabridge.server.cli.follow import call_told
+def _history_json(record: RunRecord, history: RunHistory) -> JSONObject:
+    from ideabridge.server.cli.follow import call_json
 
-    machine = story.machine
-    status, why = standing_of(record)
+    machine = history.machine
+    status, why = run_status(record)
     told: JSONObject = {
         "run": record.id,
         "status": status,
@@ -320,7 +322,7 @@ def _run_json_of_history(record: RunRecord, story: Story) -> JSONObject:
         "title": record.title,
         "created": record.created,
         "updated": record.updated,
-        "calls": [call_told(number, one) for number, one in enumerate(machine.history)],
+        "calls": [call_json(number, one) for number, one in enumerate(machine.history)],
         "errors": [dict(error) for error in machine.errors],
         "usage": {"tokens": machine.usage.tokens, "cost": machine.usage.cost},
     }
@@ -331,43 +333,42 @@ def _run_json_of_history(record: RunRecord, story: Story) -> JSONObject:
         told["output"] = machine.output
     if not machine.has_output or (machine.mode == "solve" and machine.has_state):
         told["state"] = machine.state
-    return {**told, "broken": story.broken} if story.broken else told
+    return {**told, "broken": history.broken} if history.broken else told
 
 
-def _events(journal: list[tuple[int, JSONObject]], story: Story) -> list[JSON]:
+def _events(journal: list[tuple[int, JSONObject]], history: RunHistory) -> list[JSON]:
     told: list[JSON] = []
-    for (number, raw), moment in zip(journal, story.moments, strict=False):
-        when = None if moment.at is None else datetime.fromtimestamp(moment.at, UTC).isoformat(timespec="milliseconds")
-        told.append({"number": number, "time": when, "text": moment.text, "event": raw})
+    for (number, raw), entry in zip(journal, history.entries, strict=False):
+        when = None if entry.at is None else datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="milliseconds")
+        told.append({"number": number, "time": when, "text": entry.text, "event": raw})
     return told
 
 
-def _print_story(record: RunRecord, story: Story, lineage: JSONObject) -> None:
+def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) -> None:
     from collections import Counter
 
-    from ideabridge.server.cli.console import errors_told, fitted, say, show
     from ideabridge.server.cli.follow import error_line
 
-    machine = story.machine
-    status, why = standing_of(record)
+    machine = history.machine
+    status, why = run_status(record)
     reason = machine.reason or why
-    show(f"run {record.id}: {status}{errors_told(len(machine.errors))}{f' ({reason})' if reason else ''}", "bold")
-    show(fitted(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}", 4))
+    show(f"run {record.id}: {status}{errors_text(len(machine.errors))}{f' ({reason})' if reason else ''}", "bold")
+    show(fit(f"  {record.kind} of {record.caller}, {record.created[:19].replace('T', ' ')} UTC: {record.title}", 4))
     for line in _lineage_lines(lineage):
-        show(fitted(f"  {line}", 4))
+        show(fit(f"  {line}", 4))
     show("events (number, seconds, what)", "bold")
-    begun = next((one.at for one in story.moments if one.at is not None), 0.0)
-    width = len(str(len(story.moments)))
-    for moment in story.moments:
-        seconds = "" if moment.at is None else f"{moment.at - begun:8.3f}"
-        show(fitted(f"  {moment.number:>{width}} {seconds:>8}  {moment.text}", width + 13), moment.style)
-    if story.broken:
-        show(f"  {story.broken}", "red")
+    begun = next((one.at for one in history.entries if one.at is not None), 0.0)
+    width = len(str(len(history.entries)))
+    for entry in history.entries:
+        seconds = "" if entry.at is None else f"{entry.at - begun:8.3f}"
+        show(fit(f"  {entry.number:>{width}} {seconds:>8}  {entry.text}", width + 13), entry.style)
+    if history.broken:
+        show(f"  {history.broken}", "red")
     counted = Counter(one.standing.value for one in machine.history)
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for error in machine.errors:
-        show(fitted(f"  error: {error_line(error)}", 4), "red")
+        show(fit(f"  error: {error_line(error)}", 4), "red")
     # The person reads it here; the last line says what they can do.
     advice = next_step(record.id, status)
     if advice is not None:
@@ -391,26 +392,25 @@ def _related(value: JSON) -> str:
     return f"{value.get('run')}{f' after event {at}' if at else ''}{f' ({status})' if status else ''}"
 
 
-def _show_moment(options: Options, record: RunRecord, story: Story) -> int:
+def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     """What stood after an event: the Request at hand as the mind was told it, and the state."""
     from ideabridge.bridge.context.messages import Handlers
     from ideabridge.bridge.loop.event import RequestMade
     from ideabridge.bridge.loop.machine import Machine
     from ideabridge.bridge.loop.request import Composer, SchemaCache
-    from ideabridge.server.cli.console import print_json, print_value, show
 
-    asked = [number for number, one in enumerate(story.moments) if isinstance(one.event, RequestMade)]
+    asked = [number for number, one in enumerate(history.entries) if isinstance(one.event, RequestMade)]
     machine = Machine()
     # Composed where it was made: what it told stands in the machine only until it is answered.
-    for moment in story.moments[: asked[-1]] if asked else story.moments[:1]:
-        machine.receive(moment.event)
-    made = story.moments[asked[-1]].event if asked else None
+    for entry in history.entries[: asked[-1]] if asked else history.entries[:1]:
+        machine.receive(entry.event)
+    made = history.entries[asked[-1]].event if asked else None
     request = Composer(Handlers(), SchemaCache()).compose(machine, made if isinstance(made, RequestMade) else None)
     same = not isinstance(made, RequestMade) or made.request == request.id
-    now = story.machine
-    last = story.moments[-1]
+    now = history.machine
+    last = history.entries[-1]
     if options.json:
-        from ideabridge.server.cli.follow import call_told
+        from ideabridge.server.cli.follow import call_json
 
         print_json(
             {
@@ -424,7 +424,7 @@ def _show_moment(options: Options, record: RunRecord, story: Story) -> int:
                 "messages": request.context,
                 "schema": request.schema if asked else None,
                 "state": now.state,
-                "calls": [call_told(number, one) for number, one in enumerate(now.history)],
+                "calls": [call_json(number, one) for number, one in enumerate(now.history)],
             }
         )
         return 0
@@ -463,20 +463,19 @@ def fork_run(
     words = [f"@{word}" if not word.startswith(("@", "{")) and Path(word).is_file() else word for word in input or []]
     given = read_input(words) if input else None
     other = read_json(solution, "--solution") if solution is not None else None
-    return anyio.run(_fork, options, run_given(options, run), at, other, given)
+    return anyio.run(_fork, options, lookup_run(options, run), at, other, given)
 
 
 async def _fork(options: Options, record: RunRecord, at: int, solution: JSON, given: JSONObject | None) -> int:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.console import say
-    from ideabridge.server.cli.follow import follow, tell
+    from ideabridge.server.cli.follow import follow, print_result
 
-    async with Bridge(existing(options)) as bridge:
+    async with Bridge(with_existing_store(options)) as bridge:
         if given is not None:
             given = {**_input_of(bridge.store, record.id), **given}
         fork = await bridge.fork(record.id, at, solution=solution, input=given, caller=record.caller)
         say(f"run {fork.id} goes on from {record.id} after event {at}", "dim")
-        return tell(await follow(fork, quiet=options.json), options)
+        return print_result(await follow(fork, quiet=options.json), options)
 
 
 def _input_of(store: Store, run_id: str) -> JSONObject:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ideabridge.server.cli.console import UsageError, say, standing_in_terminal
+from ideabridge.server.cli.console import UsageError, at_terminal, say
 from ideabridge.server.cli.options import Options, command
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def serve(
     if model is not None:
         configuration = configuration.model_copy(update={"model": read_option(model)})
     told = None
-    if standing_in_terminal():
+    if at_terminal():
         _introduce(configuration, stdio=place is None)
         told = _tell
     import anyio

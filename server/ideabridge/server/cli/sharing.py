@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ideabridge.server.cli.console import UsageError, at_terminal, print_json, report, say
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import REF_HELP, idea_named, opened
+from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
 from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import is_safe_name, printable
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def _reading(options: Options) -> Generator[Bridge]:
     """A bridge over the store of the configuration. It is not entered: no module is started."""
     from ideabridge.bridge.bridge import Bridge
 
-    with opened(options) as store:
+    with open_store(options) as store:
         yield Bridge(options.configuration(), store=store)
 
 
@@ -62,8 +64,6 @@ def export_ideas(
 
     An idea that holds a secret is refused: a configured one, or one of a well-known shape.
     """
-    from ideabridge.server.cli.console import UsageError, say
-
     wanted = list(refs or [])
     if output is not None and folder is not None:
         raise UsageError("--output, --folder: give one of them")
@@ -74,7 +74,7 @@ def export_ideas(
             wanted += [name for name in _published(bridge.store) if name not in wanted]
         if folder is not None:
             return _export_all(bridge, wanted, folder.expanduser())
-        document = bridge.export_idea(idea_named(bridge.store, wanted[0]))
+        document = bridge.export_idea(resolve_idea(bridge.store, wanted[0]))
     text = _text(document)
     if output is None:
         sys.stdout.buffer.write(text.encode())
@@ -98,9 +98,6 @@ def _published(store: Store) -> list[str]:
 
 def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     """Each into a file of its own; one that cannot be exported is told, and holds up none of the others."""
-    from ideabridge.server.cli.console import UsageError, report, say
-    from ideabridge.tools.errors import IdeabridgeError
-
     if not refs:
         raise UsageError("REF: nothing to export: name ideas, or publish some")
     try:
@@ -110,7 +107,7 @@ def _export_all(bridge: Bridge, refs: list[str], folder: Path) -> int:
     refused = 0
     for ref in refs:
         try:
-            document = bridge.export_idea(idea_named(bridge.store, ref))
+            document = bridge.export_idea(resolve_idea(bridge.store, ref))
         except IdeabridgeError as error:
             refused += 1
             report(f"{ref}: {error}")
@@ -143,8 +140,6 @@ def write_file(path: Path, text: str, option: str = "", *, named: bool = True) -
     Raises:
         UsageError: it cannot be written, or is there and no plain file.
     """
-    from ideabridge.server.cli.console import UsageError
-
     where = f"{option}: {path}" if option else str(path)
     try:
         kind = _kind(path)
@@ -214,9 +209,7 @@ def import_ideas(
     """
     import anyio
 
-    from ideabridge.server.cli.console import UsageError, standing_in_terminal
-
-    if edited and (options.json or not standing_in_terminal()):
+    if edited and (options.json or not at_terminal()):
         raise UsageError("--edited: a person looks at the documents, which takes a terminal, and not --json")
     if replace and not publish:
         raise UsageError("--replace goes with --publish")
@@ -225,8 +218,6 @@ def import_ideas(
 
 def _files(words: list[str]) -> list[tuple[str, bool]]:
     """(file, whether somebody named it itself) of what is named, and of what is in the folders named."""
-    from ideabridge.server.cli.console import UsageError, say
-
     found: list[tuple[str, bool]] = []
     for word in words:
         path = Path(word).expanduser()
@@ -251,14 +242,12 @@ async def _import(
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.sharing import missing
     from ideabridge.server.cli.connecting import connected
-    from ideabridge.server.cli.console import print_json, report, say
-    from ideabridge.tools.errors import IdeabridgeError
 
     saved: list[tuple[str, Adopted]] = []
     needed: list[Need] = []
     refused: list[JSON] = []
     async with AsyncExitStack() as stack:
-        store = stack.enter_context(opened(options, create=True))
+        store = stack.enter_context(open_store(options, create=True))
         bridge = Bridge(options.configuration(), store=store)
         if publish:
             # The tools here say what a plan may do, so the modules are started.
@@ -303,9 +292,7 @@ async def _taken(
     """Import one document; what a person must see first is shown, and asked about at a terminal."""
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
-    from ideabridge.server.cli.console import say, standing_in_terminal
     from ideabridge.server.cli.ideas import document_lines
-    from ideabridge.tools.errors import IdeabridgeError
 
     read, changed = read_document(document, "nothing" if edited else "whole"), False
     try:
@@ -321,7 +308,7 @@ async def _taken(
     try:
         adopted = await bridge.import_idea(document, publish=publish, edited=changed, replace=replace)
     except NameInUseError as error:
-        if options.json or not standing_in_terminal():
+        if options.json or not at_terminal():
             raise
         say(f"{error.ref} is published here. With this document in its place:", "bold")
         for line in error.lines:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ideabridge.server.cli.console import UsageError, print_json, say
 from ideabridge.server.cli.options import Options, command
+from ideabridge.tools.names import did_you_mean
 
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
@@ -24,7 +26,7 @@ RunArgument = Annotated[
 ]
 
 
-def existing(options: Options) -> Configuration:
+def with_existing_store(options: Options) -> Configuration:
     """The configuration, for a command that needs what a store holds already.
 
     Raises:
@@ -41,7 +43,7 @@ def existing(options: Options) -> Configuration:
 
 
 @contextmanager
-def opened(options: Options, *, create: bool = False) -> Generator[Store]:
+def open_store(options: Options, *, create: bool = False) -> Generator[Store]:
     """The store of the configuration, open. No module is started for it.
 
     Args:
@@ -53,7 +55,7 @@ def opened(options: Options, *, create: bool = False) -> Generator[Store]:
     """
     from ideabridge.bridge.store.store import Store
 
-    configuration = options.configuration() if create else existing(options)
+    configuration = options.configuration() if create else with_existing_store(options)
     assert configuration.store is not None
     store = Store.open(configuration.store, durability=configuration.durability)
     try:
@@ -70,7 +72,7 @@ LAST: Final = "last"
 _NAMED: Final = 5
 
 
-def run_named(store: Store, text: str) -> RunRecord:
+def resolve_run(store: Store, text: str) -> RunRecord:
     """The run that a person names: by its id, a beginning of it that no other run has, or `last`, the newest.
 
     Raises:
@@ -78,8 +80,6 @@ def run_named(store: Store, text: str) -> RunRecord:
         UsageError: several begin so.
     """
     from ideabridge.bridge.store.errors import UnknownRunError
-    from ideabridge.server.cli.console import UsageError
-    from ideabridge.tools.names import did_you_mean
 
     record = store.run(text)
     if record is None and text == LAST:
@@ -103,14 +103,14 @@ def run_named(store: Store, text: str) -> RunRecord:
     return record
 
 
-def run_given(options: Options, text: str) -> RunRecord:
-    """`run_named` in the store of a command line, before anything else is opened."""
-    with opened(options) as store:
-        return run_named(store, text)
+def lookup_run(options: Options, text: str) -> RunRecord:
+    """`resolve_run` in the store of a command line, before anything else is opened."""
+    with open_store(options) as store:
+        return resolve_run(store, text)
 
 
-def idea_named(store: Store, ref: str) -> str:
-    """What names an idea to the store: `ref` itself, or the id of the run that it names as `run_named` takes it.
+def resolve_idea(store: Store, ref: str) -> str:
+    """What names an idea to the store: `ref` itself, or the id of the run that it names as `resolve_run` takes it.
 
     Raises:
         UnknownIdeaError, AmbiguousIdeaError: it names neither.
@@ -122,16 +122,16 @@ def idea_named(store: Store, ref: str) -> str:
         store.idea(ref)
     except UnknownIdeaError as error:
         try:
-            return run_named(store, ref).id
+            return resolve_run(store, ref).id
         except UnknownRunError:
             raise error from None
     return ref
 
 
-def idea_given(options: Options, ref: str) -> str:
-    """`idea_named` in the store of a command line, before anything else is opened."""
-    with opened(options) as store:
-        return idea_named(store, ref)
+def lookup_idea(options: Options, ref: str) -> str:
+    """`resolve_idea` in the store of a command line, before anything else is opened."""
+    with open_store(options) as store:
+        return resolve_idea(store, ref)
 
 
 # -- keeping ---------------------------------------------------------------------------------------------------------
@@ -148,10 +148,8 @@ def back_up(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
 ) -> int:
     """Copy the store to a new file, also while it is in use. Nothing is overwritten."""
-    from ideabridge.server.cli.console import print_json, say
-
     target = file.expanduser()
-    with opened(options) as store:
+    with open_store(options) as store:
         size = store.back_up(target)
     if options.json:
         print_json({"file": str(target), "bytes": size})
@@ -164,9 +162,7 @@ def back_up(
 @command("config", "project", "store", "json")
 def vacuum(options: Options) -> int:
     """Give unused space in the store's file back to the disk. Other processes wait meanwhile."""
-    from ideabridge.server.cli.console import print_json, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         before, after = store.vacuum()
     if options.json:
         print_json({"before": before, "after": after})

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ideabridge.server.cli.console import ExitCode, UsageError, print_json, report, say, standing_in_terminal
+from ideabridge.server.cli.console import ExitCode, UsageError, at_terminal, print_json, report, say
 from ideabridge.server.cli.options import Options, ask, command, show_standing, standing_json, variables_named
 
 
@@ -62,7 +62,7 @@ def trust(
         show_standing(standing, parsed, user, as_json=options.json)
         return ExitCode.DONE if standing.is_trusted else ExitCode.FAILED
     if not standing.is_trusted:
-        if given is None and not standing_in_terminal():
+        if given is None and not at_terminal():
             # A script that trusts whatever stands there now would trust the next change as well, which nobody has seen.
             raise UsageError(
                 "nobody is at a terminal to look at it. `ideabridge trust --show` shows what it would do and its hash;"

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from ideabridge.server.cli.console import print_json, print_table, say, show
 from ideabridge.server.cli.options import Options, command
-from ideabridge.server.cli.stores import opened
+from ideabridge.server.cli.stores import open_store
 from ideabridge.tools.encoding import JSONObject
 
 if TYPE_CHECKING:
@@ -39,14 +40,13 @@ def add_user(options: Options, name: NameArgument, role: RoleOption = "member", 
     from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
-    with opened(options, create=True) as store, store.transaction():
+    with open_store(options, create=True) as store, store.transaction():
         user = store.users.add(name, role)
         kept, text = store.users.add_token(name, "first", until)
     return _show_token(options, user, kept, text)
 
 
 def _show_token(options: Options, user: User, kept: Token, text: str) -> int:
-    from ideabridge.server.cli.console import print_json, say, show
 
     if options.json:
         print_json({**_user(user), "token": {**_token(kept), "text": text}})
@@ -63,9 +63,7 @@ def _show_token(options: Options, user: User, kept: Token, text: str) -> int:
 @command("config", "project", "store", "json")
 def list_users(options: Options) -> int:
     """List the users: role, state, valid tokens, and when they came last."""
-    from ideabridge.server.cli.console import print_json, print_table, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         users, tokens = store.users.all(), store.users.tokens()
     if options.json:
         print_json({"users": [_user(one) for one in users]})
@@ -83,9 +81,8 @@ def list_users(options: Options) -> int:
 
 
 def _change(options: Options, name: str, told: str, *, state: State | None = None, role: Role | None = None) -> int:
-    from ideabridge.server.cli.console import print_json, say
 
-    with opened(options) as store:
+    with open_store(options) as store:
         user = store.users.change(name, state=state, role=role)
     if options.json:
         print_json(_user(user))
@@ -133,7 +130,7 @@ def add_token(options: Options, name: NameArgument, label: LabelOption = "", exp
     from ideabridge.bridge.store.users import read_expiry
 
     until = None if expires is None else read_expiry(expires)
-    with opened(options) as store:
+    with open_store(options) as store:
         kept, text = store.users.add_token(name, label, until)
         user = store.users.get(name)
     return _show_token(options, user, kept, text)
@@ -145,9 +142,7 @@ def list_tokens(
     options: Options, name: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user's.")] = None
 ) -> int:
     """List tokens: whose, what for, whether they are valid, and when they were used last. Never their text."""
-    from ideabridge.server.cli.console import print_json, print_table, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         tokens = store.users.tokens(name)
     if options.json:
         print_json({"tokens": [_token(one) for one in tokens]})
@@ -169,9 +164,7 @@ def revoke_token(
     ident: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `users token list` shows it.")],
 ) -> int:
     """Revoke a token. Servers take it no more; streams that are open with it end within a second."""
-    from ideabridge.server.cli.console import print_json, say
-
-    with opened(options) as store:
+    with open_store(options) as store:
         kept = store.users.revoke(ident)
     if options.json:
         print_json(_token(kept))
