@@ -12,7 +12,7 @@ import shlex
 import sqlite3  # Python's own: it loads faster than the store's, and no store is open in this process
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from ideabridge.server.cli.console import (
     out,
     own_error,
     print_json,
+    print_table,
     report,
     say,
     show,
@@ -271,11 +272,27 @@ class Options:
         words += ["--allow-all"] if self.allow_all else []
         return "".join(f" {shlex.quote(word)}" for word in words)
 
+    def print_or_say(self, value: JSON, text: str) -> None:
+        """Print `value` with `--json`; else say `text`, what was done."""
+        if self.json:
+            print_json(value)
+        else:
+            say(text, "green")
+
+    def print_rows(self, value: JSON, titles: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
+        """Print `value` with `--json`; else a table of `rows`, or say `empty` if there are none."""
+        if self.json:
+            print_json(value)
+        elif rows:
+            print_table(titles, rows, cut=True)
+        else:
+            say(empty)
+
     def folder(self) -> Path:
         """The project folder, absolute.
 
         Raises:
-            UsageError: it is no folder.
+            UsageError: it is not a folder.
         """
         folder = (self.project or Path.cwd()).expanduser().absolute()
         if not folder.is_dir():
@@ -355,15 +372,16 @@ def _merged(before: Options, given: dict[str, Any]) -> Options:
     return replace(before, **changes, tools=(*before.tools, *tools))
 
 
-def command(
-    *names: str,
-) -> Callable[[Callable[..., int | None]], Callable[..., None]]:
-    """Give a command the shared options in `names`, as one argument `options`; and turn errors into exit codes.
+_Command = Callable[..., int | None] | Callable[..., Coroutine[Any, Any, int | None]]
 
-    The function returns an exit code, or None for 0.
+
+def command(*names: str) -> Callable[[_Command], Callable[..., None]]:
+    """Add the shared options in `names` to a command, as one argument `options`, and turn its errors into exit codes.
+
+    The command returns an exit code, or None for 0. It may be a coroutine function.
     """
 
-    def decorate(function: Callable[..., int | None]) -> Callable[..., None]:
+    def decorate(function: _Command) -> Callable[..., None]:
         signature = inspect.signature(function, eval_str=True)
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         own = [
@@ -381,7 +399,12 @@ def command(
             before = arguments.pop("ctx").obj
             given = {name: arguments.pop(name) for name in names}
             options = _merged(before if isinstance(before, Options) else Options(), given)
-            code = guarded(lambda: function(options, **arguments), json=options.json)
+
+            def work() -> int | None:
+                result = function(options, **arguments)
+                return _run(result) if isinstance(result, Coroutine) else result
+
+            code = guarded(work, json=options.json)
             if code:
                 raise typer.Exit(code)
 
@@ -395,8 +418,17 @@ def command(
     return decorate
 
 
+def _run(coroutine: Coroutine[Any, Any, int | None]) -> int | None:
+    import anyio
+
+    async def wait() -> int | None:
+        return await coroutine
+
+    return anyio.run(wait)
+
+
 def _complete(annotation: Any) -> None:
-    """Let the shell complete what an argument or an option takes."""
+    """Set the shell completion of an argument or an option."""
     for told in getattr(annotation, "__metadata__", ()):
         if isinstance(told, ArgumentInfo | OptionInfo) and told.autocompletion is None and told.metavar is not None:
             told.autocompletion = BY_METAVAR.get(told.metavar.strip("[].").removesuffix("]"))

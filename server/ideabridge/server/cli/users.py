@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ideabridge.server.cli.console import print_json, print_table, say, show
+from ideabridge.server.cli.console import print_json, say, show
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import open_store
 from ideabridge.tools.encoding import JSONObject
@@ -32,7 +32,7 @@ LabelOption = Annotated[str, typer.Option("--label", metavar="TEXT", help="What 
 
 @app.command("add")
 @command("config", "project", "store", "json")
-def add_user(options: Options, name: NameArgument, role: RoleOption = "member", expires: ExpiresOption = None) -> int:
+def add_user(options: Options, name: NameArgument, role: RoleOption = "member", expires: ExpiresOption = None) -> None:
     """Add a user, and show their token, once.
 
     From the first user on, a server on this store takes no request over HTTP without a token.
@@ -43,73 +43,65 @@ def add_user(options: Options, name: NameArgument, role: RoleOption = "member", 
     with open_store(options, create=True) as store, store.transaction():
         user = store.users.add(name, role)
         kept, text = store.users.add_token(name, "first", until)
-    return _show_token(options, user, kept, text)
+    _show_token(options, user, kept, text)
 
 
-def _show_token(options: Options, user: User, kept: Token, text: str) -> int:
-
+def _show_token(options: Options, user: User, kept: Token, text: str) -> None:
     if options.json:
         print_json({**_user(user), "token": {**_token(kept), "text": text}})
-        return 0
+        return
     ends = "" if kept.expires is None else f", until {_time(kept.expires)} UTC"
-    say(f"{user.name}, {user.role}. Token {kept.id}{ends}; it is shown this once:", "green")
-    # Alone on its line and never broken, for copying; standard output, for scripts.
+    say(f"{user.name}, {user.role}. Token {kept.id}{ends}; it is shown only once:", "green")
+    # On a line of its own, never broken, for copying; on standard output, for scripts.
     show(text)
     say(f"Clients send it as the header `Authorization: Bearer {text[:8]}...`.", "dim")
-    return 0
 
 
 @app.command("list")
 @command("config", "project", "store", "json")
-def list_users(options: Options) -> int:
+def list_users(options: Options) -> None:
     """List the users: role, state, valid tokens, and when they came last."""
     with open_store(options) as store:
         users, tokens = store.users.all(), store.users.tokens()
-    if options.json:
-        print_json({"users": [_user(one) for one in users]})
-    elif users:
-        rows: list[tuple[str, ...]] = []
-        for one in users:
-            own = [kept for kept in tokens if kept.user == one.name]
-            valid = str(sum(kept.state == "valid" for kept in own)) if one.issuer is None else f"of {one.issuer}"
-            last = max((kept.used for kept in own if kept.used is not None), default="")
-            rows.append((one.name, one.role, one.state, valid, _time(last) or "-", _time(one.created)))
-        print_table(("user", "role", "state", "tokens", "last seen (UTC)", "added (UTC)"), rows, cut=True)
-    else:
-        say("there are no users yet: `ideabridge users add NAME` makes the first")
-    return 0
+    rows: list[tuple[str, ...]] = []
+    for one in users:
+        own = [kept for kept in tokens if kept.user == one.name]
+        valid = str(sum(kept.state == "valid" for kept in own)) if one.issuer is None else f"of {one.issuer}"
+        last = max((kept.used for kept in own if kept.used is not None), default="")
+        rows.append((one.name, one.role, one.state, valid, _time(last) or "-", _time(one.created)))
+    options.print_rows(
+        {"users": [_user(one) for one in users]},
+        ("user", "role", "state", "tokens", "last seen (UTC)", "added (UTC)"),
+        rows,
+        empty="there are no users yet: `ideabridge users add NAME` adds the first",
+    )
 
 
-def _change(options: Options, name: str, told: str, *, state: State | None = None, role: Role | None = None) -> int:
-
+def _change(options: Options, name: str, done: str, *, state: State | None = None, role: Role | None = None) -> None:
     with open_store(options) as store:
         user = store.users.change(name, state=state, role=role)
-    if options.json:
-        print_json(_user(user))
-    else:
-        say(told, "green")
-    return 0
+    options.print_or_say(_user(user), done)
 
 
 @app.command("disable")
 @command("config", "project", "store", "json")
-def disable_user(options: Options, name: NameArgument) -> int:
+def disable_user(options: Options, name: NameArgument) -> None:
     """Let a user in no more, until `users enable`. Their runs and ideas stay."""
-    return _change(options, name, f"{name} is not let in any more", state="disabled")
+    _change(options, name, f"{name} is not let in any more", state="disabled")
 
 
 @app.command("enable")
 @command("config", "project", "store", "json")
-def enable_user(options: Options, name: NameArgument) -> int:
+def enable_user(options: Options, name: NameArgument) -> None:
     """Let a disabled user in again, with the tokens they had."""
-    return _change(options, name, f"{name} is let in again", state="active")
+    _change(options, name, f"{name} is let in again", state="active")
 
 
 @app.command("remove")
 @command("config", "project", "store", "json")
-def remove_user(options: Options, name: NameArgument) -> int:
+def remove_user(options: Options, name: NameArgument) -> None:
     """Remove a user for good, and revoke their tokens. Their runs and ideas stay, and nobody else gets the name."""
-    return _change(options, name, f"{name} is removed, and all their tokens are revoked", state="removed")
+    _change(options, name, f"{name} is removed, and all their tokens are revoked", state="removed")
 
 
 @app.command("role")
@@ -118,14 +110,14 @@ def change_role(
     options: Options,
     name: NameArgument,
     role: Annotated[Literal["member", "admin"], typer.Argument(metavar="member|admin", help="The new role.")],
-) -> int:
+) -> None:
     """Give a user another role."""
-    return _change(options, name, f"{name} is {role} now", role=role)
+    _change(options, name, f"{name} is {role} now", role=role)
 
 
 @token.command("add")
 @command("config", "project", "store", "json")
-def add_token(options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None) -> int:
+def add_token(options: Options, name: NameArgument, label: LabelOption = "", expires: ExpiresOption = None) -> None:
     """Make another token of a user, and show it, once. To rotate: add one, hand it over, revoke the old one."""
     from ideabridge.bridge.store.users import read_expiry
 
@@ -133,28 +125,26 @@ def add_token(options: Options, name: NameArgument, label: LabelOption = "", exp
     with open_store(options) as store:
         kept, text = store.users.add_token(name, label, until)
         user = store.users.get(name)
-    return _show_token(options, user, kept, text)
+    _show_token(options, user, kept, text)
 
 
 @token.command("list")
 @command("config", "project", "store", "json")
 def list_tokens(
     options: Options, name: Annotated[str | None, typer.Argument(metavar="[USER]", help="Only this user's.")] = None
-) -> int:
+) -> None:
     """List tokens: whose, what for, whether they are valid, and when they were used last. Never their text."""
     with open_store(options) as store:
         tokens = store.users.tokens(name)
-    if options.json:
-        print_json({"tokens": [_token(one) for one in tokens]})
-    elif tokens:
-        rows = [
+    options.print_rows(
+        {"tokens": [_token(one) for one in tokens]},
+        ("token", "user", "label", "state", "expires (UTC)", "last used (UTC)"),
+        [
             (one.id, one.user, one.label or "-", one.state, _time(one.expires) or "never", _time(one.used) or "-")
             for one in tokens
-        ]
-        print_table(("token", "user", "label", "state", "expires (UTC)", "last used (UTC)"), rows, cut=True)
-    else:
-        say("there are no tokens")
-    return 0
+        ],
+        empty="there are no tokens",
+    )
 
 
 @token.command("revoke")
@@ -162,15 +152,11 @@ def list_tokens(
 def revoke_token(
     options: Options,
     ident: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, as `users token list` shows it.")],
-) -> int:
+) -> None:
     """Revoke a token. Servers take it no more; streams that are open with it end within a second."""
     with open_store(options) as store:
         kept = store.users.revoke(ident)
-    if options.json:
-        print_json(_token(kept))
-    else:
-        say(f"token {kept.id} of {kept.user} is revoked", "green")
-    return 0
+    options.print_or_say(_token(kept), f"token {kept.id} of {kept.user} is revoked")
 
 
 def _user(user: User) -> JSONObject:
