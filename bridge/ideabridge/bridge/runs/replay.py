@@ -302,63 +302,41 @@ class Ways:
             MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
         """
         check_arguments(publication, arguments)
-        way = self.way(publication, arguments)
-        if way.answer == "recorded":
-            return way
-        start = await self.start(publication, arguments, way, caller, settings, choice, [*before])
-        return dataclasses.replace(way, start=start)
-
-    @staticmethod
-    def way(publication: Publication, arguments: JSONObject) -> Way:
-        """How a call is answered. `auto` is the plan where there is one, else `solve`.
-
-        Args:
-            publication: what is called.
-            arguments: its input, checked.
-
-        Raises:
-            PublicationError: `recorded` with another input.
-        """
         if publication.answer == "recorded":
             return Way("recorded", recorded_answer(publication, arguments))
-        if publication.answer == "auto":
-            return Way("plan" if publication.plan is not None else "solve")
-        return Way(publication.answer)
+        # `auto` is the plan, if there is one.
+        planned = publication.answer == "plan" or (publication.answer == "auto" and publication.plan is not None)
+        publication = await self.pinned(publication, caller)
+        if planned:
+            return Way("plan", start=await self._start_plan(publication, arguments, caller, settings, choice, before))
+        return Way("solve", start=await self._start_solve(publication, arguments, caller, settings, choice, before))
 
-    async def start(
+    async def _start_plan(
         self,
         publication: Publication,
         arguments: JSONObject,
-        way: Way,
         caller: str,
         settings: Settings,
         choice: Choice,
-        before: list[JSON],
+        before: Sequence[JSON],
     ) -> Start:
-        """The start of the run that answers a call: of the idea's plan, or of the loop on its context.
+        plan = plan_of(publication, arguments)
+        settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
+        # As in any plan, each room chooses its mind when it opens; only a client's model must be recorded now.
+        recorded = choice if choice.name == SAMPLING else None
+        catalogue = await self._offer.catalogue_of(plan, caller)
+        self._expect(publication, publication.plan, plan.calls, catalogue)
+        return start_plan(plan, catalogue, settings, [*before], recorded)
 
-        Args:
-            publication: what is called.
-            arguments: its input, checked.
-            way: `plan` or `solve`.
-            caller: who calls.
-            settings: of the run.
-            choice: of the mind that answers; of a plan, in its rooms.
-            before: context messages before its own.
-
-        Raises:
-            PlanError, SchemaError: the plan cannot run.
-            MeantToolError: a tool that it calls, or was solved with, is gone, away or changed.
-        """
-        publication = await self.pinned(publication, caller)
-        if way.answer == "plan":
-            plan = plan_of(publication, arguments)
-            settings = dataclasses.replace(settings, output_by_instance=plan.output_by_instance)
-            # As for any plan, who answers in its rooms is left to when they open; a client's model is there only now.
-            told = choice if choice.name == SAMPLING else None
-            catalogue = await self._offer.catalogue_of(plan, caller)
-            self._expect(publication, publication.plan, plan.calls, catalogue)
-            return start_plan(plan, catalogue, settings, before, told)
+    async def _start_solve(
+        self,
+        publication: Publication,
+        arguments: JSONObject,
+        caller: str,
+        settings: Settings,
+        choice: Choice,
+        before: Sequence[JSON],
+    ) -> Start:
         guide = publication.guide
         if guide is None:
             raise PublicationError(f"{publication.name} holds nothing to solve it with; publish it again")

@@ -37,8 +37,9 @@ from ideabridge.bridge.loop.event import (
     UsageNoted,
 )
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import AUTO, SAMPLING, TURNS, Choice, choose
-from ideabridge.bridge.runs.replay import Way, Ways, check_arguments
+from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_solve
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownRunError
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
     from ideabridge.bridge.context.mind import Mind
-    from ideabridge.bridge.store.idea import Publication, RunRecord
+    from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
 
 _AGAIN: Final = 1.0
@@ -150,17 +151,30 @@ class Rooms:
         record = self._store.run(room_id)
         if record is not None:
             return self._runs.enter(record, run)
-        depth = run.machine.settings.depth
+        machine, choice = run.machine, self._choice(run)
+        depth = machine.settings.depth
         if depth < 1:
-            raise RoomError(f"rooms are open in each other as deep as they may be: {_nesting(run, effect)}")
-        idea: tuple[Publication, Way] | None = None
+            raise RoomError(f"rooms are nested as deep as the settings allow: {_nesting(run, effect)}")
+        # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask like any others.
+        settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
         if effect.call.room == "idea":
-            publication = self._publication(effect)
-            idea = publication, self._ways.way(publication, effect.parameters)
-            if idea[1].answer == "recorded":
-                return CallFinished(*effect.key, value=idea[1].output)
-        choice = self._choice(run)
-        start = await self._start(run, effect, choice, idea)
+            publication = self._store.named(effect.tool.remote_name or effect.tool.name)
+            way = await self._ways.answer(
+                publication,
+                effect.parameters,
+                caller=run.caller,
+                settings=settings,
+                choice=choice,
+                before=import_messages(effect.imports),
+            )
+            if way.start is None:
+                return CallFinished(*effect.key, value=way.output)
+            start = way.start
+        elif effect.tool.module is None:
+            context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
+            start = start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)
+        else:
+            start = _start_clean_room(machine, effect, settings, choice)
         if not run.runner.wanted or effect.key not in run.machine.open_rooms:
             raise RoomError("the run it belongs to has ended")
         mind = self._mind if self._mind is not None and self._mind.name == choice.name else None
@@ -178,40 +192,6 @@ class Rooms:
         if above is not None and above.name != TURNS:
             return above
         return choose(AUTO, self._mind, samples=run.turns.mind == SAMPLING)
-
-    async def _start(self, run: Run, effect: Execute, choice: Choice, idea: tuple[Publication, Way] | None) -> Start:
-        machine = run.machine
-        # A plan that was accepted as a whole has its rooms in it: they ask about calls, as all calls do.
-        eager = dataclasses.replace(machine.settings, planning="eager")
-        settings = dataclasses.replace(eager, depth=eager.depth - 1, output_by_instance=False)
-        seen = import_messages(effect.imports)
-        if idea is not None:
-            publication, way = idea
-            return await self._ways.start(publication, effect.parameters, way, run.caller, settings, choice, seen)
-        if effect.tool.module is None:
-            context = here(machine, run.runner.request, effect.call.instance) if effect.call.room == "latent" else []
-            return start_solve(latent_context(effect, context), Catalogue(()), settings, effect.tool.output, choice)
-        task, given, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
-        wanted = effect.parameters.get("tools")
-        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
-        if isinstance(schema, dict):
-            check_schema(schema, what="output_schema")
-        # Its tools are at most those of the run it belongs to.
-        tools = chosen_tools(machine.offered.tools, patterns)
-        if patterns and not tools:
-            raise RoomError(f"tools: nothing this run has matches {', '.join(patterns)[:200]}")
-        keys = {tool.key for tool in tools}
-        catalogue = Catalogue(tools, [key for key in machine.offered.latent if key in keys])
-        asked: list[JSON] = [str(task)]
-        if given is not None:
-            asked.append({"type": "input", "input": given})
-        return start_solve([*seen, *asked], catalogue, settings, schema if isinstance(schema, dict) else None, choice)
-
-    def _publication(self, effect: Execute) -> Publication:
-        """The idea a call means, in the version that stood when the run began; its parameters fit."""
-        publication = self._store.named(effect.tool.remote_name or effect.tool.name)
-        check_arguments(publication, effect.parameters)
-        return publication
 
     # -- what rooms report -------------------------------------------------------------------------------------
 
@@ -332,6 +312,24 @@ def _nesting(run: Run, effect: Execute) -> str:
         names.append("?" if tool is None else tool.module or tool.name)
         run = run.parent
     return " > ".join(reversed(names))
+
+
+def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, choice: Choice) -> Start:
+    """The start of `solve` in a clean room; its tools are at most those of the run it belongs to."""
+    task, given, schema = (effect.parameters.get(name) for name in ("task", "input", "output_schema"))
+    wanted = effect.parameters.get("tools")
+    patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+    if isinstance(schema, dict):
+        check_schema(schema, what="output_schema")
+    tools = chosen_tools(machine.offered.tools, patterns)
+    if patterns and not tools:
+        raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
+    keys = {tool.key for tool in tools}
+    catalogue = Catalogue(tools, [key for key in machine.offered.latent if key in keys])
+    context = [*import_messages(effect.imports), str(task)]
+    if given is not None:
+        context.append({"type": "input", "input": given})
+    return start_solve(context, catalogue, settings, schema if isinstance(schema, dict) else None, choice)
 
 
 async def _end(run: Run) -> None:
