@@ -100,7 +100,11 @@ def test_what_the_demo_cannot_look_into(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "empty").mkdir()
     git(tmp_path, "init", "-q", "empty")
     (tmp_path / "plain").mkdir()
-    for folder, message in (("nowhere", "is no folder"), ("plain", "no git repository"), ("empty", "no commits yet")):
+    for folder, message in (
+        ("nowhere", "is not a folder"),
+        ("plain", "not a git repository"),
+        ("empty", "no commits yet"),
+    ):
         assert main(["demo", "--repo", str(tmp_path / folder)]) == 2
         printed = capsys.readouterr()
         assert message in printed.err
@@ -179,4 +183,4 @@ def test_timelines() -> None:
     assert draw([]) == []
     # With three spaces before it, the demo's own fits 80 columns.
     assert max(map(len, draw([Bar("time.get_current_time", 0.0, 1.0)]))) + 3 <= 80
-    assert draw([Bar("x", 1.0)], width=4) == ["x │█   │      0 ms"]
+    assert draw([Bar("x", 1.0, 1.0)], width=4) == ["x │█   │      0 ms"]

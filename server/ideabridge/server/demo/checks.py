@@ -1,4 +1,4 @@
-"""Checks: the git repository the demo reads, and every answer compared with what git and the time zones say."""
+"""The checks of the demo: they compare every answer with what git and the time zone database report."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 MOST: Final = 500
-"""Commits the demo looks at, at most."""
+"""The largest number of commits that the demo reads."""
 
 _LARGE: Final = 4_000_000
-"""Bytes from which a patch may be refused: one result has at most 8 MiB of JSON."""
+"""Bytes of a patch that the server may refuse: a result has at most 8 MiB of JSON."""
 
 _GIT_SECONDS: Final = 30
 _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class DemoSetupError(IdeabridgeError):
-    """The demo cannot start: no repository, no commits, servers that are not installed."""
+    """The demo cannot start: there is no repository or no commit, or a server is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A git repository with a working tree, and how many commits it has from HEAD, at most `MOST`."""
+    """A git repository with a working tree. `commits` is the number of commits up to HEAD, at most `MOST`."""
 
     root: Path
     commits: int
 
     def facts(self, count: int, zone: ZoneInfo) -> JSONObject:
-        """`commits`, `authors` and `weekdays` of the newest `count` commits, and the `newest` with its `newest_utc`."""
+        """The numbers that the plan reports of the newest `count` commits; `newest_utc` is a time of day."""
         words = ("log", f"--max-count={count}", "--no-show-signature", "--format=%H%x00%an%x00%aI", "HEAD")
         commits = [line.split("\0") for line in _git(self.root, *words).split("\n") if line]
         dates = [datetime.fromisoformat(date.replace("Z", "+00:00")) for _, _, date in commits]
@@ -50,9 +50,9 @@ class Repository:
         }
 
     def newest_change(self) -> tuple[JSONObject, int] | None:
-        """Lines the newest commit `added` and `removed` against its first parent, and the bytes of its patch.
+        """The lines that the newest commit `added` and `removed`, and the bytes of its patch.
 
-        None where git cannot compare: a shallow clone does not have the parent.
+        None if git cannot compare: a shallow clone does not have the parent.
         """
         has_parent = "\nparent " in _git(self.root, "cat-file", "commit", "HEAD").split("\n\n", 1)[0]
         words = ["diff-tree", "-r", "-M", "--no-commit-id", *(["HEAD^1"] if has_parent else ["--root"]), "HEAD"]
@@ -67,7 +67,7 @@ class Repository:
 
 
 def find_repository(given: Path | None) -> Repository:
-    """The repository given, else this project's own checkout, else the current folder's.
+    """The given repository, or else this project's own checkout, or else that of the current folder.
 
     Raises:
         DemoSetupError: there is none, it has no commits, or git is not installed.
@@ -75,18 +75,17 @@ def find_repository(given: Path | None) -> Repository:
     own = Path(__file__).absolute().parents[4]
     if given is not None:
         folder = given.expanduser().absolute()
-        named = f"--repo: {folder}"
-        if not folder.is_dir():
-            raise DemoSetupError(f"{named} is no folder")
     elif (own / ".git").exists() and (own / "pyproject.toml").is_file():
-        folder, named = own, str(own)
+        folder = own
     else:
         folder = Path.cwd()
-        named = f"{folder} (name another with --repo)"
+    named = f"{folder} (choose a repository with --repo)"
+    if not folder.is_dir():
+        raise DemoSetupError(f"{named}: is not a folder")
     try:
         root = Path(_git(folder, "rev-parse", "--show-toplevel").rstrip("\n"))
     except DemoSetupError as error:
-        raise DemoSetupError(f"{named}: is no git repository with a working tree: {error}") from None
+        raise DemoSetupError(f"{named}: is not a git repository with a working tree: {error}") from None
     try:
         return Repository(root, int(_git(root, "rev-list", "--count", f"--max-count={MOST}", "HEAD", "--")))
     except DemoSetupError:
@@ -94,7 +93,7 @@ def find_repository(given: Path | None) -> Repository:
 
 
 def _git(folder: Path, *words: str) -> str:
-    # Set while git runs a hook, these three would point to another repository than the one in `folder`.
+    # git sets these three while it runs a hook. They name another repository than the one in `folder`.
     hooks = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
     environment = {name: value for name, value in os.environ.items() if name not in hooks}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
@@ -104,7 +103,7 @@ def _git(folder: Path, *words: str) -> str:
             command, cwd=folder, env=environment, capture_output=True, timeout=_GIT_SECONDS, check=False
         )
     except FileNotFoundError:
-        raise DemoSetupError("git is not installed; the demo looks into a git repository") from None
+        raise DemoSetupError("git is not installed; the demo reads a git repository") from None
     except subprocess.TimeoutExpired:
         raise DemoSetupError(f"git {words[0]} took longer than {_GIT_SECONDS} s") from None
     if done.returncode:
@@ -115,41 +114,32 @@ def _git(folder: Path, *words: str) -> str:
 
 @dataclass(slots=True)
 class Checks:
-    """What was compared: (what, whether it holds, and if not why)."""
+    """The results: (what was compared, whether it holds, and if not, why)."""
 
     found: list[tuple[str, bool, str]] = field(default_factory=list[tuple[str, bool, str]])
 
     def same(self, what: str, ours: JSON, theirs: JSON) -> None:
-        """Note whether two values are equal."""
+        """Check that two values are equal."""
         self.holds(what, ours == theirs, f"got {encode_text(ours)[:200]}, expected {encode_text(theirs)[:200]}")
 
     def holds(self, what: str, truth: bool, otherwise: str = "") -> None:
-        """Note whether something holds, and `otherwise` why it does not."""
+        """Record whether something holds; `otherwise` says why it does not."""
         self.found.append((what, truth, "" if truth else otherwise))
 
     @property
     def wrong(self) -> list[str]:
-        """What does not hold, one line each."""
+        """One line for each check that failed."""
         return [f"{what}: {why}" if why else what for what, truth, why in self.found if not truth]
 
     def to_json(self) -> list[JSON]:
-        """What was compared, for machines."""
+        """The results for `--json`."""
         return [{"check": what, "holds": truth, **({"why": why} if why else {})} for what, truth, why in self.found]
 
 
 def check_answer(checks: Checks, who: str, answer: JSONObject, repository: Repository, given: JSONObject) -> None:
-    """Compare one output of the plan with git and the time zone database.
-
-    Args:
-        checks: takes the findings.
-        who: whose answer it is.
-        answer: the plan's output.
-        repository: is asked.
-        given: the input: `count` and `timezone`.
-    """
-    count, zone = given["count"], str(given["timezone"])
-    assert isinstance(count, int)
-    facts = repository.facts(count, ZoneInfo(zone))
+    """Compare `answer`, the output of the plan for the input `given`, with git and the time zone database."""
+    zone = str(given["timezone"])
+    facts = repository.facts(int(str(given["count"])), ZoneInfo(zone))
     listed = answer.get("authors")
     authors = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     by_name: JSONObject = {str(one.get("name")): one.get("commits") for one in authors}
@@ -161,7 +151,7 @@ def check_answer(checks: Checks, who: str, answer: JSONObject, repository: Repos
     change, expected = answer.get("change"), repository.newest_change()
     change = change if isinstance(change, dict) else {}
     if expected is None or ("message" in change and expected[1] > _LARGE):
-        what = f"{who}: a patch that cannot be made is reported as such, and the plan went on"
+        what = f"{who}: the plan reports that git cannot make the patch, and goes on"
         checks.holds(what, "message" in change, encode_text(change)[:200])
     else:
         what = f"{who}: lines the newest commit changes, as git counts them"
@@ -169,12 +159,12 @@ def check_answer(checks: Checks, who: str, answer: JSONObject, repository: Repos
 
 
 def _check_time(checks: Checks, who: str, time: str, utc: str, zone: str) -> None:
-    """Check that `time` is the UTC time of day `utc` on a clock in `zone`, on the day the plan ran."""
+    """Check that `time` is the UTC time of day `utc`, shown by a clock in `zone`."""
     what = f"{who}: the newest commit's time of day in {zone}"
     try:
         there = datetime.fromisoformat(time)
     except ValueError:
-        checks.holds(what, truth=False, otherwise=f"{time!r} is no date")
+        checks.holds(what, truth=False, otherwise=f"{time!r} is not a date")
         return
     right = there.astimezone(ZoneInfo(zone)).utcoffset() == there.utcoffset()
     at = there.astimezone(ZoneInfo("UTC")).strftime("%H:%M")
