@@ -271,35 +271,35 @@ class Trial:
         ):
             await bridge.recover_runs(tell, taken_up)
             # What was killed again and again before it came further waits for a person, who takes it up.
-            for record in bridge.store.runs(status="interrupted", limit=1000):
+            for record in bridge.store.runs.newest(status="interrupted", limit=1000):
                 if is_set_aside(record):
                     self.counts["set aside"] += 1
                     run = await bridge.resume(record.id)
                     self.counts["asked about"] += skip_unknown(run)
                     await run.wait()
-            for record in bridge.store.runs(status="needs_approval", limit=1000):
+            for record in bridge.store.runs.newest(status="needs_approval", limit=1000):
                 # Its process died before it answered.
                 run = await bridge.run(record.id)
                 self.counts["asked about"] += skip_unknown(run)
                 await run.wait()
             self.witness.look_at_the_end(bridge.store)
             for status in ("running", "interrupted", "needs_approval", "needs_solution"):
-                left = bridge.store.runs(status=status)
+                left = bridge.store.runs.newest(status=status)
                 self.violations.extend(f"run {record.id} is still {status}" for record in left)
-            for record in bridge.store.runs(limit=1000):
+            for record in bridge.store.runs.newest(limit=1000):
                 if record.parent is None and " ".join(map(str, self._named(record))) in self.refused:
                     self.violations.append(f"run {record.id} was refused, and is there")
             for run_id in self.acknowledged["run"] - self.witness.seen:
                 self.violations.append(f"run {run_id} was acknowledged and is lost")
             for idea in sorted(self.acknowledged["idea"]):
                 try:
-                    bridge.store.idea(idea)
+                    bridge.store.ideas.get(idea)
                 except StoreError as error:
                     self.violations.append(f"idea {idea[:12]} was acknowledged and is lost: {error}")
             places = anyio.Semaphore(AT_ONCE)
             async with anyio.create_task_group() as group:
                 for run_id in sorted(self.witness.seen):
-                    record = bridge.store.run(run_id)
+                    record = bridge.store.runs.get(run_id)
                     if record is not None and record.parent is None:
                         group.start_soon(self._judge, bridge, undisturbed, record, places)
         self.witness.judge_executions()
@@ -334,8 +334,8 @@ class Trial:
         plan = plan_of(number, self.seed, self._slowness)
         if is_steady(number) and (run.given(), run.idea) != (reference.given(), reference.idea):
             self.violations.append(f"{where} differs from an undisturbed one: {run.given()}, {run.errors()}")
-        if len(bridge.store.step_ideas(run.id)) != 1:
-            self.violations.append(f"{where} has {len(bridge.store.step_ideas(run.id))} ideas; expected one")
+        if len(bridge.store.ideas.of_run(run.id)) != 1:
+            self.violations.append(f"{where} has {len(bridge.store.ideas.of_run(run.id))} ideas; expected one")
         self._judge_calls(run, reference, plan, where)
 
     def _named(self, record: RunRecord) -> tuple[str, int]:
@@ -359,11 +359,11 @@ class Trial:
         self.counts["rooms"] += len(found)
         for run_id in (run.id, *(run.id + room for room in found)):
             steps = told_by(bridge.store, run_id).steps
-            ideas = bridge.store.step_ideas(run_id)
+            ideas = bridge.store.ideas.of_run(run_id)
             if steps and len(ideas) != len(steps):
                 self.violations.append(f"{where}: {run_id} made {len(steps)} Requests and has {len(ideas)} ideas")
             for step, idea in zip(steps, ideas, strict=False):
-                solution = bridge.store.idea(idea.id).idea.solution
+                solution = bridge.store.ideas.get(idea.id).idea.solution
                 if step.broken is not None and solution != {"calls": step.calls, "output": None}:
                     self.violations.append(f"{where}: {step} was cut off and was kept as {solution}")
 
@@ -415,7 +415,7 @@ class Trial:
 def rooms_under(store: Store, run_id: str) -> dict[str, str]:
     """The rooms of a run at any depth: what stands behind its id in theirs, and how they stand."""
     found: dict[str, str] = {}
-    for record in store.rooms_of(run_id):
+    for record in store.runs.rooms(run_id):
         own = record.id.removeprefix(run_id)
         found[own] = record.status
         found |= {own + below: status for below, status in rooms_under(store, record.id).items()}

@@ -125,9 +125,9 @@ def saving(folder: Path, *, fresh: bool, rounds: int) -> list[Row]:
         peer.append(timed(lambda part=part: [insert(idea) for idea in part]))
         metas = [IdeaMeta(run=f"run_{number + i}", step=1, title="benchmark") for i in range(len(part))]
         ours.append(
-            timed(lambda part=part, metas=metas: [store.save_idea(*pair) for pair in zip(part, metas, strict=True)])
+            timed(lambda part=part, metas=metas: [store.ideas.save(*pair) for pair in zip(part, metas, strict=True)])
         )
-    indexing = timed(lambda: store.search_ideas("nothing")) / rounds * 1e6
+    indexing = timed(lambda: store.ideas.search("nothing")) / rounds * 1e6
     store.close()
     bare.close()
     ours_us = sum(ours) / rounds * 1e6
@@ -146,8 +146,8 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
     bare = open_bare(folder / f"bare_journal_{batch}.db")
     bare.execute("CREATE TABLE events(id INTEGER PRIMARY KEY, body TEXT NOT NULL)")
     store = Store.open(folder / f"journal_{batch}.db")
-    store.create_run("run", kind="plan", caller="", title="", fingerprint="")
-    epoch = store.acquire("run", "driver", 3600, time.time())
+    store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
+    epoch = store.runs.acquire("run", "driver", 3600, time.time())
     assert epoch is not None
     event: JSONObject = {"event": "call_finished", "call": 12, "result": {"text": "x" * 230, "count": 3}}
     events = [event] * batch
@@ -163,7 +163,7 @@ def journaling(folder: Path, *, batch: int, rounds: int) -> Row:
     ours = peer = 0.0
     for _ in range(0, rounds, 100):
         peer += timed(lambda: [insert() for _ in range(100)])
-        ours += timed(lambda: [store.append("run", epoch, events) for _ in range(100)])
+        ours += timed(lambda: [store.runs.append("run", epoch, events) for _ in range(100)])
     store.close()
     bare.close()
     ours_us, peer_us = ours / rounds / batch * 1e6, peer / rounds / batch * 1e6
@@ -183,7 +183,7 @@ def long_run(folder: Path, steps: int) -> list[Row]:
         idea = Idea([*context], maker.schema, {"calls": [], "output": None})
         meta = IdeaMeta(run="long", step=step + 1)
         assert idea.id
-        times.append(timed(lambda idea=idea, meta=meta: store.save_idea(idea, meta)))
+        times.append(timed(lambda idea=idea, meta=meta: store.ideas.save(idea, meta)))
     store.close()
     connection = sqlite3.connect(folder / "long.db")
     pages = connection.execute("PRAGMA page_count").fetchone()[0] * 4096
@@ -243,7 +243,7 @@ async def growth(folder: Path, *, mode: str, tools: int, rounds: int) -> float:
                 run.submit(0, {"calls": five_calls(turn), "output": "yes"})
             await run.result()
             if turn in (0, rounds):
-                while bridge.store.index_ideas():
+                while bridge.store.ideas.index():
                     pass
                 with closing(sqlite3.connect(path)) as connection:
                     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -289,13 +289,14 @@ def catalogue(folder: Path, count: int) -> list[Row]:
             mind="turns" if number < count // 2 else "model",
             tags=("odd",) if number % 900 == 0 else (),
         )
-        idea_id = store.save_idea(idea, meta)
-        store.create_run(f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint="")
+        idea_id = store.ideas.save(idea, meta)
+        store.runs.create(f"run_{number}", kind="plan", caller=f"c{number % 3}", title="", fingerprint="")
         if number < with_names:
-            store.publish(f"name_{number}", idea_id, description=maker.text(12), answer="solve", input_schema=None,
-                          output_schema=None, annotations={})  # fmt: skip
+            publish = store.publications.publish
+            publish(f"name_{number}", idea_id, description=maker.text(12), answer="solve", input_schema=None,
+                    output_schema=None, annotations={})  # fmt: skip
     filled = time.perf_counter() - start
-    store.search_ideas("warm")
+    store.ideas.search("warm")
     rows = [
         Row(f"fill a store with {count:,} ideas, runs and {with_names:,} names (us each)", filled / count * 1e6, None,
             None, None, "told only", met=True)
@@ -322,19 +323,19 @@ def pruning(store: Store, count: int) -> Row:
 def listing(store: Store, count: int) -> list[Row]:
     """Each list at the median of 9 readings. The floor is SQLite reading as many whole rows by their numbers."""
     run = f"run_{count // 2}"
-    middle = f"{count // 2}@{store.ideas(1, run=run).items[0].meta.time}"
+    middle = f"{count // 2}@{store.ideas.page(1, run=run).items[0].meta.time}"
     lists: dict[str, list[Callable[[], object]]] = {
-        "ideas": [lambda: store.ideas(50), lambda: store.ideas(50, middle)],
-        "steps of a run": [lambda: store.ideas(50, run=run), lambda: store.step_ideas(run)],
+        "ideas": [lambda: store.ideas.page(50), lambda: store.ideas.page(50, middle)],
+        "steps of a run": [lambda: store.ideas.page(50, run=run), lambda: store.ideas.of_run(run)],
         "published names": [
-            lambda: store.publications(50, "name_5"),
-            lambda: store.publications(50, "name_5", caller="c1"),
+            lambda: store.publications.page(50, "name_5"),
+            lambda: store.publications.page(50, "name_5", caller="c1"),
         ],
         "runs": [
-            lambda: store.runs(limit=50),
-            lambda: store.runs("c1", "running", 50, after=run),
-            lambda: store.runs("c1", "done", 50),
-            lambda: store.runs(None, "done", 50),
+            lambda: store.runs.newest(limit=50),
+            lambda: store.runs.newest("c1", "running", 50, after=run),
+            lambda: store.runs.newest("c1", "done", 50),
+            lambda: store.runs.newest(None, "done", 50),
         ],
     }
     for name, rare, old, frequent in (
@@ -343,10 +344,10 @@ def listing(store: Store, count: int) -> list[Row]:
     ):
         chosen = [(one, after) for one in (rare, old, frequent) for after in (None, middle)]
         lists[f"ideas by {name}"] = [
-            lambda one=one, after=after: store.ideas(50, after, chosen=one) for one, after in chosen
+            lambda one=one, after=after: store.ideas.page(50, after, chosen=one) for one, after in chosen
         ]
     lists["ideas by outcome, mind, time, tag, tool, and two of them"] = [
-        lambda one=one: store.ideas(50, chosen=one) for one in filters()
+        lambda one=one: store.ideas.page(50, chosen=one) for one in filters()
     ]
     connection = sqlite3.connect(store.path)
     sql = "SELECT * FROM ideas WHERE number < ? ORDER BY number DESC LIMIT 50"
@@ -400,7 +401,7 @@ def searching(store: Store, maker: Maker, count: int, *, whole: bool) -> Row:
         queries = words[:50] + source.sample(words, min(50, len(words)))
     for query in queries:
         # The best of 3: what other processes do meanwhile is not what is measured.
-        times.append(min(timed(lambda query=query: store.search_ideas(query)) for _ in range(3)))
+        times.append(min(timed(lambda query=query: store.ideas.search(query)) for _ in range(3)))
         match = " OR ".join(f'"{word}"' for word in query.split())
         sql = "SELECT rowid FROM idea_words WHERE idea_words MATCH ? ORDER BY rank LIMIT 20"
         plain.append(

@@ -17,23 +17,23 @@ pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)
 
 def test_faults_come_and_go(tmp_path: Path) -> None:
     with Disk(tmp_path / "disk") as disk, Store.open(tmp_path / "ideas.db") as store:
-        store.set_setting("k", b"before")
+        store.settings.set("k", b"before")
         for code, error in ((errno.EIO, StoreAccessError), (errno.ENOSPC, StoreFullError)):
             before = disk.hits()
             with disk.failing(code):
                 with pytest.raises(error):
-                    store.set_setting("k", b"lost")
-                assert store.settings("k") == b"before"
+                    store.settings.set("k", b"lost")
+                assert store.settings.get("k") == b"before"
             assert disk.hits() > before
-            store.set_setting("k", b"before")
+            store.settings.set("k", b"before")
         disk.slow(0.2)
         began = time.monotonic()
-        store.set_setting("k", b"slow")
+        store.settings.set("k", b"slow")
         assert time.monotonic() - began >= 0.2
         disk.heal()
-        assert store.settings("k") == b"slow"
+        assert store.settings.get("k") == b"slow"
     with Store.open(tmp_path / "ideas.db") as store:
-        assert store.settings("k") == b"slow"
+        assert store.settings.get("k") == b"slow"
     check(tmp_path / "ideas.db")
 
 

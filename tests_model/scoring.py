@@ -72,7 +72,7 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
     status = await run.wait()
     seconds = time.monotonic() - began
     answer = run.answer()
-    solutions = [bridge.store.idea(record.id).idea.solution for record in bridge.store.step_ideas(run.id)]
+    solutions = [bridge.store.ideas.get(record.id).idea.solution for record in bridge.store.ideas.of_run(run.id)]
     return Score(
         task,
         str(status),
@@ -88,8 +88,8 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
 def _faults(run: Run, bridge: Bridge) -> tuple[bool, ...]:
     """Whether each answer had a fault: the next Request tells of it; after the last one, the run does."""
     told: list[bool] = []
-    for record in bridge.store.step_ideas(run.id)[1:]:
-        context = bridge.store.idea(record.id).idea.context
+    for record in bridge.store.ideas.of_run(run.id)[1:]:
+        context = bridge.store.ideas.get(record.id).idea.context
         told.append(any(isinstance(one, dict) and one.get("type") == "error" for one in context))
     return (*told, bool(run.errors()) or run.answer()["status"] == "stalled")
 

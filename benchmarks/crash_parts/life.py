@@ -133,7 +133,7 @@ async def live(folder: Path, first: int, seed: int, say: Say) -> None:
             if kind == "plan":
                 alone = Idea([{"role": "user", "content": f"alone {number}"}], {"type": "string"}, {"calls": []})
                 try:
-                    say(f"idea {bridge.store.save_idea(alone, IdeaMeta(title='alone'))}")
+                    say(f"idea {bridge.store.ideas.save(alone, IdeaMeta(title='alone'))}")
                 except StoreError:
                     say(f"refused idea {number}")
             await follow(run)

@@ -67,7 +67,7 @@ class Told:
 def told_by(store: Store, run_id: str) -> Told:
     """Read the journal of a run."""
     told = Told()
-    for _, raw in store.events(run_id):
+    for _, raw in store.runs.events(run_id):
         event = cast("dict[str, Any]", raw)
         place: Place = (event.get("call", -1), event.get("item"))
         match event["event"]:

@@ -45,8 +45,8 @@ def publish_ideas(store: Store) -> None:
 def _publish(store: Store, name: str, calls: list[JSON], output: JSON) -> None:
     properties: JSONObject = {"keys": _KEYS, "n": _NUMBER, "ms": _NUMBER}
     parameters: JSONObject = {"type": "object", "properties": properties, "required": ["keys", "n", "ms"]}
-    idea = store.save_idea(Idea([name], {"type": "object"}, {"calls": calls, "output": output}), IdeaMeta(title=name))
-    store.publish(
+    idea = store.ideas.save(Idea([name], {"type": "object"}, {"calls": calls, "output": output}), IdeaMeta(title=name))
+    store.publications.publish(
         name,
         idea,
         description=f"The {name} of the crash test.",

@@ -173,7 +173,7 @@ class Witness:
     def _open_runs(self, store: Store) -> list[str]:
         found: list[str] = []
         after: str | None = None
-        while page := store.runs(limit=100, after=after):
+        while page := store.runs.newest(limit=100, after=after):
             found.extend(record.id for record in page)
             after = page[-1].id
         lost = self.seen - set(found)

@@ -109,7 +109,7 @@ async def test_a_plan_over_real_servers_and_python_tools(tmp_path: Path) -> None
         answer = run.answer()
         assert answer["status"] == "done"
         assert answer["output"] == {"zone": "ASIA/TOKYO", "difference": "+9.0h"}
-        stored = bridge.store.idea(str(answer["idea"]))
+        stored = bridge.store.ideas.get(str(answer["idea"]))
         assert stored.meta.tools == ("convert_time", "shout")
 
 
@@ -247,7 +247,7 @@ async def test_three_turns_with_a_malformed_solution_a_failing_call_and_restarts
         run.submit(2, {"calls": [], "output": {"half": "†state.half"}})
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == {"half": 4.5}
-        assert len(bridge.store.step_ideas(run_id)) == 3, "every Request is an idea"
+        assert len(bridge.store.ideas.of_run(run_id)) == 3, "every Request is an idea"
         # The same again is answered the same; another one is refused.
         run.submit(1, {"calls": [{"_tool": "divide", "a": "†input.n", "b": 2, "_outputPath": "half"}]})
         with pytest.raises(SettledTurnError, match="settled by another solution"):
@@ -557,7 +557,7 @@ async def test_a_given_store_stays_open() -> None:
     with Store.open(":memory:") as store:
         async with Bridge(toolbox=toolbox(), store=store) as bridge:
             await plan(bridge, HALF)
-        assert len(store.ideas().items) == 1
+        assert len(store.ideas.page().items) == 1
 
 
 # -- hostile input -----------------------------------------------------------------------------------------------
@@ -648,7 +648,7 @@ async def test_a_cancelled_run_says_so_in_its_idea() -> None:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
         run.cancel()
-        assert bridge.store.idea(run.id).meta.outcome == "cancelled"
+        assert bridge.store.ideas.get(run.id).meta.outcome == "cancelled"
 
 
 async def test_what_a_named_caller_publishes_is_published_to_it_alone() -> None:
@@ -709,17 +709,17 @@ async def test_a_journal_that_can_never_be_written_gives_the_run_up_and_it_is_ta
     monkeypatch.setattr("ideabridge.bridge.store.writer.KEEPS_TRYING_SECONDS", 0.1)
     async with Bridge(toolbox=toolbox(), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.solve("x", output_schema={"type": "string"})
-        append = bridge.store.append
+        append = bridge.store.runs.append
 
         def busy(*_: object) -> int:
             raise StoreBusyError("locked")
 
-        monkeypatch.setattr(bridge.store, "append", busy)
+        monkeypatch.setattr(bridge.store.runs, "append", busy)
         run.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}]})
         assert run.status == "running"
         assert await run.wait(10) == "interrupted"
         assert "could not be written: locked" in run.answer()["reason"]
-        monkeypatch.setattr(bridge.store, "append", append)
+        monkeypatch.setattr(bridge.store.runs, "append", append)
         again = await bridge.run(run.id)
         assert again.status == "needs_solution"
         again.submit(0, {"calls": [{"_tool": "shout", "text": "a", "_outputPath": "a"}], "output": "†state.a"})
@@ -743,7 +743,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytes
     async with Bridge(toolbox=blocking(started, log, read_only=True)) as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
-        renew = bridge.store.renew
+        renew = bridge.store.runs.renew
         faults = [StoreBusyError("locked")]
 
         def sometimes(run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
@@ -752,7 +752,7 @@ async def test_a_store_that_is_busy_for_a_moment_ends_nothing(monkeypatch: pytes
             renewed.set()
             return renew(run_id, epoch, ttl_s, now)
 
-        monkeypatch.setattr(bridge.store, "renew", sometimes)
+        monkeypatch.setattr(bridge.store.runs, "renew", sometimes)
         with anyio.fail_after(10):
             await renewed.wait()
         assert run.status == "running"
@@ -767,8 +767,8 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
     async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
-        before = bridge.store.run(run.id)
-        renew, faults = bridge.store.renew, [StoreBusyError("locked") for _ in range(20)]
+        before = bridge.store.runs.get(run.id)
+        renew, faults = bridge.store.runs.renew, [StoreBusyError("locked") for _ in range(20)]
 
         def sometimes(run_id: str, epoch: int, ttl_s: float, now: float) -> bool:
             if faults:
@@ -776,10 +776,10 @@ async def test_a_driver_whose_lease_lapsed_while_the_store_failed_goes_on_where_
             failed.set()
             return renew(run_id, epoch, ttl_s, now)
 
-        monkeypatch.setattr(bridge.store, "renew", sometimes)
+        monkeypatch.setattr(bridge.store.runs, "renew", sometimes)
         with anyio.fail_after(10):
             await failed.wait()
-        after = bridge.store.run(run.id)
+        after = bridge.store.runs.get(run.id)
         assert before is not None
         assert after is not None
         assert (run.status, after.epoch, after.driver) == ("running", before.epoch, before.driver)
@@ -796,7 +796,7 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
     async with Bridge(toolbox=blocking(started, log, read_only=True), store=tmp_path / "ideas.sqlite") as bridge:
         run = await bridge.run_plan(read_plan(CHAIN))
         await started.wait()
-        release, faults = bridge.store.release, [StoreBusyError("locked") for _ in range(5)]
+        release, faults = bridge.store.runs.release, [StoreBusyError("locked") for _ in range(5)]
 
         def sometimes(run_id: str, epoch: int) -> bool:
             if faults:
@@ -804,11 +804,11 @@ async def test_what_a_failing_store_does_not_take_back_is_given_back_later(
             released.set()
             return release(run_id, epoch)
 
-        monkeypatch.setattr(bridge.store, "release", sometimes)
+        monkeypatch.setattr(bridge.store.runs, "release", sometimes)
         run.runner.fail(StoreBusyError("locked"))
         with anyio.fail_after(10):
             await released.wait()
-        record = bridge.store.run(run.id)
+        record = bridge.store.runs.get(run.id)
         assert record is not None
         assert (record.status, record.driver) == ("running", None)
 

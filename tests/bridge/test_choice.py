@@ -91,4 +91,4 @@ async def test_a_run_tells_which_mind_answers_and_why() -> None:
         assert waiting.status == "needs_solution"
         assert waiting.answer()["mind"] == {"name": "turns", "why": "it was asked for"}
         waiting.submit(0, {"output": "by hand"})
-        assert [bridge.store.idea(one.id).meta.mind for one in (run, waiting)] == ["model", "turns"]
+        assert [bridge.store.ideas.get(one.id).meta.mind for one in (run, waiting)] == ["model", "turns"]

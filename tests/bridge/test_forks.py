@@ -83,11 +83,11 @@ async def test_a_fork_of_a_plan_runs_only_what_had_not_been_started() -> None:
             assert await fork.result() == whole, at
             assert ran.calls == again, at
             ran.calls.clear()
-            record = bridge.store.run(fork.id)
+            record = bridge.store.runs.get(fork.id)
             assert record is not None
             assert (record.forked_from, record.forked_at) == (parent.id, places[at])
             assert (record.kind, record.title) == ("plan", "look + send")
-        assert len(bridge.store.forks(parent.id)) == 7
+        assert len(bridge.store.runs.forks(parent.id)) == 7
         assert await numbered(parent) == places
 
 
@@ -149,7 +149,7 @@ async def test_a_turn_is_answered_anew_and_what_was_before_stays() -> None:
         assert await fork.result() == "seen other"
         assert ran.calls == ["look other"]
         # Its first step is the parent's, and its Requests are the ones the parent had.
-        steps = [bridge.store.step_ideas(one.id) for one in (parent, fork)]
+        steps = [bridge.store.ideas.of_run(one.id) for one in (parent, fork)]
         assert len(steps[1]) == 2
         assert steps[0][0].id == steps[1][0].id
         assert steps[0][1].request_id == steps[1][1].request_id
@@ -231,4 +231,4 @@ async def test_forks_that_cannot_be() -> None:
         await run.result()
         with pytest.raises(ForkError, match="the input"):
             await bridge.fork(run.id, 1, input={"name": 3})
-        assert bridge.store.forks(parent.id) == []
+        assert bridge.store.runs.forks(parent.id) == []

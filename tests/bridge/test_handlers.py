@@ -199,8 +199,8 @@ async def test_reasoning_comes_before_the_calls_is_kept_and_changes_nothing(tmp_
         assert await run.result() == "one"
         proposed = [event async for event in run if isinstance(event, SolutionProposed)]
         assert [event.extra for event in proposed] == [{"thought_process": thought}, None]
-        first = bridge.store.step_ideas(run.id)[0]
-        assert thoughts_in(bridge.store.idea(first.id).idea) == thought
+        first = bridge.store.ideas.of_run(run.id)[0]
+        assert thoughts_in(bridge.store.ideas.get(first.id).idea) == thought
         run_id = run.id
     # The setting is the run's, not the process's.
     async with Bridge(store=store) as bridge:

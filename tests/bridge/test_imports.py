@@ -102,9 +102,9 @@ async def test_without_tools_to_ask_the_store_believes_nothing_either() -> None:
     document = forged(await exported(), annotations=HARMLESS)
     async with here() as bridge:
         bridge.store.import_idea(document, with_publication=True)
-        assert bridge.store.publication("found").annotations["readOnlyHint"] is False
+        assert bridge.store.publications.get("found").annotations["readOnlyHint"] is False
         bridge.store.import_idea(forged(document, answer="recorded", name="told"), with_publication=True)
-        assert bridge.store.publication("told").annotations["readOnlyHint"] is True
+        assert bridge.store.publications.get("told").annotations["readOnlyHint"] is True
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ async def test_how_far_a_plan_was_checked_is_the_claim_of_the_document() -> None
         assert replay.run is not None
         assert await replay.run.wait(20) == "done"
         bridge.store.import_idea(forged(document, answer="recorded"), with_publication=True)
-        assert bridge.store.publication("found").description.endswith("recorded for its one input; nothing runs.")
+        assert bridge.store.publications.get("found").description.endswith("recorded for its one input; nothing runs.")
 
 
 async def test_a_plan_is_held_against_the_tools_here() -> None:
@@ -156,7 +156,7 @@ async def test_a_plan_is_held_against_the_tools_here() -> None:
     async with here("look") as bridge:
         with pytest.raises(PublicationError, match="cannot run with the tools here"):
             await bridge.import_idea(document, publish=True)
-        assert bridge.store.ideas().items == []
+        assert bridge.store.ideas.page().items == []
 
 
 async def test_an_import_cannot_close_a_circle_of_ideas() -> None:
@@ -170,7 +170,7 @@ async def test_an_import_cannot_close_a_circle_of_ideas() -> None:
         second = forged(document, name="second", plan=plan_calling(calls_first))
         with pytest.raises(PublicationError, match="call itself: second -> first -> second"):
             await bridge.import_idea(second, publish=True)
-        assert bridge.store.publication_count() == 1
+        assert bridge.store.publications.count() == 1
 
 
 async def test_an_import_cannot_close_a_circle_through_versions_that_are_still_to_come() -> None:
@@ -233,7 +233,7 @@ async def test_what_a_fresh_run_cannot_begin_with_is_refused_when_it_is_imported
             return
         with pytest.raises(PublicationError, match=why):
             await bridge.import_idea(document, publish=True)
-        assert bridge.store.ideas().items == []
+        assert bridge.store.ideas.page().items == []
 
 
 async def test_what_a_fresh_run_can_begin_with_is_taken_though_its_tools_are_not_here() -> None:
@@ -265,7 +265,7 @@ async def test_names_that_are_no_names_are_refused(name: str) -> None:
     async with here("look") as bridge:
         with pytest.raises(PublicationNameError):
             await bridge.import_idea(document, publish=True)
-        assert bridge.store.ideas().items == []
+        assert bridge.store.ideas.page().items == []
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ async def test_times_are_times_and_not_still_to_come() -> None:
         with pytest.raises(IdeaDocumentError, match=r"meta\.time: expected a time"):
             await bridge.import_idea(sealed({**document, "meta": {**told, "time": "zzz"}}))
         adopted = await bridge.import_idea(sealed({**document, "meta": {**told, "time": "9998-01-01T00:00:00Z"}}))
-        assert bridge.store.idea(adopted.idea_id).meta.time < "9"
+        assert bridge.store.ideas.get(adopted.idea_id).meta.time < "9"
 
 
 @pytest.mark.parametrize("calls", [[], [{"_tool": "look", "name": "†input.name"}]])

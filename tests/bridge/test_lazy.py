@@ -125,8 +125,8 @@ async def test_an_edited_plan_is_live_checked_and_what_is_published() -> None:
         run.decide(approval, "edit", by="Ann", plan={"calls": edited})
         assert await run.wait(10) == "done"
         assert (run.answer()["output"], RAN) == ("Bob", ["look ['Bob']", "look Bob"])
-        [idea] = bridge.store.step_ideas(run.id)
-        assert bridge.store.idea(idea.id).idea.solution == {"calls": edited, "output": "†state.sent"}
+        [idea] = bridge.store.ideas.of_run(run.id)
+        assert bridge.store.ideas.get(idea.id).idea.solution == {"calls": edited, "output": "†state.sent"}
         await bridge.publish(run.id, "edited", answer="plan", choices={"accept": True})
         replay = await bridge.call_idea("edited", {})
         assert replay.run is not None
@@ -164,7 +164,7 @@ async def test_by_turns_a_denied_plan_comes_back_with_the_reason() -> None:
         run.submit(3, {"calls": [], "output": "†state.name"})
         assert await run.wait(10) == "done"
         assert run.answer()["output"] == "Eve"
-        assert [one.meta.outcome for one in bridge.store.step_ideas(run.id)] == ["open", "open", "open", "done"]
+        assert [one.meta.outcome for one in bridge.store.ideas.of_run(run.id)] == ["open", "open", "open", "done"]
 
 
 async def test_a_mind_that_streams_is_held_and_told_what_is_wrong() -> None:

@@ -76,7 +76,7 @@ async def test_a_call_runs_while_the_answer_still_streams() -> None:
             run = await bridge.solve("x", output_schema=TEXT)
             assert await run.wait() == "done"
             assert run.answer()["output"] == "a"
-            assert bridge.store.idea(run.id).meta.mind == "scripted"
+            assert bridge.store.ideas.get(run.id).meta.mind == "scripted"
 
 
 async def test_errors_are_fed_back_until_it_is_right() -> None:
@@ -200,7 +200,7 @@ async def test_what_an_answer_took_stands_in_the_run_and_in_its_idea() -> None:
         run = await bridge.solve("say done")
         assert await run.result() == "done"
         assert run.answer()["usage"] == {"requests": 1, "tokens": 1234, "cost": 0.0021}
-        meta = bridge.store.step_ideas(run.id)[0].meta
+        meta = bridge.store.ideas.of_run(run.id)[0].meta
         assert (meta.model, meta.usage) == ("tiny-1", {"input_tokens": 1200, "output_tokens": 34, "cost": 0.0021})
 
 

@@ -312,8 +312,8 @@ async def test_a_plan_published_before_results_were_unwrapped_means_what_it_mean
     schema: JSONObject = {"type": "object", "properties": {"name": {"type": "string"}}}
     async with Bridge(modules(tmp_path).model_copy(update={"approval": "allow_all"})) as bridge:
         plan: JSONObject = {"calls": [greet, said], "output": ["†state.w", "†state.w.result", "†results.1"]}
-        idea = bridge.store.save_idea(Idea(["greeting"], {"type": "object"}, plan), IdeaMeta(title="greeting"))
-        bridge.store.publish(
+        idea = bridge.store.ideas.save(Idea(["greeting"], {"type": "object"}, plan), IdeaMeta(title="greeting"))
+        bridge.store.publications.publish(
             "greeting",
             idea,
             description="",
@@ -330,7 +330,7 @@ async def test_a_plan_published_before_results_were_unwrapped_means_what_it_mean
         run = await bridge.run_plan({"calls": [greet], "input": {"name": "Ada"}, "output": "†state.w"})
         assert await run.result() == "hello Ada"
         await bridge.publish(run.id, "greeted")
-        held = bridge.store.publication("greeted", 1).plan
+        held = bridge.store.publications.get("greeted", 1).plan
         assert held is not None
         assert held["reading"] == 2
         again = (await bridge.call_idea("greeted", {"name": "Eve"})).run

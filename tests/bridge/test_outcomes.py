@@ -287,7 +287,7 @@ async def test_a_fork_asks_what_its_parent_asks_and_with_the_same_reason(tmp_pat
         await run.wait()
         asked = only(run)
         assert asked["why"].startswith("outcome unknown: the bank hung up, and")
-        places = [event["event"] for _, event in bridge.store.events(run.id)]
+        places = [event["event"] for _, event in bridge.store.runs.events(run.id)]
         for event in ("call_started", "outcome_asked"):
             # An outcome is what came of the call, also where the fork begins before anybody was asked.
             fork = await bridge.fork(run.id, places.index(event) + 1)
@@ -310,7 +310,7 @@ async def test_a_fork_of_a_run_that_still_pays_does_not_say_that_a_process_died(
         run = await bridge.run_plan(read_plan(PLAN))
         with anyio.fail_after(10):
             await payments.begun.wait()
-        names = [event["event"] for _, event in bridge.store.events(run.id)]
+        names = [event["event"] for _, event in bridge.store.runs.events(run.id)]
         fork = await bridge.fork(run.id, len(names))
         await fork.wait()
         assert only(fork)["why"].startswith("outcome unknown: it had not ended when the run was forked, and")

@@ -130,8 +130,8 @@ async def test_a_session_is_one_run_whose_steps_the_application_answers() -> Non
             assert session.underlying.status == "needs_solution"
         run = await bridge.run(session.id)
         assert run.status == "done"
-        steps = bridge.store.step_ideas(session.id)
-        assert [bridge.store.idea(one.id).meta.tools for one in steps] == [("echo",), ("echo",)]
+        steps = bridge.store.ideas.of_run(session.id)
+        assert [bridge.store.ideas.get(one.id).meta.tools for one in steps] == [("echo",), ("echo",)]
 
 
 async def test_a_failed_call_raises_by_cause_and_the_session_goes_on() -> None:

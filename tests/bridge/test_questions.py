@@ -467,7 +467,7 @@ async def test_a_call_that_waited_for_an_answer_when_its_process_ended_runs_agai
         run = await start(bridge, "book", who="ann")
         first = asked(run)["approval"]
         # A call at work belongs to this process: the run is not handed on while it waits.
-        assert bridge.store.run(run.id).driver is not None  # pyright: ignore[reportOptionalMemberAccess]
+        assert bridge.store.runs.get(run.id).driver is not None  # pyright: ignore[reportOptionalMemberAccess]
     async with Bridge(configured(era), store=store) as bridge:
         run = await bridge.run(run.id)
         with anyio.fail_after(20):

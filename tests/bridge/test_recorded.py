@@ -46,7 +46,7 @@ async def replayed(mind: Recorded, text: str = "hello", schema: JSONObject = SCH
     async with Bridge(toolbox=Toolbox(shout, whisper), mind=mind) as bridge:
         run = await bridge.solve("Shout.", input={"text": text}, output_schema=schema, tools=["shout"])
         await run.wait(10)
-        for idea in bridge.store.step_ideas(run.id):
+        for idea in bridge.store.ideas.of_run(run.id):
             assert idea.meta.mind == "recorded"
         return run.answer()
 
@@ -59,7 +59,7 @@ async def test_a_recorded_run_is_answered_again_step_by_step() -> None:
         assert told["output"] == {"loud": "HELLO"}
         assert told["mind"] == {"name": "recorded", "why": "a recording is configured here"}
         assert told["run"] != run
-        assert told["idea"] == store.step_ideas(run)[-1].id
+        assert told["idea"] == store.ideas.of_run(run)[-1].id
 
 
 async def test_a_miss_ends_the_run_and_shows_the_nearest_request_and_the_difference() -> None:
@@ -68,7 +68,7 @@ async def test_a_miss_ends_the_run_and_shows_the_nearest_request_and_the_differe
         told = await replayed(Recorded(store), text="goodbye")
         assert told["status"] == "failed"
         reason = str(told["reason"])
-        first = store.step_ideas(run)[0]
+        first = store.ideas.of_run(run)[0]
         assert f"the nearest is idea {first.id[:12]} (step 1 of {run})" in reason
         assert '-      "text": "hello"' in reason
         assert '+      "text": "goodbye"' in reason

@@ -48,8 +48,8 @@ def publish(bridge: Bridge, name: str, calls: list[JSON], output: JSON, properti
     from ideabridge.bridge.store.idea import Idea, IdeaMeta
 
     plan: JSONObject = {"calls": calls, "output": output}
-    idea = bridge.store.save_idea(Idea([name], {"type": "object"}, plan), IdeaMeta(title=name))
-    bridge.store.publish(
+    idea = bridge.store.ideas.save(Idea([name], {"type": "object"}, plan), IdeaMeta(title=name))
+    bridge.store.publications.publish(
         name,
         idea,
         description=name,
@@ -83,7 +83,7 @@ async def test_cancelling_a_run_cancels_the_remote_calls_of_its_rooms() -> None:
         with anyio.fail_after(10):
             while len(json.loads(str(await bridge.modules.call("raw", "cancelled", {})))) < 2:
                 await anyio.lowlevel.checkpoint()
-        assert {one.status for one in bridge.store.rooms_of(run.id)} == {"cancelled"}
+        assert {one.status for one in bridge.store.runs.rooms(run.id)} == {"cancelled"}
 
 
 class Payments:
@@ -198,7 +198,7 @@ async def test_a_latent_call_of_each_of_a_hundred_instances_is_answered_with_its
     async with Bridge(Configuration(limits=Limits(requests=100)), toolbox=Toolbox(spell), mind=Mind(think)) as bridge:
         run = await bridge.run_plan(read_plan(plan))
         assert await run.result() == {f"i{number}": f"saw only {number}" for number in range(100)}
-        assert len(bridge.store.rooms_of(run.id)) == 100
+        assert len(bridge.store.runs.rooms(run.id)) == 100
 
 
 async def test_nothing_of_a_run_leaks_into_its_clean_room() -> None:

@@ -123,10 +123,10 @@ def journaled(store: Store, run: str) -> JSONObject:
     """What all journals hold together: of the run and its rooms."""
     requests = tokens = calls = 0
     cost = 0.0
-    for record in store.runs(limit=100):
+    for record in store.runs.newest(limit=100):
         if record.id != run and not record.id.startswith(f"{run}."):
             continue
-        for _, raw in store.events(record.id):
+        for _, raw in store.runs.events(record.id):
             event = event_from_json(raw)
             if isinstance(event, RequestMade):
                 requests += 1

@@ -118,7 +118,7 @@ async def test_a_solved_idea_begins_with_its_own_context_plan_and_tools_and_the_
         assert '"anvil"' not in first.partition("how it was solved before")[0]
         # Every run of it is an idea, made from the one that was published.
         assert replay.run is not None
-        steps = bridge.store.step_ideas(replay.run.id)
+        steps = bridge.store.ideas.of_run(replay.run.id)
         assert [one.meta.parent for one in steps] == [told.idea_id, steps[0].id]
         assert [tool.name for tool in replay.run.machine.catalogue.tools] == ["look"]
         # It can be published in its turn, and does not carry the old plan along.
@@ -185,7 +185,7 @@ async def test_a_solved_idea_answers_calls_of_plans_and_of_minds_in_rooms() -> N
         outer: JSONObject = {"calls": [call], "input": {"at": "cog"}, "output": "†state.x"}
         run = await bridge.run_plan(read_plan(outer))
         assert await run.result() == "I saw cog"
-        [room] = bridge.store.rooms_of(run.id)
+        [room] = bridge.store.runs.rooms(run.id)
         assert room.kind == "solve"
         told = await bridge.publish(run.id, "outer", answer="plan")
         assert "a model is asked for calls.0 (see) alone" in told.description
@@ -216,7 +216,7 @@ async def test_an_idea_is_never_offered_inside_its_own_run() -> None:
         with pytest.raises(PublicationError, match="it would call itself: see -> other -> see"):
             await bridge.publish(through, "see", answer="plan")
         # Version 1 comes to stand again, and offers nothing that leads back.
-        bridge.store.stand_for("see", 1)
+        bridge.store.publications.stand_for("see", 1)
         replay = await bridge.call_idea("other", {"at": "cog"})
         assert replay.run is not None
         assert {tool.module for tool in replay.run.machine.catalogue.tools} == {None, "idea:see"}
@@ -243,7 +243,7 @@ async def test_a_solved_run_goes_on_after_its_process(tmp_path: Path) -> None:
         run = await bridge.run(replay.run.id)
         run.submit(0, {"calls": [], "output": "late"})
         assert await run.result() == "late"
-        [step] = bridge.store.step_ideas(run.id)
+        [step] = bridge.store.ideas.of_run(run.id)
         assert step.meta.parent == told.idea_id
 
 
@@ -316,8 +316,8 @@ async def test_a_publication_from_elsewhere_needs_what_it_answers_by() -> None:
             for name in ("name", "version", "idea_id", "time", "live", "pinned"):
                 kept.pop(name)
             with pytest.raises(PublicationContentError, match="neither a plan nor"):
-                store.publish("see", told.idea_id, **(kept | dict[str, Any](plan=None)))
-            store.publish("see", told.idea_id, **(kept | dict[str, Any](answer="solve")))
+                store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](plan=None)))
+            store.publications.publish("see", told.idea_id, **(kept | dict[str, Any](answer="solve")))
             with pytest.raises(PublicationError, match="publish it again"):
                 await bridge.call_idea("see", {"at": "a"})
             # With its context and tools, a solved idea travels.

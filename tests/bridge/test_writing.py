@@ -17,6 +17,7 @@ from ideabridge.bridge.errors import SettledTurnError, UnwrittenRunError
 from ideabridge.bridge.loop.event import Event, RunEnded
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreBusyError, StoreFullError
+from ideabridge.bridge.store.journal import Journal
 from ideabridge.bridge.store.sqlite import sqlite3
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.decorator import tool
@@ -127,10 +128,10 @@ async def test_a_result_is_kept_while_the_disk_fails_and_nothing_follows_from_it
             assert await run.result() == "parcel"
         assert shop.done == ["paid 7", "shipped for receipt for 7"]
     with Store.open(store) as kept:
-        names = [event["event"] for _, event in kept.events(run.id)]
+        names = [event["event"] for _, event in kept.runs.events(run.id)]
         assert names.count("call_finished") == 2
         assert names.index("call_finished") < len(names) - 1 - names[::-1].index("call_started")
-        record = kept.run(run.id)
+        record = kept.runs.get(run.id)
         assert record is not None
         assert record.status == "done"
 
@@ -154,7 +155,7 @@ async def test_clients_are_answered_while_another_program_keeps_the_store_locked
                     for _ in range(20):
                         assert [one["run"] for one in bridge.runs()] == [run.id]
                         assert (await bridge.run(run.id)).answer()["status"] == "running"
-                        bridge.store.publications()
+                        bridge.store.publications.page()
                         await anyio.sleep(0.05)
                     # What begins meanwhile is not acknowledged before it is in the store.
                     assert later == []
@@ -214,7 +215,7 @@ async def test_what_another_process_has_taken_over_is_not_journaled_by_the_old_d
                 other.execute("UPDATE runs SET driver = 'other', epoch = epoch + 1")
                 other.execute("COMMIT")
             assert await run.wait() == "interrupted"
-            events = [event["event"] for _, event in bridge.store.events(run.id)]
+            events = [event["event"] for _, event in bridge.store.runs.events(run.id)]
     assert "call_finished" not in events
     assert shop.done == ["paid 7"]
 
@@ -254,7 +255,7 @@ async def test_many_runs_at_once_are_written_together(tmp_path: Path, durability
                     group.start_soon(one)
             assert len({run.id for run in runs}) == 20
             for run in runs:
-                record = bridge.store.run(run.id)
+                record = bridge.store.runs.get(run.id)
                 assert record is not None
                 assert record.status == "done"
                 assert record.driver is None
@@ -269,7 +270,7 @@ async def test_the_end_of_a_run_is_in_its_journal_and_in_the_table_of_runs_at_on
             run = await bridge.run_plan(PAYMENT)
 
             def look(event: Event) -> None:
-                record = other.run(run.id)
+                record = other.runs.get(run.id)
                 if isinstance(event, RunEnded) and record is not None:
                     seen.append(record.status)
 
@@ -296,14 +297,14 @@ async def test_who_asks_patiently_of_a_disk_that_stays_full_is_refused_and_does_
 
 
 async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    release, is_locked = Store.release, True
+    release, is_locked = Journal.release, True
 
-    def sometimes(store: Store, run_id: str, epoch: int) -> None:
+    def sometimes(journal: Journal, run_id: str, epoch: int) -> None:
         if is_locked:
             raise StoreBusyError("locked")
-        release(store, run_id, epoch)
+        release(journal, run_id, epoch)
 
-    monkeypatch.setattr(Store, "release", sometimes)
+    monkeypatch.setattr(Journal, "release", sometimes)
     with anyio.fail_after(LIMIT_S):
         async with Bridge(ALLOW) as bridge:
             run = await bridge.solve("Say done.", output_schema={"type": "string"})
@@ -312,7 +313,7 @@ async def test_a_run_that_waits_goes_on_before_its_lease_is_given_back(monkeypat
             run.submit(0, {"calls": [], "output": "done"})
             is_locked = False
             assert await run.result() == "done"
-            record = bridge.store.run(run.id)
+            record = bridge.store.runs.get(run.id)
             assert record is not None
             assert (record.status, record.driver) == ("done", None)
 

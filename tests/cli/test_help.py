@@ -71,9 +71,9 @@ def offered(
     write_trusted(project, {"mcpServers": modules, "store": "s.sqlite"})
     with Store.open(project / "s.sqlite") as store:
         for number in (1, 2):
-            store.create_run(f"run_{number}0", kind="plan", caller="me", title="Sums\nof two", fingerprint="")
+            store.runs.create(f"run_{number}0", kind="plan", caller="me", title="Sums\nof two", fingerprint="")
         idea = Idea([said("sum")], {}, {"calls": [{"_tool": "add"}]})
-        publish(store, "weekly", store.save_idea(idea, IdeaMeta(run="run_10", title="Sums", tags=("kept",))))
+        publish(store, "weekly", store.ideas.save(idea, IdeaMeta(run="run_10", title="Sums", tags=("kept",))))
 
     def offer(line: str) -> list[str]:
         words = f"ideabridge {line}"

@@ -50,7 +50,7 @@ async def streamed_with_a_room(folder: Path) -> tuple[list[str], Told]:
     async with Bridge(load_configuration(project=folder), mind=mind) as bridge:
         run = await bridge.solve("Look.", tools=["look", "anonymous.solve"], input={"name": "x"})
         assert await run.wait() == "done"
-        runs = [run.id, *(room.id for room in bridge.store.rooms_of(run.id))]
+        runs = [run.id, *(room.id for room in bridge.store.runs.rooms(run.id))]
     assert len(runs) == 2
     return runs, [(one.id, list(one.texts)) for one in mind.requests]
 

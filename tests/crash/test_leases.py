@@ -80,7 +80,7 @@ def begun(driver: Process) -> str:
 def contents(path: Path, run_id: str) -> object:
     """All that a driver can write about a run."""
     with Store.open(path) as store:
-        return store.run(run_id), list(store.events(run_id)), store.ideas(100).items
+        return store.runs.get(run_id), list(store.runs.events(run_id)), store.ideas.page(100).items
 
 
 def test_a_run_at_work_is_not_driven_by_another_process(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat
     with processes(2, path, lease=0.2) as (busy, other):
         run_id = begun(busy)
         with Store.open(path) as store:
-            before = store.run(run_id)
+            before = store.runs.get(run_id)
             assert before is not None
             busy.tell("block 2")
             assert busy.says() == "blocking"
@@ -196,7 +196,7 @@ def test_a_live_process_of_this_system_keeps_its_runs_however_late_its_heartbeat
             while time.time() < before.lease_until + 1:
                 other.tell(f"resume {run_id}")
                 assert other.says() == f"not mine: run {run_id} is driven by another process right now"
-            after = store.run(run_id)
+            after = store.runs.get(run_id)
             assert after is not None
             assert (after.driver, after.epoch) == (before.driver, before.epoch)
         busy.tell("go")
@@ -244,31 +244,31 @@ def test_who_slept_gives_a_driver_that_slept_too_the_time_for_a_heartbeat() -> N
 
 def test_a_heartbeat_changes_the_lease_also_when_the_clock_was_set_back() -> None:
     with Store.open(":memory:") as store:
-        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
-        epoch = store.acquire("run", "driver", 15, 5000.0)
+        store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
+        epoch = store.runs.acquire("run", "driver", 15, 5000.0)
         assert epoch is not None
         seen: set[Lease] = set()
         for now in (5000.0, 1400.0, 1400.0, 1403.0):
-            assert store.renew("run", epoch, 15, now)
-            seen.update(store.leases("running"))
+            assert store.runs.renew("run", epoch, 15, now)
+            seen.update(store.runs.leases("running"))
         assert len(seen) == 4
 
 
 def test_the_driver_of_an_older_version_is_given_the_time_it_expects(tmp_path: Path) -> None:
     path = tmp_path / "store.sqlite"
     with Store.open(path) as store:
-        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
-        assert store.acquire("run", "host|boot|pid:[1]|1|2|abc", 15, 5000.0) is not None
+        store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
+        assert store.runs.acquire("run", "host|boot|pid:[1]|1|2|abc", 15, 5000.0) is not None
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             # As it wrote it.
             connection.execute("UPDATE runs SET driver = 'host|boot|pid:[1]|1|2|abc'")
-        [held] = store.leases("running")
+        [held] = store.runs.leases("running")
         assert held == Lease("run", "host|boot|pid:[1]|1|2|abc", 1, 5015.0, 15.0)
 
 
 def test_an_old_epoch_neither_journals_nor_saves() -> None:
     with Store.open(":memory:") as store:
-        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+        store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
         old, new = Driver(store, "run", "old", 0.0), Driver(store, "run", "new")
         assert old.take()
         assert new.take()

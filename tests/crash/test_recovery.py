@@ -79,14 +79,14 @@ async def test_what_was_at_work_goes_on_and_what_waits_is_left_alone(tmp_path: P
         assert (solving.status, asking.status) == ("needs_solution", "needs_approval")
     ids = await left_behind(path, 20)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
-        waiting = [bridge.store.run(run.id) for run in (solving, asking)]
+        waiting = [bridge.store.runs.get(run.id) for run in (solving, asking)]
         await desk.recover(bridge)
         assert sorted(desk.taken_up) == sorted(ids)
         assert desk.troubles == []
-        records = [bridge.store.run(run_id) for run_id in ids]
+        records = [bridge.store.runs.get(run_id) for run_id in ids]
         assert {record.status for record in records if record} == {"done"}
         assert [(await bridge.run(run_id)).answer()["output"] for run_id in ids] == ["x"] * 20
-        assert [bridge.store.run(run.id) for run in (solving, asking)] == waiting
+        assert [bridge.store.runs.get(run.id) for run in (solving, asking)] == waiting
 
 
 async def test_what_fails_because_everything_is_cancelled_is_no_outcome(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ async def test_another_configuration_interrupts_and_the_right_one_goes_on(tmp_pa
         [(told, why)] = desk.troubles
         assert told == run_id
         assert "configuration has changed" in why
-        record = bridge.store.run(run_id)
+        record = bridge.store.runs.get(run_id)
         assert record is not None
         assert (record.status, record.driver) == ("interrupted", None)
         assert "configuration has changed" in str(record.summary)
@@ -142,7 +142,7 @@ async def test_another_configuration_interrupts_and_the_right_one_goes_on(tmp_pa
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.taken_up == [run_id]
-        record = bridge.store.run(run_id)
+        record = bridge.store.runs.get(run_id)
         assert record is not None
         assert record.status == "done"
 
@@ -160,9 +160,9 @@ async def test_a_journal_that_cannot_be_read_holds_up_no_other(tmp_path: Path) -
     path = tmp_path / "store.sqlite"
     damaged, sound = await left_behind(path, 2)
     with Store.open(path) as store:
-        epoch = store.acquire(damaged, "somebody", 0, 0)
+        epoch = store.runs.acquire(damaged, "somebody", 0, 0)
         assert epoch is not None
-        store.append(damaged, epoch, [{"event": "from_the_future"}])
+        store.runs.append(damaged, epoch, [{"event": "from_the_future"}])
     desk = Desk(open=True)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
@@ -180,9 +180,9 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
         await done.wait(10)
         # The note of how it stands comes after the event: so a kill between the two leaves it.
         for run in (done, asking):
-            epoch = bridge.store.acquire(run.id, "somebody", 0, 0)
+            epoch = bridge.store.runs.acquire(run.id, "somebody", 0, 0)
             assert epoch is not None
-            bridge.store.set_status(run.id, epoch, "running", None)
+            bridge.store.runs.set_status(run.id, epoch, "running", None)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
         await desk.recover(bridge)
         assert desk.troubles == []
@@ -190,7 +190,7 @@ async def test_what_a_process_died_before_noting_is_noted(tmp_path: Path) -> Non
         assert sorted(desk.taken_up) == sorted([done.id, asking.id])
         told = {entry["run"]: entry["status"] for entry in bridge.runs()}
         assert told == {done.id: "done", asking.id: "needs_approval"}
-        record = bridge.store.run(asking.id)
+        record = bridge.store.runs.get(asking.id)
         assert record is not None
         assert record.driver is None
 
@@ -240,7 +240,7 @@ async def sweeping(
     looked so many times more.
     """
     monkeypatch.setattr("ideabridge.bridge.runs.recovery.SWEEP_SECONDS", 0.01)
-    looked, leases = anyio.Condition(), bridge.store.leases
+    looked, leases = anyio.Condition(), bridge.store.runs.leases
     looks = 0
 
     async def noted() -> None:
@@ -262,7 +262,7 @@ async def sweeping(
                     await looked.wait()
 
     with monkeypatch.context() as patch:
-        patch.setattr(bridge.store, "leases", counted)
+        patch.setattr(bridge.store.runs, "leases", counted)
         async with anyio.create_task_group() as group:
             taken_up = desk.taken_up
             group.start_soon(partial(bridge.recover_runs, desk.tell, lambda run: taken_up.append(run.id), keep=True))
@@ -273,7 +273,7 @@ async def sweeping(
 
 async def until_done(bridge: Bridge, run_id: str) -> None:
     with anyio.fail_after(10):
-        while (record := bridge.store.run(run_id)) is None or record.status != "done":  # noqa: ASYNC110
+        while (record := bridge.store.runs.get(run_id)) is None or record.status != "done":  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
 
@@ -296,13 +296,13 @@ async def test_looking_at_runs_at_work_changes_nothing(tmp_path: Path, monkeypat
     ):
         run = await one.run_plan(read_plan(PLAN))
         await busy.started.wait()
-        before = one.store.run(run.id)
+        before = one.store.runs.get(run.id)
         await looks(50)
-        assert one.store.run(run.id) == before
+        assert one.store.runs.get(run.id) == before
         # Nor is the driver that looks itself in its own way.
         async with sweeping(one, busy, monkeypatch) as own_looks:
             await own_looks(50)
-        assert one.store.run(run.id) == before
+        assert one.store.runs.get(run.id) == before
         assert (desk.taken_up, busy.taken_up, run.status) == ([], [], "running")
 
 
@@ -313,11 +313,11 @@ async def test_what_cannot_be_taken_up_is_told_once_however_often_it_is_seen(
     desk = Desk(open=True)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge, sweeping(bridge, desk, monkeypatch) as looks:
         with Store.open(path) as store, store.transaction():
-            store.create_run("damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint)
-            epoch = store.acquire("damaged", "somebody", 15, 0)
+            store.runs.create("damaged", kind="plan", caller="", title="", fingerprint=bridge.fingerprint)
+            epoch = store.runs.acquire("damaged", "somebody", 15, 0)
             assert epoch is not None
-            store.append("damaged", epoch, [{"event": "from_the_future"}])
-            store.release("damaged", epoch)
+            store.runs.append("damaged", epoch, [{"event": "from_the_future"}])
+            store.runs.release("damaged", epoch)
         await looks(50)
         [(told, why)] = desk.troubles
         assert told == "damaged"
@@ -332,9 +332,9 @@ async def test_runs_of_another_configuration_are_left_to_its_own_servers(
     async with Bridge(Configuration(approval="allow_all"), toolbox=other.toolbox, store=path) as bridge:
         async with sweeping(bridge, other, monkeypatch) as looks:
             [run_id] = await left_behind(path)
-            before = bridge.store.run(run_id)
+            before = bridge.store.runs.get(run_id)
             await looks(50)
-            assert (other.troubles, bridge.store.run(run_id)) == ([], before)
+            assert (other.troubles, bridge.store.runs.get(run_id)) == ([], before)
         # A server that starts under another configuration says so, and one of its own takes it up all the same.
         await other.recover(bridge)
         assert len(other.troubles) == 1
@@ -368,7 +368,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
-        note, failed = bridge.store.set_status, 0
+        note, failed = bridge.store.runs.set_status, 0
 
         def fails_once(*arguments: Any) -> None:
             nonlocal failed
@@ -378,7 +378,7 @@ async def test_a_store_error_while_a_run_is_taken_up_leaves_it_to_the_next_try(
                 raise StoreFullError("there is no room left")
             note(*arguments)
 
-        monkeypatch.setattr(bridge.store, "set_status", fails_once)
+        monkeypatch.setattr(bridge.store.runs, "set_status", fails_once)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
         assert (failed > 1, desk.taken_up) == (True, [run_id])
@@ -396,10 +396,10 @@ async def test_a_lease_is_not_kept_where_a_decision_cannot_be_written(
             raise StoreFullError("there is no room left")
 
         with monkeypatch.context() as patch:
-            patch.setattr(bridge.store, "set_status", fails)
+            patch.setattr(bridge.store.runs, "set_status", fails)
             with pytest.raises(StoreFullError):
                 run.decide(request.approval, "approve", by="Ann")
-        record = bridge.store.run(run.id)
+        record = bridge.store.runs.get(run.id)
         assert record is not None
         assert (record.status, record.driver) == ("needs_approval", None)
 
@@ -413,7 +413,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._MOST_DELAY_BY_STORE", 0.02)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
-        acquire, failed = bridge.store.acquire, 0
+        acquire, failed = bridge.store.runs.acquire, 0
 
         def fails_long(*arguments: Any) -> int | None:
             nonlocal failed
@@ -422,7 +422,7 @@ async def test_a_run_that_the_store_kept_from_going_on_does_so_soon_after(
                 raise StoreFullError("there is no room left")
             return acquire(*arguments)
 
-        monkeypatch.setattr(bridge.store, "acquire", fails_long)
+        monkeypatch.setattr(bridge.store.runs, "acquire", fails_long)
         async with sweeping(bridge, desk, monkeypatch):
             await until_done(bridge, run_id)
         [(told, why)] = desk.troubles
@@ -437,14 +437,14 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
     desk = Desk(open=True)
     monkeypatch.setattr("ideabridge.bridge.runs.recovery._HELD_SECONDS", 0.0)
     with Store.open(path) as store:
-        epoch = store.acquire(run_id, "somebody", 15, 0)
+        epoch = store.runs.acquire(run_id, "somebody", 15, 0)
         assert epoch is not None
-        record = store.run(run_id)
+        record = store.runs.get(run_id)
         assert record is not None
-        store.set_status(run_id, epoch, "running", {"taken_up": 2, "events": record.last_event})
-        store.release(run_id, epoch)
+        store.runs.set_status(run_id, epoch, "running", {"taken_up": 2, "events": record.last_event})
+        store.runs.release(run_id, epoch)
     async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
-        acquire, failed = bridge.store.acquire, 0
+        acquire, failed = bridge.store.runs.acquire, 0
 
         def fails_once(*arguments: Any) -> int | None:
             nonlocal failed
@@ -453,7 +453,7 @@ async def test_a_run_that_is_set_aside_after_an_error_of_the_store_is_told_of_ag
                 raise StoreFullError("there is no room left")
             return acquire(*arguments)
 
-        monkeypatch.setattr(bridge.store, "acquire", fails_once)
+        monkeypatch.setattr(bridge.store.runs, "acquire", fails_once)
         async with sweeping(bridge, desk, monkeypatch) as looks:
             with anyio.fail_after(10):
                 while len(desk.troubles) < 2:

@@ -29,7 +29,7 @@ def lose(store: Store, *ideas: Idea) -> None:
     """Save ideas, and take that back."""
     with store.transaction():
         for idea in ideas:
-            store.save_idea(idea, IdeaMeta())
+            store.ideas.save(idea, IdeaMeta())
         raise ZeroDivisionError
 
 
@@ -44,11 +44,11 @@ def test_two_stores_of_one_file_store_equal_parts_once(tmp_path: Path, monkeypat
     ideas = [idea_of(number, number + 1, number + 2, output=number) for number in range(40)]
     with Store.open(path) as one, Store.open(path) as other:
         for number, idea in enumerate(ideas):
-            (one, other)[number % 2].save_idea(idea, IdeaMeta())
+            (one, other)[number % 2].ideas.save(idea, IdeaMeta())
     with Store.open(path) as again:
         for number in range(40):
-            again.save_idea(idea_of(number, 39 - number, output=100 + number), IdeaMeta())
-        assert [again.idea(idea.id).idea for idea in ideas] == ideas
+            again.ideas.save(idea_of(number, 39 - number, output=100 + number), IdeaMeta())
+        assert [again.ideas.get(idea.id).idea for idea in ideas] == ideas
     found = bodies(str(path))
     assert len(found) == len(set(found)) == 42 + 3
 
@@ -60,20 +60,20 @@ def test_parts_whose_hashes_begin_alike_are_told_apart(tmp_path: Path, monkeypat
     for _ in range(2):
         with Store.open(tmp_path / "ideas.db") as store:
             for idea in ideas:
-                store.save_idea(idea, IdeaMeta())
-            assert [store.idea(idea.id).idea for idea in ideas] == ideas
+                store.ideas.save(idea, IdeaMeta())
+            assert [store.ideas.get(idea.id).idea for idea in ideas] == ideas
 
 
 def test_what_was_remembered_of_a_save_taken_back_is_forgotten(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contents, "LAG", 6)
-    store.save_idea(idea_of(1, 2), IdeaMeta())
+    store.ideas.save(idea_of(1, 2), IdeaMeta())
 
     for number in range(10):
         with pytest.raises(ZeroDivisionError):
             lose(store, *(idea_of(number, 20 + number) for number in range(10)))
         idea = idea_of(number + 1, 20 + number, 40 + number)
-        store.save_idea(idea, IdeaMeta())
-        assert store.idea(idea.id).idea == idea
+        store.ideas.save(idea, IdeaMeta())
+        assert store.ideas.get(idea.id).idea == idea
     found = bodies(store.path)
     assert len(found) == len(set(found))
 
@@ -96,7 +96,7 @@ def test_whatever_two_stores_do_all_that_is_kept_is_whole(acts: list[tuple[str, 
             store = stores[which]
             idea = idea_of(number, number + 1, 50 + number % 2, output=turn)
             if act == "save":
-                kept[store.save_idea(idea, IdeaMeta())] = idea
+                kept[store.ideas.save(idea, IdeaMeta())] = idea
             elif act == "lose":
                 with pytest.raises(ZeroDivisionError):
                     lose(store, idea)
@@ -109,7 +109,7 @@ def test_whatever_two_stores_do_all_that_is_kept_is_whole(acts: list[tuple[str, 
                     old_run(store, f"{run} {turn}", idea_of(number, 80 + number, output=turn))
                 store.prune(store.prunable(before="2021-01-01"))
         for one in (*stores, Store.open(path)):
-            assert all(one.idea(key).idea == idea for key, idea in kept.items())
+            assert all(one.ideas.get(key).idea == idea for key, idea in kept.items())
             one.close()
         check_whole(str(path))
         found = bodies(str(path))

@@ -25,21 +25,21 @@ from tests.ideas.values import idea_of
 def test_a_new_store_is_its_owners(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "ideas.db"
     with Store.open(path) as store:
-        store.save_idea(idea_of("x"), IdeaMeta())
+        store.ideas.save(idea_of("x"), IdeaMeta())
         for file in path.parent.iterdir():
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
     with Store.open(str(path), durability="full") as store:
-        assert len(store.ideas().items) == 1
+        assert len(store.ideas.page().items) == 1
 
 
 @pytest.mark.parametrize("name", ["a b?c#d%41&e=f.db", "été ①.db", "file:x.db", ":memory:.db"])
 def test_names_mean_what_they_say(tmp_path: Path, name: str) -> None:
     with Store.open(tmp_path / name) as store:
-        store.set_setting("k", b"v")
+        store.settings.set("k", b"v")
         assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm"}
     (tmp_path / "link.db").symlink_to(tmp_path / name)
     with Store.open(tmp_path / "link.db") as store:
-        assert store.settings("k") == b"v"
+        assert store.settings.get("k") == b"v"
     assert {file.name for file in tmp_path.iterdir()} == {name, "link.db"}
 
 
@@ -47,7 +47,7 @@ def test_an_empty_file_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     path.touch()
     with Store.open(path) as store:
-        assert store.ideas().items == []
+        assert store.ideas.page().items == []
 
 
 @pytest.mark.parametrize("content", [b"x", b"not a database, but long enough to be one" * 100])
@@ -82,23 +82,23 @@ def test_a_damaged_store(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     with Store.open(path) as store:
         for number in range(50):
-            store.save_idea(idea_of(str(number) * 100), IdeaMeta())
+            store.ideas.save(idea_of(str(number) * 100), IdeaMeta())
     data = bytearray(path.read_bytes())
     data[4096:] = b"\xff" * (len(data) - 4096)
     path.write_bytes(data)
     with pytest.raises(StoreFormatError, match="damaged"), Store.open(path) as store:
-        store.ideas()
+        store.ideas.page()
 
 
 def test_a_locked_store(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     with Store.open(path, busy_timeout_s=0.05) as store, Store.open(path) as other, other.transaction():
-        other.set_setting("k", b"v")
-        for call in (lambda: store.save_idea(idea_of("x"), IdeaMeta()), lambda: store.set_setting("k", b"")):
+        other.settings.set("k", b"v")
+        for call in (lambda: store.ideas.save(idea_of("x"), IdeaMeta()), lambda: store.settings.set("k", b"")):
             with pytest.raises(StoreBusyError, match="another process keeps it locked"):
                 call()
         # Reading goes on.
-        assert store.settings("k") is None
+        assert store.settings.get("k") is None
 
 
 def broken(path: Path, pragma: str) -> Store:
@@ -116,19 +116,19 @@ def test_a_full_store_loses_nothing(tmp_path: Path) -> None:
 
         def fill() -> None:
             while True:
-                saved.append(store.save_idea(idea_of("x" * 2000 + str(len(saved))), IdeaMeta()))
+                saved.append(store.ideas.save(idea_of("x" * 2000 + str(len(saved))), IdeaMeta()))
 
         with pytest.raises(StoreFullError, match="no room left"):
             fill()
-        assert len(store.ideas(1000).items) == len(saved) > 0
-        store.set_setting("still", b"works")
+        assert len(store.ideas.page(1000).items) == len(saved) > 0
+        store.settings.set("still", b"works")
 
 
 def test_a_store_that_can_only_be_read(tmp_path: Path) -> None:
     with broken(tmp_path / "ideas.db", "PRAGMA query_only=1") as store:
         with pytest.raises(StoreAccessError, match="can only be read"):
-            store.save_idea(idea_of("x"), IdeaMeta())
-        assert store.ideas().items == []
+            store.ideas.save(idea_of("x"), IdeaMeta())
+        assert store.ideas.page().items == []
 
 
 def test_a_closed_store(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ def test_a_closed_store(tmp_path: Path) -> None:
     store.close()
     store.close()
     calls: list[Callable[[], object]] = [
-        lambda: store.ideas(),
-        lambda: store.save_idea(idea_of("x"), IdeaMeta()),
-        lambda: store.search_ideas("x"),
-        lambda: store.append("run", 1, [{}]),
-        lambda: store.settings("x"),
+        lambda: store.ideas.page(),
+        lambda: store.ideas.save(idea_of("x"), IdeaMeta()),
+        lambda: store.ideas.search("x"),
+        lambda: store.runs.append("run", 1, [{}]),
+        lambda: store.settings.get("x"),
     ]
     for call in calls:
         with pytest.raises(StoreClosedError):
@@ -159,7 +159,7 @@ def test_the_log_is_moved_into_the_file_while_the_store_is_in_use(
     log = path.with_name("ideas.db-wal")
     with Store.open(path) as store:
         for number in range(3 * database.COMMITS):
-            store.set_setting("k", bytes([number % 256]) * 50_000)
+            store.settings.set("k", bytes([number % 256]) * 50_000)
         # Each of the commits writes 13 pages.
         assert log.stat().st_size < 2 * database.COMMITS * 13 * 4096
         assert path.stat().st_size > 50_000
@@ -193,12 +193,12 @@ def test_a_save_interrupted_while_it_waits_gives_the_lock_back(tmp_path: Path) -
             thread.start()
             signal.setitimer(signal.ITIMER_REAL, 0.1)
             with pytest.raises(KeyboardInterrupt):
-                store.save_idea(idea_of("interrupted"), IdeaMeta())
+                store.ideas.save(idea_of("interrupted"), IdeaMeta())
             thread.join()
             other.execute("BEGIN IMMEDIATE")
             other.execute("COMMIT")
-            idea = store.save_idea(idea_of("after"), IdeaMeta())
-            assert [one.id for one in store.ideas().items] == [idea]
+            idea = store.ideas.save(idea_of("after"), IdeaMeta())
+            assert [one.id for one in store.ideas.page().items] == [idea]
     finally:
         signal.signal(signal.SIGALRM, before[0])
         signal.set_wakeup_fd(before[1])
@@ -209,12 +209,12 @@ def test_a_save_interrupted_while_it_waits_gives_the_lock_back(tmp_path: Path) -
 def test_views_for_readers(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     with Store.open(path) as store:
-        idea = store.save_idea(idea_of("x"), IdeaMeta(run="run", step=1, title="t"))
-        store.create_run("run", kind="plan", caller="", title="", fingerprint="")
-        epoch = store.acquire("run", "d", 1, 1)
+        idea = store.ideas.save(idea_of("x"), IdeaMeta(run="run", step=1, title="t"))
+        store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
+        epoch = store.runs.acquire("run", "d", 1, 1)
         assert epoch is not None
-        store.append("run", epoch, [{"a": 1}, {"b": 2}])
-        store.publish(
+        store.runs.append("run", epoch, [{"a": 1}, {"b": 2}])
+        store.publications.publish(
             "name", idea, description="d", answer="solve", input_schema=None, output_schema=None, annotations={}
         )
     connection = sqlite3.connect(path)
@@ -234,7 +234,7 @@ def test_views_for_readers(tmp_path: Path) -> None:
 def test_the_messages_view_unfolds_long_contexts(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     with Store.open(path) as store:
-        store.save_idea(Idea([{"n": number % 151} for number in range(900)], {}, None), IdeaMeta())
+        store.ideas.save(Idea([{"n": number % 151} for number in range(900)], {}, None), IdeaMeta())
     connection = sqlite3.connect(path)
     rows = connection.execute("SELECT message FROM idea_messages ORDER BY place").fetchall()
     connection.close()

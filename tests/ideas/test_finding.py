@@ -22,11 +22,11 @@ def call(tool: str, **more: JSON) -> JSON:
 
 def saved(store: Store, text: str, *calls: JSON, meta: IdeaMeta | None = None) -> str:
     idea = Idea([said(text)], {"type": "object"}, {"calls": list(calls), "output": None})
-    return store.save_idea(idea, meta or IdeaMeta(title=text, outcome="done"))
+    return store.ideas.save(idea, meta or IdeaMeta(title=text, outcome="done"))
 
 
 def found(store: Store, words: str = "", **chosen: str) -> list[str]:
-    return [hit.meta.title for hit in store.search_ideas(words, 20, IdeaFilter(**chosen))]
+    return [hit.meta.title for hit in store.ideas.search(words, 20, IdeaFilter(**chosen))]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def filled(store: Store) -> Store:
 def test_filters_hold_together(filled: Store, chosen: dict[str, str], titles: list[str]) -> None:
     assert sorted(found(filled, "mail", **chosen)) == sorted(titles)
     if chosen:
-        listed = [one.meta.title for one in filled.ideas(chosen=IdeaFilter(**chosen)).items]
+        listed = [one.meta.title for one in filled.ideas.page(chosen=IdeaFilter(**chosen)).items]
         assert set(titles) == set(listed)
         assert set(found(filled, **chosen)) == set(titles)
 
@@ -139,7 +139,7 @@ def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store)
     def do(name: str, text: str, run: str) -> str:
         solution: JSON = plan(text) if name == "often" else {"calls": [call(name, text=text)]}
         meta = IdeaMeta(run=run, step=1, title=f"{name} {text}", outcome="done")
-        return store.save_idea(Idea([said(text)], {}, solution), meta)
+        return store.ideas.save(Idea([said(text)], {}, solution), meta)
 
     last = ""
     for number in range(5):
@@ -150,44 +150,44 @@ def test_what_was_done_over_and_over_is_told_until_it_is_published(store: Store)
         do("same", "text", f"e{number}")
     failed = Idea([said("x")], {}, {"calls": [call("fails")]})
     for number in range(4):
-        store.save_idea(failed, IdeaMeta(run=f"f{number}", step=1, outcome="failed"))
-    told = [(one.latest.meta.title, one.times) for one in store.repeated()]
+        store.ideas.save(failed, IdeaMeta(run=f"f{number}", step=1, outcome="failed"))
+    told = [(one.latest.meta.title, one.times) for one in store.ideas.repeated()]
     assert told == [("often text 4", 5), ("same text", 4)]
-    assert [one.times for one in store.repeated(2, limit=3)] == [5, 4, 2]
+    assert [one.times for one in store.ideas.repeated(2, limit=3)] == [5, 4, 2]
     publish(store, "often", last)
-    assert [one.times for one in store.repeated()] == [4]
-    store.unpublish("often")
-    assert [one.times for one in store.repeated()] == [5, 4]
+    assert [one.times for one in store.ideas.repeated()] == [4]
+    store.publications.unpublish("often")
+    assert [one.times for one in store.ideas.repeated()] == [5, 4]
 
 
 def test_a_plan_with_its_values_is_done_again_where_they_are_given_as_input(store: Store) -> None:
     saved_as = [
-        store.save_idea(Idea([said(given)], {}, plan(given)), IdeaMeta(run=given[-1:], step=1, outcome="done"))
+        store.ideas.save(Idea([said(given)], {}, plan(given)), IdeaMeta(run=given[-1:], step=1, outcome="done"))
         for given in ("one", "two", "†input.text")
     ]
-    assert [one.times for one in store.repeated()] == [3]
+    assert [one.times for one in store.ideas.repeated()] == [3]
     publish(store, "given", saved_as[-1])
-    assert store.repeated() == []
+    assert store.ideas.repeated() == []
 
 
 def test_saving_takes_shapes_up_before_too_many_wait(store: Store) -> None:
     with store.transaction():
         for number in range(LAG + 10):
             saved(store, f"text {number}", call("send", text=str(number)))
-    assert store.repeated()[0].times == LAG + 10
+    assert store.ideas.repeated()[0].times == LAG + 10
 
 
 def test_tags_are_given_taken_away_and_searched_for(filled: Store) -> None:
-    monday = filled.search_ideas("monday")[0].id
-    assert filled.tag_idea(monday, ["weekly", "good", "weekly"]) == ("weekly", "good")
+    monday = filled.ideas.search("monday")[0].id
+    assert filled.ideas.tag(monday, ["weekly", "good", "weekly"]) == ("weekly", "good")
     assert found(filled, tag="good") == ["monday"]
-    assert filled.tag_idea(monday, ["best"], ["good", "never"]) == ("weekly", "best")
+    assert filled.ideas.tag(monday, ["best"], ["good", "never"]) == ("weekly", "best")
     assert found(filled, tag="good") == []
-    stored = filled.idea(monday)
+    stored = filled.ideas.get(monday)
     assert (stored.id, stored.meta.tags, stored.meta.title) == (monday, ("weekly", "best"), "monday")
     for wrong in ("", "a b", "a,b", "x" * 65):
         with pytest.raises(FilterError, match="expected 1 to 64 characters"):
-            filled.tag_idea(monday, [wrong])
+            filled.ideas.tag(monday, [wrong])
 
 
 @pytest.mark.parametrize(("few", "batch"), [(5000, 60), (0, 1), (0, 20), (12, 7), (25, 20), (5000, 1)])
@@ -213,7 +213,7 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
         made.append((meta, calls))
         # The steps of a run are taken up together, or some after others.
         if number % batch == batch - 1:
-            store.index_ideas()
+            store.ideas.index()
     by_run: dict[str | None, set[tuple[str, str]]] = {}
     for meta, calls in made:
         by_run.setdefault(meta.run, set()).update(calls)
@@ -246,7 +246,7 @@ def test_any_combination_lists_what_passes_newest_first_whichever_way_is_taken(
         seen: list[str] = []
         after: str | None = None
         while True:
-            page = store.ideas(4, after, run=run, chosen=IdeaFilter(**chosen))
+            page = store.ideas.page(4, after, run=run, chosen=IdeaFilter(**chosen))
             seen += [one.meta.title for one in page.items]
             after = page.next
             if after is None:
@@ -265,7 +265,7 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
         seen: list[str] = []
         after: str | None = None
         while True:
-            page = store.ideas(97, after, chosen=chosen)
+            page = store.ideas.page(97, after, chosen=chosen)
             seen += [one.meta.title for one in page.items]
             after = page.next
             if after is None:
@@ -275,11 +275,11 @@ def test_lists_are_by_time_in_whatever_order_ideas_are_saved(store: Store) -> No
 
 def test_the_ideas_of_a_request_are_the_newest_first(store: Store) -> None:
     first = Idea([said("asked")], {}, {"calls": [], "output": 0})
-    ids = [store.save_idea(first, IdeaMeta())]
+    ids = [store.ideas.save(first, IdeaMeta())]
     for number in range(20):
         saved(store, str(number))
-    ids.append(store.save_idea(Idea(first.context, first.schema, {"calls": [], "output": 1}), IdeaMeta()))
-    assert [one.id for one in store.ideas_of_request(first.request_id)] == ids[::-1]
+    ids.append(store.ideas.save(Idea(first.context, first.schema, {"calls": [], "output": 1}), IdeaMeta()))
+    assert [one.id for one in store.ideas.of_request(first.request_id)] == ids[::-1]
 
 
 def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
@@ -293,7 +293,7 @@ def test_a_save_that_is_taken_back_takes_its_place_back(store: Store) -> None:
         fail()
     for number in range(20):
         saved(store, f"kept {number}", meta=IdeaMeta(title=str(number), outcome="done"))
-    listed = store.ideas(1000, chosen=IdeaFilter(outcome="done")).items
+    listed = store.ideas.page(1000, chosen=IdeaFilter(outcome="done")).items
     assert sorted(int(one.meta.title) for one in listed) == list(range(20))
 
 
@@ -305,32 +305,32 @@ def test_an_idea_whose_save_was_taken_back_says_nothing_of_where_tools_are(store
 
     def fail() -> None:
         with store.transaction():
-            store.save_idea(idea_at("gone"), IdeaMeta())
-            store.index_ideas()
+            store.ideas.save(idea_at("gone"), IdeaMeta())
+            store.ideas.index()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    kept = store.save_idea(idea_at("mail"), IdeaMeta())
-    assert [one.id for one in store.ideas(chosen=IdeaFilter(module="mail")).items] == [kept]
-    assert store.ideas(chosen=IdeaFilter(module="gone")).items == []
+    kept = store.ideas.save(idea_at("mail"), IdeaMeta())
+    assert [one.id for one in store.ideas.page(chosen=IdeaFilter(module="mail")).items] == [kept]
+    assert store.ideas.page(chosen=IdeaFilter(module="gone")).items == []
 
 
 def test_a_page_is_of_one_state_whatever_others_index_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         saved(store, str(number), meta=IdeaMeta(title=str(number), outcome="done", tags=("odd",)))
         if number == 9:
-            store.index_ideas()
+            store.ideas.index()
     count = Uses.count
 
     def disturbed(*given: Any) -> int:
         found = count(*given)
-        other.index_ideas()
-        other.tag_idea(newest, remove=["odd"])
+        other.ideas.index()
+        other.ideas.tag(newest, remove=["odd"])
         return found
 
-    newest = store.ideas(1).items[0].id
+    newest = store.ideas.page(1).items[0].id
     with Store.open(store.path) as other:
         monkeypatch.setattr(Uses, "count", disturbed)
-        page = store.ideas(15, chosen=IdeaFilter(tag="odd", outcome="done"))
+        page = store.ideas.page(15, chosen=IdeaFilter(tag="odd", outcome="done"))
     assert [one.meta.title for one in page.items] == [str(number) for number in range(19, 4, -1)]

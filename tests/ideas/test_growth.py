@@ -71,13 +71,13 @@ def in_use(path: str) -> int:
 
 def journal(store: Store, run: str, *events: JSONObject) -> None:
     """A run of these events that has ended."""
-    store.create_run(run, kind="plan", caller="", title="", fingerprint="")
-    epoch = store.acquire(run, "driver", 10, time.time())
+    store.runs.create(run, kind="plan", caller="", title="", fingerprint="")
+    epoch = store.runs.acquire(run, "driver", 10, time.time())
     assert epoch is not None
     for event in events:
-        store.append(run, epoch, [event])
-    store.set_status(run, epoch, "done", {})
-    store.release(run, epoch)
+        store.runs.append(run, epoch, [event])
+    store.runs.set_status(run, epoch, "done", {})
+    store.runs.release(run, epoch)
 
 
 def started(*tools: str, task: str = "task") -> JSONObject:
@@ -113,7 +113,7 @@ async def test_the_definitions_of_26_tools_are_stored_once(tmp_path: Path) -> No
         assert rows(path, defined) == [(26,)]
         assert rows(path, "SELECT max(length(body)) FROM events") < [(300,)]
         # And read whole: by the bridge, and by whoever reads the view.
-        first = next(bridge.store.events(run.id))[1]
+        first = next(bridge.store.runs.events(run.id))[1]
         assert [one["name"] for one in cast("list[Any]", first["tools"])] == [f"look_{n}" for n in range(26)]
         [(told,)] = rows(path, f"SELECT event FROM journal WHERE run = '{run.id}' AND sequence = 1")
         assert json.loads(told) == first
@@ -143,7 +143,7 @@ def test_events_are_read_as_they_were_journaled(many: list[list[JSONObject]]) ->
         for number, events in enumerate(many):
             journal(store, f"run {number}", *events)
         for number, events in enumerate(many):
-            assert [event for _, event in store.events(f"run {number}")] == events
+            assert [event for _, event in store.runs.events(f"run {number}")] == events
             told = rows(store.path, f"SELECT event FROM journal WHERE run = 'run {number}' ORDER BY sequence")
             shown = [json.loads(text) for (text,) in told]
             for event, one in zip(events, shown, strict=True):
@@ -167,7 +167,7 @@ def test_pruning_keeps_what_journals_refer_to_and_nothing_else(store: Store) -> 
     assert [word in left for word in ("shared", "only young", "only old", "young", '"old"', "word")] == [
         *(True, True, False, True, False, False)
     ]
-    assert [event for _, event in store.events("young")] == [
+    assert [event for _, event in store.runs.events("young")] == [
         started("shared", "only young", task="young"),
         solved("young"),
     ]
@@ -178,8 +178,8 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, mo
     """The definitions that only old runs had are used again, by a run there was and by a new one, in the middle."""
     monkeypatch.setattr(reach, "_DELETED", 1)
     with Store.open(tmp_path / "ideas.db") as store, Store.open(tmp_path / "ideas.db") as other:
-        other.create_run("open", kind="plan", caller="", title="", fingerprint="")
-        epoch = other.acquire("open", "driver", 1000, time.time())
+        other.runs.create("open", kind="plan", caller="", title="", fingerprint="")
+        epoch = other.runs.acquire("open", "driver", 1000, time.time())
         assert epoch is not None
         for number in range(30):
             journal(store, f"old {number}", started(f"tool {number}", task=f"{number}"))
@@ -193,7 +193,7 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, mo
             event = started(f"tool {number}", task=f"{number}")
             if number % 2:
                 used["open"].append(event)
-                other.append("open", epoch, [event])
+                other.runs.append("open", epoch, [event])
             elif number > 0:
                 used[f"new {number}"] = [event]
                 journal(other, f"new {number}", event)
@@ -201,7 +201,7 @@ def test_what_a_run_journals_while_contents_are_swept_is_kept(tmp_path: Path, mo
         monkeypatch.setattr(pruning.time, "sleep", use_again)
         assert store.prune(found).runs == 30
         assert len(used) > 5
-        assert {run: [event for _, event in store.events(run)] for run in used} == used
+        assert {run: [event for _, event in store.runs.events(run)] for run in used} == used
         check_whole(store.path)
 
 
@@ -210,7 +210,7 @@ def test_a_journal_whose_contents_are_gone_is_damaged(store: Store) -> None:
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         connection.execute("DELETE FROM contents WHERE body LIKE '%tool%'")
     with pytest.raises(StoreFormatError, match="it is damaged: it names a message or schema that is not there"):
-        list(store.events("run"))
+        list(store.runs.events("run"))
 
 
 def test_a_journal_of_an_earlier_version_is_read_beside_new_ones(store: Store) -> None:
@@ -218,7 +218,7 @@ def test_a_journal_of_an_earlier_version_is_read_beside_new_ones(store: Store) -
     whole = json.dumps(started("tool"))
     with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
         connection.execute("UPDATE events SET body = ?, parts = NULL", (whole,))
-    assert [event for _, event in store.events("run")] == [started("tool")]
+    assert [event for _, event in store.runs.events("run")] == [started("tool")]
     assert rows(store.path, "SELECT event FROM journal") == [(whole,)]
 
 
@@ -271,7 +271,7 @@ async def test_a_run_of_five_small_calls_takes_about_three_kilobytes(mode: str, 
                 run.submit(0, {"calls": calls, "output": "yes"})
             await run.result()
             if turn in (0, count):
-                while bridge.store.index_ideas():
+                while bridge.store.ideas.index():
                     pass
                 sizes.append(in_use(path))
     assert (sizes[1] - sizes[0]) / count < 3.3 * 1024

@@ -38,15 +38,15 @@ def test_key_order_is_part_of_the_content() -> None:
 @given(IDEAS)
 def test_saved_and_exported_ideas_are_exact(idea: Idea) -> None:
     with Store.open(":memory:") as store, Store.open(":memory:") as other:
-        assert store.save_idea(idea, IdeaMeta()) == idea.id
-        stored = store.idea(idea.id)
+        assert store.ideas.save(idea, IdeaMeta()) == idea.id
+        stored = store.ideas.get(idea.id)
         assert (stored.id, stored.request_id) == (idea.id, idea.request_id)
         assert stored.idea.id == idea.id
         # repr tells 1 from 1.0, True from 1, and one key order from another.
         assert repr(stored.idea) == repr(idea)
         text = json.dumps(store.export_idea(idea.id), ensure_ascii=False)
         assert other.import_idea(json.loads(text)) == idea.id
-        assert repr(other.idea(idea.id).idea) == repr(idea)
+        assert repr(other.ideas.get(idea.id).idea) == repr(idea)
 
 
 @pytest.mark.parametrize("length", [64, 65, 500, 3000])
@@ -55,8 +55,8 @@ def test_long_contexts_come_back_in_order(length: int) -> None:
     with Store.open(":memory:") as store:
         for end in (length - 3, length - 1, length):
             idea = Idea(context[:end], {}, {"calls": [], "output": None})
-            store.save_idea(idea, IdeaMeta())
-            assert store.idea(idea.id).idea == idea
+            store.ideas.save(idea, IdeaMeta())
+            assert store.ideas.get(idea.id).idea == idea
 
 
 @settings(deadline=None)
@@ -67,19 +67,19 @@ def test_edited_contexts_come_back_as_they_were(numbers: list[int], place: int, 
         numbers[place:place] = [new]
         second = Idea([{"n": number} for number in numbers], {}, None)
         for idea in (first, second):
-            store.save_idea(idea, IdeaMeta())
-        assert store.idea(first.id).idea == first
-        assert store.idea(second.id).idea == second
+            store.ideas.save(idea, IdeaMeta())
+        assert store.ideas.get(first.id).idea == first
+        assert store.ideas.get(second.id).idea == second
 
 
 def test_what_is_not_json_is_refused() -> None:
     with Store.open(":memory:") as store:
         bad: JSON = {"text": "\ud800"}
         with pytest.raises(InvalidJSONError):
-            store.save_idea(Idea([bad], {}, None), IdeaMeta())
+            store.ideas.save(Idea([bad], {}, None), IdeaMeta())
         with pytest.raises(InvalidJSONError, match="surrogate"):
-            store.save_idea(idea_of("x"), IdeaMeta(run="\ud800"))
-        assert store.ideas().items == []
+            store.ideas.save(idea_of("x"), IdeaMeta(run="\ud800"))
+        assert store.ideas.page().items == []
 
 
 def test_meta_survives_its_json() -> None:

@@ -55,7 +55,7 @@ def test_a_token_of_a_known_shape_is_found_wherever_it_stands(store: Store, what
         "meta.title": (idea_of("z"), IdeaMeta(title=token)),
     }
     for place, (idea, meta) in places.items():
-        saved = store.save_idea(idea, meta)
+        saved = store.ideas.save(idea, meta)
         with pytest.raises(SecretInIdeaError) as caught:
             store.export_idea(saved)
         assert f"{place}: {what}" in str(caught.value)
@@ -64,11 +64,11 @@ def test_a_token_of_a_known_shape_is_found_wherever_it_stands(store: Store, what
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_a_little_like_one_leaves(store: Store, text: str) -> None:
-    assert store.export_idea(store.save_idea(idea_of(text), IdeaMeta()))["context"]
+    assert store.export_idea(store.ideas.save(idea_of(text), IdeaMeta()))["context"]
 
 
 def test_a_secret_in_a_publication_is_found(store: Store) -> None:
-    saved = store.save_idea(idea_of("x"), IdeaMeta())
+    saved = store.ideas.save(idea_of("x"), IdeaMeta())
     publish(store, "telling", saved, description=f"call it with {TOKENS['a GitHub token']}")
     with pytest.raises(SecretInIdeaError, match=r"publication\.description: a GitHub token"):
         store.export_idea("telling")
@@ -76,7 +76,7 @@ def test_a_secret_in_a_publication_is_found(store: Store) -> None:
 
 
 def test_what_is_known_as_a_secret_is_found(store: Store) -> None:
-    saved = store.save_idea(idea_of("open sesame"), IdeaMeta())
+    saved = store.ideas.save(idea_of("open sesame"), IdeaMeta())
     with pytest.raises(SecretInIdeaError, match=r"context\.0\.content: the secret DOOR"):
         store.export_idea(saved, lambda text: ["DOOR"] if "sesame" in text else [])
 
@@ -87,7 +87,7 @@ def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(stor
     validator = jsonschema_rs.Draft202012Validator(committed)
     git = Tool("git_log", parameters={"type": "object"}, module="git")
     idea = Idea([], solution_schema([git], None), {"calls": [{"_tool": "git_log"}], "output": None})
-    saved = store.save_idea(idea, IdeaMeta(run="r", step=1, tags=("a",), usage={"tokens": 1}))
+    saved = store.ideas.save(idea, IdeaMeta(run="r", step=1, tags=("a",), usage={"tokens": 1}))
     publish(store, "whole", saved)
     for ref in (saved, "whole"):
         document = store.export_idea(ref)
@@ -103,7 +103,7 @@ def test_the_committed_schema_is_that_of_the_code_and_fits_what_is_exported(stor
 
 
 def test_a_publication_that_was_changed_is_refused(store: Store) -> None:
-    publish(store, "whole", store.save_idea(idea_of("x"), IdeaMeta()))
+    publish(store, "whole", store.ideas.save(idea_of("x"), IdeaMeta()))
     document = store.export_idea("whole")
     told = document["publication"]
     assert isinstance(told, dict)

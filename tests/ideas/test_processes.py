@@ -36,9 +36,9 @@ def test_processes_that_open_a_new_store_at_once_do_not_collide(tmp_path: Path) 
 sys.stdout.write("ready\\n"); sys.stdout.flush(); sys.stdin.readline()
 with Store.open(sys.argv[1]) as store:
     for n in range(40):
-        store.save_idea(idea_of(f"{sys.argv[2]} {n} shared words"), IdeaMeta(run=sys.argv[2], step=n))
-        store.save_idea(idea_of(f"both {n}"), IdeaMeta(run=sys.argv[2], step=100 + n))
-    print(store.ensure_setting("key", lambda: sys.argv[2].encode()).decode())
+        store.ideas.save(idea_of(f"{sys.argv[2]} {n} shared words"), IdeaMeta(run=sys.argv[2], step=n))
+        store.ideas.save(idea_of(f"both {n}"), IdeaMeta(run=sys.argv[2], step=100 + n))
+    print(store.settings.ensure("key", lambda: sys.argv[2].encode()).decode())
 """
     children = [child(path, body, name) for name in ("a", "b", "c")]
     for process in children:
@@ -49,11 +49,11 @@ with Store.open(sys.argv[1]) as store:
     # The three agree on the setting one of them made.
     assert len(answers) == 1
     with Store.open(path) as store:
-        assert len(store.ideas(1000).items) == 160
+        assert len(store.ideas.page(1000).items) == 160
         for run in ("a", "b", "c"):
-            assert len(store.step_ideas(run)) == 80
-        assert len({hit.id for hit in store.search_ideas("shared", 100)}) == 3
-        assert len(store.search_ideas("both 7", 100)) > 0
+            assert len(store.ideas.of_run(run)) == 80
+        assert len({hit.id for hit in store.ideas.search("shared", 100)}) == 3
+        assert len(store.ideas.search("both 7", 100)) > 0
     check(path)
 
 
@@ -70,13 +70,13 @@ def test_a_taken_over_run_refuses_the_other_process(tmp_path: Path) -> None:
     body = """
 from ideabridge.bridge.store.errors import StaleDriverError
 store = Store.open(sys.argv[1])
-store.create_run("run", kind="plan", caller="", title="", fingerprint="")
-epoch = store.acquire("run", "child", 10, 1000.0)
-store.append("run", epoch, [{"by": "child"}])
+store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
+epoch = store.runs.acquire("run", "child", 10, 1000.0)
+store.runs.append("run", epoch, [{"by": "child"}])
 print("mine", flush=True)
 sys.stdin.readline()
 try:
-    store.append("run", epoch, [{"by": "late child"}])
+    store.runs.append("run", epoch, [{"by": "late child"}])
 except StaleDriverError as error:
     print(type(error).__name__, flush=True)
 """
@@ -84,51 +84,52 @@ except StaleDriverError as error:
     assert process.stdout is not None
     assert process.stdout.readline() == "mine\n"
     with Store.open(path) as store:
-        assert store.acquire("run", "parent", 10, 1005.0) is None
-        record = store.run("run")
+        assert store.runs.acquire("run", "parent", 10, 1005.0) is None
+        record = store.runs.get("run")
         assert record is not None
-        epoch = store.acquire("run", "parent", 10, 1010.0, record.lease)
+        epoch = store.runs.acquire("run", "parent", 10, 1010.0, record.lease)
         assert epoch == 2
-        assert store.append("run", epoch, [{"by": "parent"}]) == 2
+        assert store.runs.append("run", epoch, [{"by": "parent"}]) == 2
         assert process.communicate("go\n")[0] == "StaleDriverError\n"
-        assert [event["by"] for _, event in store.events("run")] == ["child", "parent"]
+        assert [event["by"] for _, event in store.runs.events("run")] == ["child", "parent"]
 
 
 def test_what_another_process_publishes_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     body = """
 with Store.open(sys.argv[1]) as store:
-    store.publish("theirs", store.save_idea(idea_of("theirs"), IdeaMeta()), description="d", answer="solve",
-                  input_schema=None, output_schema=None, annotations={})
+    saved = store.ideas.save(idea_of("theirs"), IdeaMeta())
+    store.publications.publish("theirs", saved, description="d", answer="solve", input_schema=None,
+                               output_schema=None, annotations={})
 """
     with Store.open(path) as store:
-        version, catalogue = store.data_version(), store.catalogue_version()
-        store.save_idea(idea_of("own"), IdeaMeta())
+        version, catalogue = store.data_version(), store.publications.catalogue_version()
+        store.ideas.save(idea_of("own"), IdeaMeta())
         assert store.data_version() == version
         process = child(path, body)
         process.communicate()
         assert process.returncode == 0
         assert store.data_version() != version
-        assert store.catalogue_version() != catalogue
-        assert store.publication("theirs").version == 1
-        assert len(store.search_ideas("theirs")) == 1
+        assert store.publications.catalogue_version() != catalogue
+        assert store.publications.get("theirs").version == 1
+        assert len(store.ideas.search("theirs")) == 1
 
 
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     body = """
 store = Store.open(sys.argv[1])
-store.create_run("run", kind="plan", caller="", title="", fingerprint="")
-epoch = store.acquire("run", "child", 10, 1000.0)
+store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
+epoch = store.runs.acquire("run", "child", 10, 1000.0)
 n = 0
 while True:
     n += 1
     if n % 3:
-        number = store.append("run", epoch, [{"n": n, "text": "x" * 300}])
+        number = store.runs.append("run", epoch, [{"n": n, "text": "x" * 300}])
     else:
         with store.transaction():
-            number = store.append("run", epoch, [{"n": n}])
-            store.save_idea(idea_of(f"step {n}"), IdeaMeta(run="run", step=n))
+            number = store.runs.append("run", epoch, [{"n": n}])
+            store.ideas.save(idea_of(f"step {n}"), IdeaMeta(run="run", step=n))
     print(number, flush=True)
 """
     process = child(path, body)
@@ -146,32 +147,32 @@ while True:
     assert process.stdin is not None
     process.stdin.close()
     with Store.open(path) as store:
-        events = list(store.events("run"))
+        events = list(store.runs.events("run"))
         assert [number for number, _ in events] == list(range(1, len(events) + 1))
         assert [event["n"] for _, event in events] == list(range(1, len(events) + 1))
         assert acknowledged <= len(events) <= acknowledged + 1
-        steps = [record.meta.step for record in store.step_ideas("run")]
+        steps = [record.meta.step for record in store.ideas.of_run("run")]
         assert steps == list(range(3, len(events) + 1, 3))
-        assert store.search_ideas("step 1497")[0].meta.run == "run"
+        assert store.ideas.search("step 1497")[0].meta.run == "run"
     check(path)
 
 
 def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     with Store.open(path) as store:
-        store.set_setting("before", b"1")
+        store.settings.set("before", b"1")
         with Store.open(path) as second:
-            second.set_setting("second", b"1")
+            second.settings.set("second", b"1")
         # Had the second given up the first one's locks, this process would be the only one by the locks, and take the
         # log away at its end.
-        other = child(path, "with Store.open(sys.argv[1]) as store: store.set_setting('other', b'1')")
+        other = child(path, "with Store.open(sys.argv[1]) as store: store.settings.set('other', b'1')")
         other.communicate()
         assert other.returncode == 0
-        store.set_setting("after", b"1")
+        store.settings.set("after", b"1")
         look = child(path, "print(Store.open(sys.argv[1]).settings('after'))")
         assert look.communicate()[0] == "b'1'\n"
     with Store.open(path) as store:
-        assert [store.settings(key) for key in ("before", "second", "other", "after")] == [b"1"] * 4
+        assert [store.settings.get(key) for key in ("before", "second", "other", "after")] == [b"1"] * 4
     check(path)
 
 
@@ -186,7 +187,7 @@ def test_the_files_are_their_owners_whoever_made_them(tmp_path: Path, umask: int
 import os
 os.umask({umask})
 store = Store.open(sys.argv[1])
-store.set_setting("k", b"v")
+store.settings.set("k", b"v")
 print("open", flush=True)
 sys.stdin.readline()
 """

@@ -41,25 +41,25 @@ def age(path: str, run: str, day: int) -> None:
 
 def end(store: Store, run: str, status: str = "done") -> None:
     """Let a run end, after three events."""
-    epoch = store.acquire(run, "driver", 10, time.time())
+    epoch = store.runs.acquire(run, "driver", 10, time.time())
     assert epoch is not None
-    store.append(run, epoch, [{"n": number, "run": run} for number in range(3)])
-    store.set_status(run, epoch, status, {})
-    store.release(run, epoch)
+    store.runs.append(run, epoch, [{"n": number, "run": run} for number in range(3)])
+    store.runs.set_status(run, epoch, status, {})
+    store.runs.release(run, epoch)
 
 
 def append(store: Store, run: str, event: JSONObject) -> None:
     """Journal one more event of a run."""
-    epoch = store.acquire(run, "driver", 10, time.time())
+    epoch = store.runs.acquire(run, "driver", 10, time.time())
     assert epoch is not None
-    store.append(run, epoch, [event])
-    store.release(run, epoch)
+    store.runs.append(run, epoch, [event])
+    store.runs.release(run, epoch)
 
 
 def old_run(store: Store, run: str, *ideas: Idea, status: str = "done", parent: str | None = None) -> list[str]:
     """A run of 2020 that saved ideas; returns their ids."""
-    store.create_run(run, kind="plan", caller="", title=run, fingerprint="", parent=parent)
-    saved = [store.save_idea(idea, IdeaMeta(run=run, step=step)) for step, idea in enumerate(ideas, 1)]
+    store.runs.create(run, kind="plan", caller="", title=run, fingerprint="", parent=parent)
+    saved = [store.ideas.save(idea, IdeaMeta(run=run, step=step)) for step, idea in enumerate(ideas, 1)]
     end(store, run, status)
     age(store.path, run, 1)
     return saved
@@ -67,15 +67,15 @@ def old_run(store: Store, run: str, *ideas: Idea, status: str = "done", parent: 
 
 def newest(store: Store) -> str:
     """A run and an idea of today: the newest are never pruned."""
-    store.create_run("newest", kind="plan", caller="", title="", fingerprint="")
-    idea = store.save_idea(idea_of("newest"), IdeaMeta(run="newest", step=1))
+    store.runs.create("newest", kind="plan", caller="", title="", fingerprint="")
+    idea = store.ideas.save(idea_of("newest"), IdeaMeta(run="newest", step=1))
     end(store, "newest")
     return idea
 
 
 def kept(store: Store) -> set[str]:
     """The ids of all runs there are."""
-    return {one.id for one in store.runs(limit=1000)}
+    return {one.id for one in store.runs.newest(limit=1000)}
 
 
 USES = "SELECT name, time, idea FROM idea_uses JOIN use_names ON use_names.number = what ORDER BY 1, 2, 3"
@@ -177,14 +177,14 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             age(store.path, f"r{n}", made.day)
         saved = {one for made in runs for one in made.ideas}
         for one in tagged & saved:
-            store.tag_idea(ideas[one].id, ["kept"])
+            store.ideas.tag(ideas[one].id, ["kept"])
         for one in published & saved:
             publish(store, f"name{one}", ideas[one].id)
         last = newest(store)
         if day % 2:
-            while store.index_ideas():
+            while store.ideas.index():
                 pass
-        before = {run: [one.id for one in store.step_ideas(run)] for run in kept(store)}
+        before = {run: [one.id for one in store.ideas.of_run(run)] for run in kept(store)}
         found = store.prunable(before=f"2020-01-{day:02}")
         pruned = store.prune(found)
         assert (pruned.runs, pruned.ideas) == (found.runs, found.ideas)
@@ -202,20 +202,20 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
             # Never a part of a family.
             assert {f"r{one}" in left for one in family} == {f"r{n}" in left}
         for run in left:
-            assert [one.id for one in store.step_ideas(run)] == before[run]
-            assert [event for _, event in store.events(run)][3:] == ([begun[run]] if run in begun else [])
-        everything = {one.id for one in store.ideas(100).items}
+            assert [one.id for one in store.ideas.of_run(run)] == before[run]
+            assert [event for _, event in store.runs.events(run)][3:] == ([begun[run]] if run in begun else [])
+        everything = {one.id for one in store.ideas.page(100).items}
         expected = {last} | {one for run in left for one in before[run]}
         assert everything == expected
         for one in saved:
             if one in tagged | published:
                 assert ideas[one].id in everything
                 assert any(run in left for run, had in before.items() if ideas[one].id in had)
-            hits = [hit for hit in store.search_ideas(f"word{one}", 100) if ideas[one].id in before[hit.meta.run or ""]]
+            hits = [hit for hit in store.ideas.search(f"word{one}", 100) if ideas[one].id in before[hit.meta.run or ""]]
             assert bool(hits) == (ideas[one].id in everything)
             if ideas[one].id in everything:
-                assert store.idea(ideas[one].id).idea == ideas[one]
-                assert set(store.runs_of_idea(ideas[one].id)) <= left
+                assert store.ideas.get(ideas[one].id).idea == ideas[one]
+                assert set(store.ideas.runs_of(ideas[one].id)) <= left
         assert store.prunable(before=f"2020-01-{day:02}").runs == 0
     check_whole(str(path))
 
@@ -223,40 +223,40 @@ def test_what_is_kept_is_whole_and_what_may_go_is_gone(
 def test_an_idea_of_a_pruned_run_moves_to_another_it_occurred_in(store: Store) -> None:
     shared, own = idea_of("shared"), idea_of("own")
     old_run(store, "first", shared, own)
-    store.tag_idea(shared.id, ["mine"])
-    store.create_run("second", kind="plan", caller="", title="", fingerprint="")
-    store.save_idea(shared, IdeaMeta(run="second", step=7, title="again"))
+    store.ideas.tag(shared.id, ["mine"])
+    store.runs.create("second", kind="plan", caller="", title="", fingerprint="")
+    store.ideas.save(shared, IdeaMeta(run="second", step=7, title="again"))
     end(store, "second")
     newest(store)
     assert store.prune(store.prunable(before="2021-01-01")).runs == 1
-    assert store.runs_of_idea(shared.id) == ["second"]
-    meta = store.idea(shared.id).meta
+    assert store.ideas.runs_of(shared.id) == ["second"]
+    meta = store.ideas.get(shared.id).meta
     assert (meta.run, meta.step, meta.title, meta.tags) == ("second", 7, "again", ("mine",))
     with pytest.raises(UnknownIdeaError):
-        store.idea(own.id)
-    assert [hit.id for hit in store.search_ideas("own")] == []
+        store.ideas.get(own.id)
+    assert [hit.id for hit in store.ideas.search("own")] == []
     with pytest.raises(UnknownRunError):
-        store.acquire("first", "late", 10, time.time())
+        store.runs.acquire("first", "late", 10, time.time())
 
 
 def test_an_idea_saved_without_a_run_does_not_go_with_a_run_that_made_it_too(store: Store) -> None:
     young, tagged, published, old = (idea_of(text) for text in ("young", "tagged", "published", "old"))
-    store.save_idea(young, IdeaMeta())
+    store.ideas.save(young, IdeaMeta())
     for idea in (tagged, published, old):
-        store.save_idea(idea, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
-    store.tag_idea(tagged.id, ["mine"])
+        store.ideas.save(idea, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+    store.ideas.tag(tagged.id, ["mine"])
     publish(store, "published", published.id)
     for step, idea in enumerate((tagged, published, old), 1):
         # As an import does whose run is of another store.
-        store.save_idea(idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00"))
+        store.ideas.save(idea, IdeaMeta(run="elsewhere", step=step, time="2020-01-01T00:00:00.000+00:00"))
     old_run(store, "here", young, old)
     newest(store)
     pruned = store.prune(store.prunable(before="2021-01-01"))
     assert (pruned.runs, pruned.ideas) == (1, 1)
-    assert [store.idea(one.id).meta.run for one in (young, tagged, published)] == [None] * 3
-    assert [store.runs_of_idea(one.id) for one in (young, tagged, published)] == [[], [], []]
+    assert [store.ideas.get(one.id).meta.run for one in (young, tagged, published)] == [None] * 3
+    assert [store.ideas.runs_of(one.id) for one in (young, tagged, published)] == [[], [], []]
     with pytest.raises(UnknownIdeaError):
-        store.idea(old.id)
+        store.ideas.get(old.id)
     assert store.prunable(before="2021-01-01").ideas == 0
     check_whole(store.path)
 
@@ -267,9 +267,9 @@ def test_a_message_that_reads_as_a_list_of_messages_takes_none_of_them_away(stor
     hostile = Idea([list[JSON](stretches[0])], {}, 1)
     long = Idea([said(f"part {number}") for number in range(200)], {}, 2)
     for idea in (hostile, long, idea_of("newest")):
-        store.save_idea(idea, IdeaMeta())
+        store.ideas.save(idea, IdeaMeta())
     assert store.prune(store.prunable(before="2021-01-01")).contents == 0
-    assert [store.idea(one.id).idea for one in (hostile, long)] == [hostile, long]
+    assert [store.ideas.get(one.id).idea for one in (hostile, long)] == [hostile, long]
 
 
 def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
@@ -278,24 +278,24 @@ def test_what_is_kept_beside_a_run_goes_with_it(store: Store) -> None:
         old_run(store, run, idea_of(run))
     age(store.path, "other", 20)
     for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key"):
-        store.set_setting(key, b"{}")
+        store.settings.set(key, b"{}")
     store.prune(store.prunable(before="2020-01-10"))
     assert kept(store) == {"newest", "other"}
     left = [
-        key for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key") if store.settings(key)
+        key for key in ("save_as.gone", "sampled.gone", "sampled.other", "request_state_key") if store.settings.get(key)
     ]
     assert left == ["sampled.other", "request_state_key"]
 
 
 def test_ideas_without_a_run_are_pruned_by_when_they_were_saved(store: Store) -> None:
-    store.save_idea(idea_of("old"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00"))
-    store.save_idea(idea_of("elsewhere"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00", run="far"))
-    young = store.save_idea(idea_of("young"), IdeaMeta())
+    store.ideas.save(idea_of("old"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00"))
+    store.ideas.save(idea_of("elsewhere"), IdeaMeta(time="2020-05-01T00:00:00.000+00:00", run="far"))
+    young = store.ideas.save(idea_of("young"), IdeaMeta())
     last = newest(store)
     found = store.prunable(before="2021-01-01")
     assert (found.runs, found.ideas, found.oldest) == (0, 2, "2020-05-01T00:00:00.000+00:00")
     store.prune(found)
-    assert {one.id for one in store.ideas().items} == {young, last}
+    assert {one.id for one in store.ideas.page().items} == {young, last}
     with pytest.raises(FilterError, match="before: expected a date"):
         store.prunable(before="someday")
 
@@ -322,21 +322,21 @@ def test_what_is_needed_by_the_time_it_would_go_stays(store: Store) -> None:
     found = store.prunable(before=SOON)
     assert found.runs == 8
     with Store.open(store.path) as other:
-        other.tag_idea("r0", ["mine"])
-        publish(other, "mine", other.idea("r1").id)
+        other.ideas.tag("r0", ["mine"])
+        publish(other, "mine", other.ideas.get("r1").id)
         # Taken up again, answering a call of another, forked, and with a new idea.
-        assert other.acquire("r2", "driver", 1000, time.time()) is not None
-        other.create_run("room", kind="solve", caller="", title="", fingerprint="", parent="r3")
-        parent = other.run("r4")
+        assert other.runs.acquire("r2", "driver", 1000, time.time()) is not None
+        other.runs.create("room", kind="solve", caller="", title="", fingerprint="", parent="r3")
+        parent = other.runs.get("r4")
         assert parent is not None
-        other.create_fork("fork", [{"event": 1}], parent=parent, at=1, fingerprint="")
-        other.save_idea(idea_of("more"), IdeaMeta(run="r5", step=2))
+        other.runs.create_fork("fork", [{"event": 1}], parent=parent, at=1, fingerprint="")
+        other.ideas.save(idea_of("more"), IdeaMeta(run="r5", step=2))
         # The same idea again, elsewhere.
-        other.create_run("again", kind="plan", caller="", title="", fingerprint="")
-        other.save_idea(idea_of("idea 6"), IdeaMeta(run="again", step=1))
+        other.runs.create("again", kind="plan", caller="", title="", fingerprint="")
+        other.ideas.save(idea_of("idea 6"), IdeaMeta(run="again", step=1))
     assert store.prune(found).runs == 2
     assert kept(store) == {"r0", "r1", "r2", "r3", "room", "r4", "fork", "r5", "again", "newest"}
-    assert store.runs_of_idea(idea_of("idea 6").id) == ["again"]
+    assert store.ideas.runs_of(idea_of("idea 6").id) == ["again"]
     check_whole(store.path)
 
 
@@ -361,25 +361,25 @@ def test_others_save_and_search_between_all_its_transactions(store: Store, betwe
     with Store.open(store.path) as other:
         # It remembers the rows of all messages, which are to go.
         mine = Idea([*long, said("mine")], {"type": "object"}, {"calls": []})
-        other.save_idea(mine, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+        other.ideas.save(mine, IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
         newest(store)
-        for hit in other.search_ideas("old", 100):
+        for hit in other.ideas.search("old", 100):
             assert hit.id
 
         def disturb() -> None:
             place = len(saved)
             saved.append(Idea([*long[place % 50 :], said(f"new{place}")], {"type": "object", "n": place}, {}))
-            other.save_idea(saved[-1], IdeaMeta())
-            assert len(other.search_ideas(f"new{place}")) == 1
-            assert all(other.idea(hit.id).idea.context for hit in other.search_ideas("old part"))
+            other.ideas.save(saved[-1], IdeaMeta())
+            assert len(other.ideas.search(f"new{place}")) == 1
+            assert all(other.ideas.get(hit.id).idea.context for hit in other.ideas.search("old part"))
 
         between.append(disturb)
         store.prune(store.prunable(before="2021-01-01"))
         assert len(saved) > 5
         for one in saved:
-            assert other.idea(one.id).idea == one
-            assert store.idea(one.id).idea == one
-        assert [hit for hit in other.search_ideas("old") if hit.meta.run] == []
+            assert other.ideas.get(one.id).idea == one
+            assert store.ideas.get(one.id).idea == one
+        assert [hit for hit in other.ideas.search("old") if hit.meta.run] == []
     check(Path(store.path))
 
 
@@ -395,9 +395,9 @@ def test_two_prunings_at_once_leave_the_store_whole(
         with Store.open(path) as one, Store.open(path) as other:
             for number in range(12):
                 old_run(one, f"r{number}", idea_of(f"old {number}", number))
-                one.save_idea(idea_of(f"kept {number}", number), IdeaMeta(title=f"kept {number}"))
+                one.ideas.save(idea_of(f"kept {number}", number), IdeaMeta(title=f"kept {number}"))
             newest(one)
-            assert len(one.search_ideas("old", 100)) == 12
+            assert len(one.ideas.search("old", 100)) == 12
             count = itertools.count(0)
 
             def meanwhile(place: int = place, other: Store = other, count: Iterator[int] = count) -> None:
@@ -415,8 +415,8 @@ def test_two_prunings_at_once_leave_the_store_whole(
             between.clear()
             one.prune(one.prunable(before="2021-01-01"))
             for store in (one, other):
-                assert store.search_ideas("old", 100) == []
-                assert len(store.search_ideas("kept", 100)) == 12
+                assert store.ideas.search("old", 100) == []
+                assert len(store.ideas.search("kept", 100)) == 12
         check_whole(str(path))
         if next(count) <= place:
             # It paused less often.
@@ -429,12 +429,12 @@ def test_a_process_that_remembers_rows_saves_them_again(tmp_path: Path) -> None:
     body = """
 store = Store.open(sys.argv[1])
 shared = [{"role": "user", "content": f"shared {n}"} for n in range(100)]
-store.save_idea(Idea(shared, {"shared": 1}, 1), IdeaMeta(time="2020-01-01"))
-store.save_idea(idea_of("other"), IdeaMeta())
+store.ideas.save(Idea(shared, {"shared": 1}, 1), IdeaMeta(time="2020-01-01"))
+store.ideas.save(idea_of("other"), IdeaMeta())
 print("saved", flush=True)
 sys.stdin.readline()
-print(store.save_idea(Idea(shared, {"shared": 1}, 2), IdeaMeta()), flush=True)
-print(len(store.idea(store.ideas(1).items[0].id).idea.context), flush=True)
+print(store.ideas.save(Idea(shared, {"shared": 1}, 2), IdeaMeta()), flush=True)
+print(len(store.ideas.get(store.ideas.page(1).items[0].id).idea.context), flush=True)
 """
     code = f"{HEAD}\n{body}"
     words = [sys.executable, "-c", code, str(path)]
@@ -448,7 +448,7 @@ print(len(store.idea(store.ideas(1).items[0].id).idea.context), flush=True)
         assert pruned.contents > 100
         idea, count = process.communicate("go\n")[0].split()
         assert (process.returncode, count) == (0, "100")
-        assert store.idea(idea).idea.context == [said(f"shared {n}") for n in range(100)]
+        assert store.ideas.get(idea).idea.context == [said(f"shared {n}") for n in range(100)]
     check(path)
 
 
@@ -475,10 +475,10 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
             ideas = [Idea([said(f"m{number} {step} {n}") for n in range(8)], {}, step) for step in range(2)]
             old_run(store, f"r{number}", *ideas)
         for number in range(20):
-            store.create_run(f"young{number}", kind="plan", caller="", title="", fingerprint="")
-            store.save_idea(idea_of(f"young {number}"), IdeaMeta(run=f"young{number}", step=1))
+            store.runs.create(f"young{number}", kind="plan", caller="", title="", fingerprint="")
+            store.ideas.save(idea_of(f"young {number}"), IdeaMeta(run=f"young{number}", step=1))
             end(store, f"young{number}")
-        assert len(store.search_ideas("young", 100)) == 20
+        assert len(store.ideas.search("young", 100)) == 20
     words = [sys.executable, "-c", f"{HEAD}\n{KILLED}", str(path), str(place)]
     killed = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (killed.returncode, killed.stdout) == (-9, "")
@@ -486,17 +486,17 @@ def test_a_pruning_that_is_killed_leaves_the_store_whole(tmp_path: Path, place: 
     with Store.open(path) as store:
         left = kept(store)
         for run in left:
-            assert len(list(store.events(run))) == 3
-            assert [store.idea(one.id).idea.context for one in store.step_ideas(run)]
-        assert {hit.meta.run for hit in store.search_ideas("young", 100)} == {f"young{n}" for n in range(20)}
-        assert len({one.id for one in store.ideas(1000).items}) == 20 + 2 * (len(left) - 20)
+            assert len(list(store.runs.events(run))) == 3
+            assert [store.ideas.get(one.id).idea.context for one in store.ideas.of_run(run)]
+        assert {hit.meta.run for hit in store.ideas.search("young", 100)} == {f"young{n}" for n in range(20)}
+        assert len({one.id for one in store.ideas.page(1000).items}) == 20 + 2 * (len(left) - 20)
         # The next one goes on with what was left behind, though none of it is anybody's any more.
         store.prune(store.prunable(before="2021-01-01"))
         assert kept(store) == {f"young{n}" for n in range(20)}
         connection = sqlite3.connect(path)
         assert connection.execute("SELECT count(*) FROM contents").fetchone() == (21,)
         connection.close()
-        assert store.search_ideas("m7") == []
+        assert store.ideas.search("m7") == []
     check_whole(str(path))
 
 
@@ -532,7 +532,7 @@ def test_the_command_line_shows_asks_and_prunes(tmp_path: Path, capsys: pytest.C
     with Store.open(path) as store:
         old_run(store, "gone", idea_of("gone"))
         old_run(store, "tagged", idea_of("tagged"))
-        store.tag_idea("tagged", ["mine"])
+        store.ideas.tag("tagged", ["mine"])
         newest(store)
     words = ["--store", str(path), "--project", str(tmp_path)]
     assert main(["ideas", "prune", *words]) == 2
@@ -554,16 +554,16 @@ def test_the_command_line_shows_asks_and_prunes(tmp_path: Path, capsys: pytest.C
 
 def test_an_idea_that_moves_to_another_run_is_listed_as_it_is_there(store: Store) -> None:
     (idea,) = old_run(store, "old", idea_of("both"))
-    while store.index_ideas():
+    while store.ideas.index():
         pass
-    store.create_run("later", kind="plan", caller="", title="", fingerprint="")
-    store.save_idea(idea_of("both"), IdeaMeta(run="later", step=1, outcome="failed", mind="model"))
+    store.runs.create("later", kind="plan", caller="", title="", fingerprint="")
+    store.ideas.save(idea_of("both"), IdeaMeta(run="later", step=1, outcome="failed", mind="model"))
     end(store, "later")
     newest(store)
     assert store.prune(store.prunable(before="2021-01-01")).runs == 1
-    assert [one.id for one in store.ideas(chosen=IdeaFilter(outcome="failed", mind="model")).items] == [idea]
-    assert store.ideas(chosen=IdeaFilter(outcome="done", until="2021-01-01")).items == []
-    assert [one.id for one in store.ideas(run="later").items] == [idea]
+    assert [one.id for one in store.ideas.page(chosen=IdeaFilter(outcome="failed", mind="model")).items] == [idea]
+    assert store.ideas.page(chosen=IdeaFilter(outcome="done", until="2021-01-01")).items == []
+    assert [one.id for one in store.ideas.page(run="later").items] == [idea]
     check_whole(store.path)
 
 
@@ -575,13 +575,13 @@ def test_a_step_that_another_run_made_too_has_the_tools_of_that_run(store: Store
     looks, sends = calling("look"), calling("send")
     old_run(store, "gone", looks, calling("gone"))
     old_run(store, "kept", sends, looks)
-    store.tag_idea(sends.id, ["good"])
+    store.ideas.tag(sends.id, ["good"])
     newest(store)
-    while indexed and store.index_ideas():
+    while indexed and store.ideas.index():
         pass
     store.prune(store.prunable(before="2021-01-01"))
     for chosen in (IdeaFilter(tool="look"), IdeaFilter(tool="send"), IdeaFilter(module="here")):
-        assert {one.id for one in store.ideas(chosen=chosen).items} == {looks.id, sends.id}
-    assert store.ideas(chosen=IdeaFilter(tool="gone")).items == []
-    assert [one.id for one in store.ideas(chosen=IdeaFilter(tag="good")).items] == [sends.id]
+        assert {one.id for one in store.ideas.page(chosen=chosen).items} == {looks.id, sends.id}
+    assert store.ideas.page(chosen=IdeaFilter(tool="gone")).items == []
+    assert [one.id for one in store.ideas.page(chosen=IdeaFilter(tag="good")).items] == [sends.id]
     check_whole(store.path)

@@ -21,32 +21,32 @@ from tests.ideas.values import idea_of, publish
 
 
 def test_versions_count_on_and_nothing_is_overwritten(store: Store) -> None:
-    ideas = [store.save_idea(idea_of(str(n)), IdeaMeta()) for n in range(3)]
+    ideas = [store.ideas.save(idea_of(str(n)), IdeaMeta()) for n in range(3)]
     first = publish(store, "name", ideas[0], description="one")
     assert (first.version, first.live) == (1, True)
     assert publish(store, "name", ideas[1]).version == 2
-    store.unpublish("name")
+    store.publications.unpublish("name")
     with pytest.raises(UnknownPublicationError, match="not published any more; its last version was 2"):
-        store.publication("name")
+        store.publications.get("name")
     with pytest.raises(UnknownPublicationError):
-        store.unpublish("name")
-    assert store.publication("name", 1).description == "one"
-    assert store.publication_count() == 0
+        store.publications.unpublish("name")
+    assert store.publications.get("name", 1).description == "one"
+    assert store.publications.count() == 0
     assert publish(store, "name", ideas[2]).version == 3
-    assert store.publication("name").idea_id == ideas[2]
-    assert store.publication("name", 1).live is False
+    assert store.publications.get("name").idea_id == ideas[2]
+    assert store.publications.get("name", 1).live is False
     with pytest.raises(UnknownPublicationError, match="versions 1 to 3, not 9"):
-        store.publication("name", 9)
+        store.publications.get("name", 9)
     with pytest.raises(UnknownPublicationError, match="nearest: name"):
-        store.publication("nam")
-    assert store.ideas().items[0].names == ("name",)
-    assert store.ideas().items[1].names == ()
+        store.publications.get("nam")
+    assert store.ideas.page().items[0].names == ("name",)
+    assert store.ideas.page().items[1].names == ()
 
 
 def test_a_publication_is_kept_whole(store: Store) -> None:
-    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    idea = store.ideas.save(idea_of("x"), IdeaMeta())
     schema: JSONObject = {"type": "object", "properties": {"b": {}, "a": {}}}
-    told = store.publish(
+    told = store.publications.publish(
         "whole",
         idea,
         description="d",
@@ -58,30 +58,32 @@ def test_a_publication_is_kept_whole(store: Store) -> None:
         recorded=[1, None],
         owner="me",
     )
-    assert store.publication("whole") == told
+    assert store.publications.get("whole") == told
     assert (told.input_schema, told.output_schema, told.plan, told.recorded) == (schema, {}, {"calls": []}, [1, None])
     assert (told.owner, told.annotations, told.answer, told.idea_id) == ("me", {"title": "t"}, "plan", idea)
 
 
 def test_publications_that_cannot_be(store: Store) -> None:
-    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    idea = store.ideas.save(idea_of("x"), IdeaMeta())
     for name in ("Weekly Report", "", "1a", "a" * 49, "a\n", "é"):
         with pytest.raises(PublicationNameError, match=r"for example '[a-z]"):
             publish(store, name, idea)
     with pytest.raises(UnknownIdeaError):
         publish(store, "name", "0" * 64)
     with pytest.raises(PublicationContentError, match="plan"):
-        store.publish("a", idea, description="", answer="plan", input_schema=None, output_schema=None, annotations={})
+        store.publications.publish(
+            "a", idea, description="", answer="plan", input_schema=None, output_schema=None, annotations={}
+        )
     publish(store, "mine", idea, owner="me")
     with pytest.raises(NameTakenError):
         publish(store, "mine", idea, owner="you")
     with pytest.raises(NameTakenError):
         publish(store, "mine", idea)
-    assert store.publication_count() == 1
+    assert store.publications.count() == 1
 
 
 def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
-    idea = store.save_idea(idea_of("x"), IdeaMeta())
+    idea = store.ideas.save(idea_of("x"), IdeaMeta())
     for number in range(12):
         publish(store, f"n{number:02}", idea, owner=(None, "a", "b")[number % 3])
     expected = {None: range(12), "a": [n for n in range(12) if n % 3 < 2], "z": range(0, 12, 3)}
@@ -89,52 +91,52 @@ def test_pages_of_publications_by_name_and_caller(store: Store) -> None:
         names: list[str] = []
         after = None
         while True:
-            page = store.publications(3, after, caller=caller)
+            page = store.publications.page(3, after, caller=caller)
             names += [publication.name for publication in page.items]
             after = page.next
             if after is None:
                 break
         assert names == [f"n{number:02}" for number in numbers]
-        assert store.publication_count(caller=caller) == len(names)
+        assert store.publications.count(caller=caller) == len(names)
 
 
 def test_the_catalogue_version_grows_with_publications_only(store: Store) -> None:
-    versions = [store.catalogue_version()]
-    idea = store.save_idea(idea_of("x"), IdeaMeta())
-    assert store.catalogue_version() == versions[0]
-    for change in (lambda: publish(store, "a", idea), lambda: store.unpublish("a")):
+    versions = [store.publications.catalogue_version()]
+    idea = store.ideas.save(idea_of("x"), IdeaMeta())
+    assert store.publications.catalogue_version() == versions[0]
+    for change in (lambda: publish(store, "a", idea), lambda: store.publications.unpublish("a")):
         change()
-        versions.append(store.catalogue_version())
+        versions.append(store.publications.catalogue_version())
     assert versions == sorted(set(versions))
 
 
 def test_a_published_idea_travels(store: Store) -> None:
-    idea = store.save_idea(idea_of("x"), IdeaMeta(run="r", step=2, title="t", tools=("a",), usage={"tokens": 3}))
+    idea = store.ideas.save(idea_of("x"), IdeaMeta(run="r", step=2, title="t", tools=("a",), usage={"tokens": 3}))
     publish(store, "traveller", idea, description="far")
     document = store.export_idea("traveller")
     with Store.open(":memory:") as other:
-        publish(other, "traveller", other.save_idea(idea_of("theirs"), IdeaMeta()))
+        publish(other, "traveller", other.ideas.save(idea_of("theirs"), IdeaMeta()))
         assert other.import_idea(document) == idea
-        assert other.publication("traveller").version == 1
+        assert other.publications.get("traveller").version == 1
         other.import_idea(document, with_publication=True)
-        arrived = other.publication("traveller")
+        arrived = other.publications.get("traveller")
         assert (arrived.version, arrived.idea_id) == (2, idea)
         # The author's words, then ours.
         assert arrived.description.startswith("far. ")
         assert "Imported: " in arrived.description
-        assert other.idea(idea).meta == store.idea(idea).meta
-        other.create_run("s", kind="plan", caller="", title="", fingerprint="")
+        assert other.ideas.get(idea).meta == store.ideas.get(idea).meta
+        other.runs.create("s", kind="plan", caller="", title="", fingerprint="")
         joiner = Idea([], {}, None)
-        store.save_idea(joiner, IdeaMeta(run="s", step=9))
+        store.ideas.save(joiner, IdeaMeta(run="s", step=9))
         other.import_idea(store.export_idea(joiner.id))
-        assert other.step_ideas("s") == []
+        assert other.ideas.of_run("s") == []
     assert "publication" not in store.export_idea(idea)
     with pytest.raises(IdeaDocumentError, match="publication"):
         store.import_idea(store.export_idea(idea), with_publication=True)
 
 
 def test_documents_that_are_wrong_say_where(store: Store) -> None:
-    good = store.export_idea(store.save_idea(idea_of("x"), IdeaMeta(title="t")))
+    good = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta(title="t")))
     wrong: list[tuple[JSON, str]] = [
         (None, "an object, found null"),
         ([], "an object, found a list"),
@@ -168,24 +170,24 @@ def test_documents_that_are_wrong_say_where(store: Store) -> None:
 
 @pytest.mark.parametrize("part", ["id", "request", "context", "schema", "solution"])
 def test_tampered_documents_are_refused(store: Store, part: str) -> None:
-    document = store.export_idea(store.save_idea(idea_of("x"), IdeaMeta()))
+    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()))
     changed: JSONObject = {"context": ["y"], "schema": {}, "solution": None, "id": "0" * 64, "request": "0" * 64}
     document[part] = changed[part]
     with pytest.raises(TamperedIdeaError, match="changed after export"):
         store.import_idea(document)
-    assert len(store.ideas().items) == 1
+    assert len(store.ideas.page().items) == 1
 
 
 def test_reordered_keys_are_tampering(store: Store) -> None:
-    document = store.export_idea(store.save_idea(idea_of("x"), IdeaMeta()))
+    document = store.export_idea(store.ideas.save(idea_of("x"), IdeaMeta()))
     document["schema"] = dict(reversed(cast("JSONObject", document["schema"]).items()))
     with pytest.raises(TamperedIdeaError):
         store.import_idea(document)
 
 
 def test_settings(store: Store) -> None:
-    assert store.settings("key") is None
-    assert store.ensure_setting("key", lambda: b"one\0\xff") == b"one\0\xff"
-    assert store.ensure_setting("key", lambda: b"two") == b"one\0\xff"
-    store.set_setting("key", b"three")
-    assert store.settings("key") == b"three"
+    assert store.settings.get("key") is None
+    assert store.settings.ensure("key", lambda: b"one\0\xff") == b"one\0\xff"
+    assert store.settings.ensure("key", lambda: b"two") == b"one\0\xff"
+    store.settings.set("key", b"three")
+    assert store.settings.get("key") == b"three"

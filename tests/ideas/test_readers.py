@@ -22,12 +22,12 @@ def utils(*words: str) -> list[dict[str, JSON]]:
 
 def test_lists_messages_and_words_are_read_by_sql_alone(store: Store) -> None:
     long: list[JSON] = [said(f"part {number}") for number in range(500)]
-    store.create_run("run", kind="solve", caller="me", title="t", fingerprint="")
-    first = store.save_idea(Idea(long, {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(run="run", step=1, title="Sums"))
-    store.save_idea(idea_of("other words"), IdeaMeta(title="Other", tags=("kept",)))
+    store.runs.create("run", kind="solve", caller="me", title="t", fingerprint="")
+    first = store.ideas.save(Idea(long, {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(run="run", step=1, title="Sums"))
+    store.ideas.save(idea_of("other words"), IdeaMeta(title="Other", tags=("kept",)))
     publish(store, "sums", first, description="adds")
     end(store, "run")
-    assert len(store.search_ideas("sums")) == 1
+    assert len(store.ideas.search("sums")) == 1
     counts = {str(row["table"]): row["count"] for row in utils("tables", store.path, "--counts")}
     assert (counts["ideas"], counts["runs"], counts["events"]) == (2, 1, 3)
     listed = utils("rows", store.path, "idea_list", "--order", "number", "-c", "id", "-c", "title")
@@ -50,7 +50,7 @@ def test_lists_messages_and_words_are_read_by_sql_alone(store: Store) -> None:
 
 
 def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(store: Store) -> None:
-    store.save_idea(idea_of("before"), IdeaMeta(title="before"))
+    store.ideas.save(idea_of("before"), IdeaMeta(title="before"))
     # Search tables with triggers on ours, a view and an index of their own.
     utils("enable-fts", store.path, "contents", "body", "--create-triggers")
     utils("enable-fts", store.path, "runs", "title", "--create-triggers")
@@ -63,33 +63,33 @@ def test_what_others_add_to_the_store_keeps_up_and_hinders_nothing(store: Store)
         old_run(store, f"run{number}", idea)
     newest(store)
     for idea in ideas:
-        assert store.idea(idea.id).idea == idea
+        assert store.ideas.get(idea.id).idea == idea
     found = utils("search", store.path, "contents", "before", "-c", "body")
     assert [json.loads(str(row["body"])) for row in found] == [said("before")]
     assert len(utils("search", store.path, "runs", "run7")) == 1
     store.prune(store.prunable(before="2021-01-01"))
     assert utils("search", store.path, "runs", "run7") == []
     assert utils("search", store.path, "contents", "message") == []
-    assert [hit.meta.title for hit in store.search_ideas("before")] == ["before"]
+    assert [hit.meta.title for hit in store.ideas.search("before")] == ["before"]
     assert utils("rows", store.path, "mine") == []
     assert {"title": "before"} in utils("rows", store.path, "worded")
     with Store.open(store.path) as again:
-        again.save_idea(ideas[3], IdeaMeta())
-        assert again.idea(ideas[3].id).idea == ideas[3]
+        again.ideas.save(ideas[3], IdeaMeta())
+        assert again.ideas.get(ideas[3].id).idea == ideas[3]
     check(Path(store.path))
 
 
 def test_the_views_are_filled_when_a_store_nobody_has_searched_is_closed(tmp_path: Path) -> None:
     path = str(tmp_path / "fresh.db")
     with Store.open(path) as store:
-        number = store.save_idea(Idea([said("word")], {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(title="Sums"))
+        number = store.ideas.save(Idea([said("word")], {}, {"calls": [{"_tool": "add"}]}), IdeaMeta(title="Sums"))
     assert utils("rows", path, "call_list") == [{"idea": number, "tool": "add", "module": ""}]
     assert utils("query", path, "SELECT rowid FROM idea_words WHERE idea_words MATCH 'word'") == [{"rowid": 1}]
 
 
 def test_closing_does_not_wait_for_a_store_that_another_process_locks(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "locked.db")
-    store.save_idea(idea_of("first"), IdeaMeta(title="first"))
+    store.ideas.save(idea_of("first"), IdeaMeta(title="first"))
     with Store.open(store.path) as other, other.transaction():
         began = time.monotonic()
         store.close()

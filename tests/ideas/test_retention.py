@@ -71,18 +71,18 @@ def test_old_runs_go_a_week_after_it_was_said(store: Store) -> None:
 def test_what_is_published_tagged_unfinished_or_part_of_something_younger_stays(store: Store) -> None:
     saved = {name: old_run(store, name, idea_of(name))[0] for name in ("published", "tagged", "plain", "parent")}
     publish(store, "name", saved["published"])
-    store.tag_idea(saved["tagged"], ["mine"])
+    store.ideas.tag(saved["tagged"], ["mine"])
     old_run(store, "waiting", idea_of("waiting"), status="needs_solution")
     old_run(store, "room", parent="parent")
     ended(store, "room", 3)
     old_run(store, "family")
     old_run(store, "its room", parent="family")
-    imported = store.save_idea(idea_of("imported"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+    imported = store.ideas.save(idea_of("imported"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
     newest(store)
     assert rounds(store) == ("deleted", 3)
     assert kept(store) == {"published", "tagged", "waiting", "parent", "room", "newest"}
     # Nobody made it here by running something: whoever imported it looks for it.
-    assert store.idea(imported).idea == idea_of("imported")
+    assert store.ideas.get(imported).idea == idea_of("imported")
     check_whole(store.path)
 
 
@@ -128,7 +128,7 @@ def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Pa
         def meanwhile(_seconds: float) -> bool:
             # The store is free between two steps, and the other server leaves the round alone.
             step = next(steps)
-            other.save_idea(idea_of(f"meanwhile {step}"), IdeaMeta(run="newest", step=step + 2))
+            other.ideas.save(idea_of(f"meanwhile {step}"), IdeaMeta(run="newest", step=step + 2))
             met.append(other.retention(HALF_A_YEAR, quick).round(later, "other"))
             return step == 5
 
@@ -140,7 +140,7 @@ def test_one_server_does_a_round_and_another_goes_on_where_it_ended(tmp_path: Pa
         # The server was killed: its lease runs out.
         assert other.retention(HALF_A_YEAR, quick).round(later + 601, "other")[0] == "deleted"
         assert kept(other) == {"newest"}
-        assert len(one.search_ideas("meanwhile", 100)) == 1
+        assert len(one.ideas.search("meanwhile", 100)) == 1
         check_whole(str(tmp_path / "ideas.db"))
 
 

@@ -14,22 +14,22 @@ from tests.ideas.values import VALUES, idea_of
 
 
 def begin(store: Store, run: str = "run", caller: str = "me") -> int:
-    store.create_run(run, kind="plan", caller=caller, title="a run", fingerprint="f")
-    epoch = store.acquire(run, "driver", 30, 1000.0)
+    store.runs.create(run, kind="plan", caller=caller, title="a run", fingerprint="f")
+    epoch = store.runs.acquire(run, "driver", 30, 1000.0)
     assert epoch is not None
     return epoch
 
 
 def test_events_are_numbered_and_come_back_in_order(store: Store) -> None:
     epoch, other = begin(store), begin(store, "other")
-    assert store.append("run", epoch, [{"n": 1}]) == 1
-    assert store.append("other", other, [{"o": 1}]) == 1
-    assert store.append("run", epoch, [{"n": 2}, {"n": 3}]) == 3
-    assert store.append("run", epoch, []) == 3
-    assert list(store.events("run")) == [(1, {"n": 1}), (2, {"n": 2}), (3, {"n": 3})]
-    assert list(store.events("run", after=2)) == [(3, {"n": 3})]
-    assert list(store.events("other")) == [(1, {"o": 1})]
-    record = store.run("run")
+    assert store.runs.append("run", epoch, [{"n": 1}]) == 1
+    assert store.runs.append("other", other, [{"o": 1}]) == 1
+    assert store.runs.append("run", epoch, [{"n": 2}, {"n": 3}]) == 3
+    assert store.runs.append("run", epoch, []) == 3
+    assert list(store.runs.events("run")) == [(1, {"n": 1}), (2, {"n": 2}), (3, {"n": 3})]
+    assert list(store.runs.events("run", after=2)) == [(3, {"n": 3})]
+    assert list(store.runs.events("other")) == [(1, {"o": 1})]
+    record = store.runs.get("run")
     assert record is not None
     assert record.last_event == 3
 
@@ -37,12 +37,12 @@ def test_events_are_numbered_and_come_back_in_order(store: Store) -> None:
 def test_long_journals_are_read_while_they_grow(store: Store) -> None:
     epoch = begin(store)
     events: list[JSONObject] = [{"n": n} for n in range(1000)]
-    store.append("run", epoch, events)
+    store.runs.append("run", epoch, events)
     seen: list[int] = []
-    for number, _ in store.events("run"):
+    for number, _ in store.runs.events("run"):
         seen.append(number)
         if number == 10:
-            store.append("run", epoch, [{"n": "late"}])
+            store.runs.append("run", epoch, [{"n": "late"}])
     assert seen == list(range(1, 1002))
 
 
@@ -52,83 +52,83 @@ def test_events_are_exact(batches: list[list[JSONObject]]) -> None:
     with Store.open(":memory:") as store:
         epoch = begin(store)
         for batch in batches:
-            store.append("run", epoch, batch)
-        assert repr([event for _, event in store.events("run")]) == repr(
+            store.runs.append("run", epoch, batch)
+        assert repr([event for _, event in store.runs.events("run")]) == repr(
             [event for batch in batches for event in batch]
         )
 
 
 def test_one_driver_at_a_time(store: Store) -> None:
     first = begin(store)
-    assert store.acquire("run", "second", 30, 1029.0) is None
-    assert store.renew("run", first, 30, 1029.0)
-    assert store.acquire("run", "second", 30, 1031.0) is None
+    assert store.runs.acquire("run", "second", 30, 1029.0) is None
+    assert store.runs.renew("run", first, 30, 1029.0)
+    assert store.runs.acquire("run", "second", 30, 1031.0) is None
     # A clock that is ahead by an hour takes nothing; who has seen the lease lapse, does.
-    assert store.acquire("run", "second", 30, 5000.0) is None
-    before = store.run("run")
+    assert store.runs.acquire("run", "second", 30, 5000.0) is None
+    before = store.runs.get("run")
     assert before is not None
-    assert store.renew("run", first, 30, 1031.0)
-    assert store.acquire("run", "second", 30, 1031.0, before.lease) is None
-    lapsed = store.run("run")
+    assert store.runs.renew("run", first, 30, 1031.0)
+    assert store.runs.acquire("run", "second", 30, 1031.0, before.lease) is None
+    lapsed = store.runs.get("run")
     assert lapsed is not None
-    second = store.acquire("run", "second", 30, 1059.0, lapsed.lease)
+    second = store.runs.acquire("run", "second", 30, 1059.0, lapsed.lease)
     assert second is not None
     assert second == first + 1
-    assert not store.renew("run", first, 30, 1059.0)
-    assert not store.release("run", first)
+    assert not store.runs.renew("run", first, 30, 1059.0)
+    assert not store.runs.release("run", first)
     batches: list[list[JSONObject]] = [[{"n": 1}], [{"n": 1}, {"n": 2}], []]
     for batch in batches:
         with pytest.raises(StaleDriverError, match="is at epoch 2: nothing of epoch 1"):
-            store.append("run", first, batch)
+            store.runs.append("run", first, batch)
     with pytest.raises(StaleDriverError):
-        store.set_status("run", first, "done", None)
-    assert list(store.events("run")) == []
-    assert store.append("run", second, [{"n": 1}]) == 1
+        store.runs.set_status("run", first, "done", None)
+    assert list(store.runs.events("run")) == []
+    assert store.runs.append("run", second, [{"n": 1}]) == 1
 
 
 def test_an_expired_lease_holds_until_somebody_takes_over(store: Store) -> None:
     epoch = begin(store)
-    assert store.append("run", epoch, [{}]) == 1
-    assert store.renew("run", epoch, 30, 5000.0)
+    assert store.runs.append("run", epoch, [{}]) == 1
+    assert store.runs.renew("run", epoch, 30, 5000.0)
 
 
 def test_a_released_run_takes_nothing(store: Store) -> None:
     epoch = begin(store)
-    assert store.release("run", epoch)
-    assert not store.release("run", epoch)
+    assert store.runs.release("run", epoch)
+    assert not store.runs.release("run", epoch)
     batches: list[list[JSONObject]] = [[{"n": 1}], [{"n": 1}, {"n": 2}]]
     for batch in batches:
         with pytest.raises(StaleDriverError, match="released"):
-            store.append("run", epoch, batch)
-    assert store.acquire("run", "second", 30, 1000.0) == epoch + 1
+            store.runs.append("run", epoch, batch)
+    assert store.runs.acquire("run", "second", 30, 1000.0) == epoch + 1
 
 
 def test_the_same_driver_gets_a_new_epoch(store: Store) -> None:
     epoch = begin(store)
-    assert store.acquire("run", "driver", 30, 1000.0) == epoch + 1
+    assert store.runs.acquire("run", "driver", 30, 1000.0) == epoch + 1
     with pytest.raises(StaleDriverError):
-        store.append("run", epoch, [{}])
+        store.runs.append("run", epoch, [{}])
 
 
 def test_a_run_nobody_acquired_takes_nothing(store: Store) -> None:
-    store.create_run("run", kind="plan", caller="", title="", fingerprint="")
+    store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
     with pytest.raises(StaleDriverError, match="never acquired"):
-        store.append("run", 0, [{}])
+        store.runs.append("run", 0, [{}])
 
 
 def test_unknown_and_double_runs(store: Store) -> None:
     begin(store)
     with pytest.raises(RunExistsError):
         begin(store)
-    assert store.run("nothing") is None
+    assert store.runs.get("nothing") is None
     for call in (
-        lambda: store.append("nothing", 1, [{}]),
-        lambda: store.acquire("nothing", "d", 1, 1),
-        lambda: store.renew("nothing", 1, 1, 1),
-        lambda: store.release("nothing", 1),
-        lambda: store.set_status("nothing", 1, "done", None),
-        lambda: list(store.events("nothing")),
-        lambda: store.runs(after="nothing"),
+        lambda: store.runs.append("nothing", 1, [{}]),
+        lambda: store.runs.acquire("nothing", "d", 1, 1),
+        lambda: store.runs.renew("nothing", 1, 1, 1),
+        lambda: store.runs.release("nothing", 1),
+        lambda: store.runs.set_status("nothing", 1, "done", None),
+        lambda: list(store.runs.events("nothing")),
+        lambda: store.runs.newest(after="nothing"),
     ):
         with pytest.raises(UnknownRunError):
             call()
@@ -136,8 +136,8 @@ def test_unknown_and_double_runs(store: Store) -> None:
 
 def test_status_and_summary(store: Store) -> None:
     epoch = begin(store)
-    store.set_status("run", epoch, "done", {"output": [1.0, "x"]})
-    record = store.run("run")
+    store.runs.set_status("run", epoch, "done", {"output": [1.0, "x"]})
+    record = store.runs.get("run")
     assert record is not None
     assert (record.status, record.summary, record.kind, record.caller) == ("done", {"output": [1.0, "x"]}, "plan", "me")
     assert (record.driver, record.epoch, record.lease_until) == ("driver", epoch, 1030.0)
@@ -147,13 +147,13 @@ def test_runs_newest_first_by_caller_and_status(store: Store) -> None:
     for number in range(10):
         epoch = begin(store, f"r{number}", caller=f"c{number % 2}")
         if number % 3 == 0:
-            store.set_status(f"r{number}", epoch, "done", None)
-    ids = [run.id for run in store.runs()]
+            store.runs.set_status(f"r{number}", epoch, "done", None)
+    ids = [run.id for run in store.runs.newest()]
     assert ids == [f"r{number}" for number in reversed(range(10))]
-    assert [run.id for run in store.runs("c1")] == ["r9", "r7", "r5", "r3", "r1"]
-    assert [run.id for run in store.runs(status="done")] == ["r9", "r6", "r3", "r0"]
-    assert [run.id for run in store.runs("c1", "done")] == ["r9", "r3"]
-    assert [run.id for run in store.runs(limit=3, after="r8")] == ["r7", "r6", "r5"]
+    assert [run.id for run in store.runs.newest("c1")] == ["r9", "r7", "r5", "r3", "r1"]
+    assert [run.id for run in store.runs.newest(status="done")] == ["r9", "r6", "r3", "r0"]
+    assert [run.id for run in store.runs.newest("c1", "done")] == ["r9", "r3"]
+    assert [run.id for run in store.runs.newest(limit=3, after="r8")] == ["r7", "r6", "r5"]
 
 
 def test_events_and_ideas_are_committed_as_one(store: Store) -> None:
@@ -162,46 +162,46 @@ def test_events_and_ideas_are_committed_as_one(store: Store) -> None:
 
     def step(idea: Idea, number: int) -> None:
         with store.transaction():
-            store.save_idea(idea, IdeaMeta(run="run", step=number))
-            store.append("run", epoch, [{"n": number}])
+            store.ideas.save(idea, IdeaMeta(run="run", step=number))
+            store.runs.append("run", epoch, [{"n": number}])
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         step(first, 1)
-    assert list(store.events("run")) == []
+    assert list(store.runs.events("run")) == []
     with pytest.raises(UnknownIdeaError):
-        store.idea(first.id)
+        store.ideas.get(first.id)
     with store.transaction():
-        store.save_idea(first, IdeaMeta(run="run", step=1))
-        store.append("run", epoch, [{"n": 1}])
+        store.ideas.save(first, IdeaMeta(run="run", step=1))
+        store.runs.append("run", epoch, [{"n": 1}])
         with pytest.raises(ZeroDivisionError):
             step(second, 2)
-        store.append("run", epoch, [{"n": 3}])
-    assert [event for _, event in store.events("run")] == [{"n": 1}, {"n": 3}]
-    assert [record.id for record in store.step_ideas("run")] == [first.id]
+        store.runs.append("run", epoch, [{"n": 3}])
+    assert [event for _, event in store.runs.events("run")] == [{"n": 1}, {"n": 3}]
+    assert [record.id for record in store.ideas.of_run("run")] == [first.id]
 
 
 def test_a_rolled_back_run_is_forgotten(store: Store) -> None:
     def lose() -> None:
         with store.transaction():
-            store.append("run", begin(store), [{}])
+            store.runs.append("run", begin(store), [{}])
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         lose()
     with pytest.raises(UnknownRunError):
-        store.append("run", 1, [{}])
+        store.runs.append("run", 1, [{}])
     # Another run now has the row the first one had.
     begin(store, "other")
-    assert list(store.events("other")) == []
+    assert list(store.runs.events("other")) == []
 
 
 def test_a_batch_that_is_not_json_leaves_nothing(store: Store) -> None:
     epoch = begin(store)
     bad: JSON = "\ud800"
     with pytest.raises(InvalidJSONError):
-        store.append("run", epoch, [{"n": 1}, {"n": bad}])
-    assert list(store.events("run")) == []
+        store.runs.append("run", epoch, [{"n": 1}, {"n": bad}])
+    assert list(store.runs.events("run")) == []
 
 
 def test_another_thread_waits_for_the_transaction(store: Store) -> None:
@@ -210,13 +210,13 @@ def test_another_thread_waits_for_the_transaction(store: Store) -> None:
 
     def append() -> None:
         started.set()
-        store.append("run", epoch, [{"by": "thread"}])
+        store.runs.append("run", epoch, [{"by": "thread"}])
 
     thread = threading.Thread(target=append)
     with store.transaction():
-        store.append("run", epoch, [{"by": "first"}])
+        store.runs.append("run", epoch, [{"by": "first"}])
         thread.start()
         started.wait()
-        store.append("run", epoch, [{"by": "second"}])
+        store.runs.append("run", epoch, [{"by": "second"}])
     thread.join()
-    assert [event["by"] for _, event in store.events("run")] == ["first", "second", "thread"]
+    assert [event["by"] for _, event in store.runs.events("run")] == ["first", "second", "thread"]

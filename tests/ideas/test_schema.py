@@ -16,7 +16,7 @@ def store_of(version: int, folder: Path) -> Path:
     """A store with one idea that says it is of a version."""
     path = folder / "ideas.db"
     with Store.open(path) as store:
-        store.save_idea(idea_of("kept"), IdeaMeta())
+        store.ideas.save(idea_of("kept"), IdeaMeta())
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     return path
@@ -58,7 +58,7 @@ def test_a_store_is_migrated_step_by_step(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(schema, "MIGRATIONS", {now: step(1), now + 1: step(2)})
     for _ in range(2):
         with Store.open(path) as store:
-            assert len(store.ideas().items) == 1
+            assert len(store.ideas.page().items) == 1
     assert steps == [1, 2]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (now + 2,)
@@ -79,4 +79,4 @@ def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path, monkeypatc
         with pytest.raises(RuntimeError, match=re.escape("half way")):
             Store.open(path)
     with Store.open(path) as store:
-        assert store.settings("none") is None
+        assert store.settings.get("none") is None

@@ -13,25 +13,25 @@ from tests.ideas.values import idea_of, publish
 
 def test_an_idea_is_found_by_every_kind_of_reference(store: Store) -> None:
     first, last = idea_of("first"), idea_of("last")
-    store.save_idea(first, IdeaMeta(run="run-1", step=1))
-    store.save_idea(last, IdeaMeta(run="run-1", step=2, outcome="done"))
+    store.ideas.save(first, IdeaMeta(run="run-1", step=1))
+    store.ideas.save(last, IdeaMeta(run="run-1", step=2, outcome="done"))
     publish(store, "report", first.id)
     publish(store, "report", last.id)
     for ref in (last.id, last.id[:6], last.id[:17], "report", "report@2", "run-1"):
-        assert store.idea(ref).id == last.id, ref
-    assert store.idea("report@1").id == first.id
-    assert store.idea("run-1").meta.outcome == "done"
+        assert store.ideas.get(ref).id == last.id, ref
+    assert store.ideas.get("report@1").id == first.id
+    assert store.ideas.get("run-1").meta.outcome == "done"
 
 
 def test_unknown_and_ambiguous_references_say_what_was_expected(store: Store) -> None:
-    publish(store, "weekly_report", store.save_idea(idea_of("x"), IdeaMeta()))
+    publish(store, "weekly_report", store.ideas.save(idea_of("x"), IdeaMeta()))
     with pytest.raises(UnknownIdeaError, match="nearest names: weekly_report"):
-        store.idea("weekly_reprot")
+        store.ideas.get("weekly_reprot")
     for ref in ("", "abc", "weekly_report@9", "weekly_report@x", "weekly_report@", "f" * 64, "F" * 64, "a\0b"):
         with pytest.raises(UnknownIdeaError):
-            store.idea(ref)
+            store.ideas.get(ref)
     with pytest.raises(AmbiguousIdeaError, match="write more digits"):
-        store.idea(shared_prefix(store))
+        store.ideas.get(shared_prefix(store))
 
 
 def shared_prefix(store: Store) -> str:
@@ -39,7 +39,7 @@ def shared_prefix(store: Store) -> str:
     seen: set[str] = set()
     with store.transaction():
         for number in itertools.count():
-            prefix = store.save_idea(idea_of(str(number)), IdeaMeta())[:6]
+            prefix = store.ideas.save(idea_of(str(number)), IdeaMeta())[:6]
             if prefix in seen:
                 return prefix
             seen.add(prefix)
@@ -48,108 +48,108 @@ def shared_prefix(store: Store) -> str:
 
 def test_a_second_save_is_another_occurrence(store: Store) -> None:
     idea = idea_of("x")
-    store.save_idea(idea, IdeaMeta(run="a", step=1, title="first"))
+    store.ideas.save(idea, IdeaMeta(run="a", step=1, title="first"))
     for run in ("a", "b", "b"):
-        assert store.save_idea(idea, IdeaMeta(run=run, step=1, title="again")) == idea.id
-    assert store.idea(idea.id).meta.title == "first"
-    assert [record.meta.title for record in store.step_ideas("a")] == ["first"]
-    assert [record.meta.title for record in store.step_ideas("b")] == ["again"]
-    assert store.idea("b").id == idea.id
-    assert len(store.ideas().items) == 1
-    assert store.step_ideas("no such run") == []
+        assert store.ideas.save(idea, IdeaMeta(run=run, step=1, title="again")) == idea.id
+    assert store.ideas.get(idea.id).meta.title == "first"
+    assert [record.meta.title for record in store.ideas.of_run("a")] == ["first"]
+    assert [record.meta.title for record in store.ideas.of_run("b")] == ["again"]
+    assert store.ideas.get("b").id == idea.id
+    assert len(store.ideas.page().items) == 1
+    assert store.ideas.of_run("no such run") == []
 
 
 def test_ideas_of_a_request_newest_first(store: Store) -> None:
     ideas = [idea_of("x", output) for output in (1, 2)]
     for idea in ideas:
-        store.save_idea(idea, IdeaMeta())
-    found = store.ideas_of_request(ideas[0].request_id)
+        store.ideas.save(idea, IdeaMeta())
+    found = store.ideas.of_request(ideas[0].request_id)
     assert [stored.id for stored in found] == [ideas[1].id, ideas[0].id]
-    assert store.ideas_of_request("0" * 64) == store.ideas_of_request("x") == []
+    assert store.ideas.of_request("0" * 64) == store.ideas.of_request("x") == []
 
 
 def test_pages_hold_every_idea_once(store: Store) -> None:
-    saved = [store.save_idea(idea_of(str(n)), IdeaMeta(run=f"r{n % 2}", step=n)) for n in range(25)]
+    saved = [store.ideas.save(idea_of(str(n)), IdeaMeta(run=f"r{n % 2}", step=n)) for n in range(25)]
     seen: list[str] = []
     after = None
     while True:
-        page = store.ideas(4, after)
+        page = store.ideas.page(4, after)
         seen += [record.id for record in page.items]
         after = page.next
         if len(seen) == 8:
             # What is added meanwhile does not move the pages after.
-            store.save_idea(idea_of("later"), IdeaMeta())
+            store.ideas.save(idea_of("later"), IdeaMeta())
         if after is None:
             break
     assert seen == saved[::-1]
-    assert [record.id for record in store.ideas(run="r1").items] == saved[1::2][::-1]
-    assert store.ideas(26).next is None
+    assert [record.id for record in store.ideas.page(run="r1").items] == saved[1::2][::-1]
+    assert store.ideas.page(26).next is None
 
 
 @pytest.mark.parametrize("after", ["", "x", "-1", "1.5", "9" * 30, "١"])
 def test_cursors_from_elsewhere_are_refused(store: Store, after: str) -> None:
     with pytest.raises(CursorError, match="cursor"):
-        store.ideas(after=after)
+        store.ideas.page(after=after)
 
 
 def test_limits_are_bounded(store: Store) -> None:
     for limit in (0, -1, 1001):
-        for call in (store.ideas, store.publications):
+        for call in (store.ideas.page, store.publications.page):
             with pytest.raises(CursorError, match="from 1 to 1000"):
                 call(limit)
         with pytest.raises(CursorError):
-            store.search_ideas("x", limit)
+            store.ideas.search("x", limit)
         with pytest.raises(CursorError):
-            store.runs(limit=limit)
+            store.runs.newest(limit=limit)
     with pytest.raises(CursorError):
-        store.publications(after="No name")
+        store.publications.page(after="No name")
 
 
 def test_search_looks_at_titles_texts_tools_tags_and_names(store: Store) -> None:
     meta = IdeaMeta(
         title="Quarterly numbers", description="Sums it up", tools=("github.createIssue",), tags=("finance",)
     )
-    wanted = store.save_idea(idea_of("Collect the sales of Zürich, 東京 and Москва"), meta)
-    store.save_idea(idea_of("something else"), IdeaMeta(title="other"))
+    wanted = store.ideas.save(idea_of("Collect the sales of Zürich, 東京 and Москва"), meta)
+    store.ideas.save(idea_of("something else"), IdeaMeta(title="other"))
     for words in (
         "quarterly", "number", "sums", "sale", "ZURICH", "zürich", "京", "東京", "москва", "create issue",
         "createIssue", "github", "finance", "sales quarterly nowhere", "quart",
     ):  # fmt: skip
-        hits = store.search_ideas(words)
+        hits = store.ideas.search(words)
         assert [hit.id for hit in hits] == [wanted], words
     publish(store, "till_closing", wanted, description="Ledger run")
-    assert store.search_ideas("ledger")[0].names == ("till_closing",)
-    assert store.search_ideas("till_closing")[0].id == wanted
-    store.unpublish("till_closing")
-    assert store.search_ideas("ledger") == []
+    assert store.ideas.search("ledger")[0].names == ("till_closing",)
+    assert store.ideas.search("till_closing")[0].id == wanted
+    store.publications.unpublish("till_closing")
+    assert store.ideas.search("ledger") == []
 
 
 def test_search_puts_all_words_before_some_and_published_first(store: Store) -> None:
-    some = store.save_idea(idea_of("alpha alpha alpha alpha"), IdeaMeta())
-    both = store.save_idea(idea_of("alpha beta in a longer text than that of the others"), IdeaMeta())
-    assert [hit.id for hit in store.search_ideas("alpha beta")] == [both, some]
+    some = store.ideas.save(idea_of("alpha alpha alpha alpha"), IdeaMeta())
+    both = store.ideas.save(idea_of("alpha beta in a longer text than that of the others"), IdeaMeta())
+    assert [hit.id for hit in store.ideas.search("alpha beta")] == [both, some]
     publish(store, "alpha", some)
-    assert [hit.id for hit in store.search_ideas("alpha beta")] == [some, both]
+    assert [hit.id for hit in store.ideas.search("alpha beta")] == [some, both]
 
 
 def test_a_run_is_one_hit_its_last_idea(store: Store) -> None:
-    steps = [store.save_idea(idea_of("walk the graph", n), IdeaMeta(run="long", step=n)) for n in range(1, 200)]
-    other = store.save_idea(idea_of("walk the dog"), IdeaMeta())
-    assert {hit.id for hit in store.search_ideas("walk", limit=5)} == {steps[-1], other}
+    steps = [store.ideas.save(idea_of("walk the graph", n), IdeaMeta(run="long", step=n)) for n in range(1, 200)]
+    other = store.ideas.save(idea_of("walk the dog"), IdeaMeta())
+    assert {hit.id for hit in store.ideas.search("walk", limit=5)} == {steps[-1], other}
 
 
 def test_search_finds_what_follows_a_rolled_back_save(store: Store) -> None:
     def lose() -> None:
         with store.transaction():
             for number in range(150):
-                store.save_idea(idea_of(f"gone {number}"), IdeaMeta(run="run", step=number))
+                store.ideas.save(idea_of(f"gone {number}"), IdeaMeta(run="run", step=number))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         lose()
-    assert store.search_ideas("gone") == []
-    kept = store.save_idea(idea_of("gone 1"), IdeaMeta(run="run", step=1))
-    assert [hit.id for hit in store.search_ideas("gone")] == [kept]
+    assert store.ideas.search("gone") == []
+    kept = store.ideas.save(idea_of("gone 1"), IdeaMeta(run="run", step=1))
+    assert [hit.id for hit in store.ideas.search("gone")] == [kept]
 
 
 HOSTILE = [
@@ -160,13 +160,13 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_is_a_search_error(store: Store, text: str) -> None:
-    store.save_idea(idea_of("a b x not and or near title"), IdeaMeta())
-    store.search_ideas(text)
+    store.ideas.save(idea_of("a b x not and or near title"), IdeaMeta())
+    store.ideas.search(text)
 
 
 @settings(deadline=None, max_examples=80)
 @given(st.text())
 def test_any_text_can_be_saved_and_searched(text: str) -> None:
     with Store.open(":memory:") as store:
-        saved = store.save_idea(idea_of(text), IdeaMeta(title=text))
-        assert {hit.id for hit in store.search_ideas(text)} <= {saved}
+        saved = store.ideas.save(idea_of(text), IdeaMeta(title=text))
+        assert {hit.id for hit in store.ideas.search(text)} <= {saved}

@@ -20,14 +20,14 @@ from tests.ideas.values import idea_of, publish
 
 def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> None:
     for number in range(200):
-        store.save_idea(idea_of(f"before {number}"), IdeaMeta(title=f"t{number}"))
+        store.ideas.save(idea_of(f"before {number}"), IdeaMeta(title=f"t{number}"))
     saved: list[str] = []
     begun, enough = threading.Event(), threading.Event()
 
     def write() -> None:
         with Store.open(store.path) as other:
             while not enough.is_set():
-                saved.append(other.save_idea(idea_of(f"while {len(saved)}"), IdeaMeta()))
+                saved.append(other.ideas.save(idea_of(f"while {len(saved)}"), IdeaMeta()))
                 begun.set()
 
     writer = threading.Thread(target=write)
@@ -41,14 +41,14 @@ def test_a_backup_is_whole_while_others_write(store: Store, tmp_path: Path) -> N
     assert size == (tmp_path / "copy.sqlite").stat().st_size
     assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
     with Store.open(tmp_path / "copy.sqlite") as copy:
-        assert len(copy.search_ideas("before", 500)) == 200
-        copied = {one.id for one in copy.ideas(1000).items}
+        assert len(copy.ideas.search("before", 500)) == 200
+        copied = {one.id for one in copy.ideas.page(1000).items}
     # What was saved before it began is in it, and nothing in it was never saved.
     assert saved[0] in copied
     everything: set[str] = set()
     after: str | None = None
     while True:
-        page = store.ideas(1000, after)
+        page = store.ideas.page(1000, after)
         everything |= {one.id for one in page.items}
         after = page.next
         if after is None:
@@ -61,7 +61,7 @@ store = Store.open(sys.argv[1])
 print("writes", flush=True)
 saved = 0
 while not select.select([sys.stdin], [], [], 0)[0]:
-    store.save_idea(idea_of(f"while {saved}"), IdeaMeta(title="while"))
+    store.ideas.save(idea_of(f"while {saved}"), IdeaMeta(title="while"))
     saved += 1
 print(saved, flush=True)
 """
@@ -71,7 +71,7 @@ print(saved, flush=True)
 def test_another_process_writes_all_the_while(store: Store, tmp_path: Path, work: str) -> None:
     # More than SQLite copies in one step, did it not do it at once: every write would begin the copy again.
     for number in range(40):
-        store.save_idea(idea_of(f"{number} {'x' * 500_000}"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
+        store.ideas.save(idea_of(f"{number} {'x' * 500_000}"), IdeaMeta(time="2020-01-01T00:00:00.000+00:00"))
     other = child(Path(store.path), f"import select\n{WRITER}")
     assert other.stdout is not None
     assert other.stdout.readline() == "writes\n"
@@ -85,8 +85,8 @@ def test_another_process_writes_all_the_while(store: Store, tmp_path: Path, work
         store.vacuum()
     saved = int(other.communicate("enough\n")[0])
     assert other.returncode == 0
-    assert store.search_ideas(f"while {saved - 1}", 1)
-    titles = [one.meta.title for one in store.ideas(1000).items]
+    assert store.ideas.search(f"while {saved - 1}", 1)
+    titles = [one.meta.title for one in store.ideas.page(1000).items]
     assert titles.count("while") == min(saved, 1000)
     check(Path(store.path))
 
@@ -96,7 +96,7 @@ def test_a_backup_that_is_killed_leaves_no_file_or_a_whole_one(tmp_path: Path) -
     path, target = tmp_path / "ideas.db", tmp_path / "copy"
     with Store.open(path) as store:
         for number in range(100):
-            store.save_idea(idea_of(f"{number} {'x' * 5_000}"), IdeaMeta())
+            store.ideas.save(idea_of(f"{number} {'x' * 5_000}"), IdeaMeta())
     disk = Disk(tmp_path / "disk")
     words = disk.command("store", "backup", str(target), "--store", str(path), "--project", str(tmp_path))
     # Near its beginning, and in the middle.
@@ -149,18 +149,18 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 def test_the_command_line_copies_and_vacuums(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, copy = tmp_path / "a.sqlite", tmp_path / "b.sqlite"
     with Store.open(path) as store:
-        store.save_idea(idea_of("kept"), IdeaMeta(title="kept"))
+        store.ideas.save(idea_of("kept"), IdeaMeta(title="kept"))
     words = ["--store", str(path), "--project", str(tmp_path)]
     assert main(["store", "backup", str(copy), *words]) == 0
     assert main(["store", "backup", str(copy), *words]) == 3
     assert "nothing is overwritten" in capsys.readouterr().err
     assert main(["store", "vacuum", "--json", *words]) == 0
     with Store.open(copy) as store:
-        assert [one.meta.title for one in store.ideas().items] == ["kept"]
+        assert [one.meta.title for one in store.ideas.page().items] == ["kept"]
 
 
 def test_the_documented_views_are_read_without_our_code(store: Store) -> None:
-    idea = store.save_idea(idea_of("x"), IdeaMeta(run="r", step=1, title="t", tags=("a",)))
+    idea = store.ideas.save(idea_of("x"), IdeaMeta(run="r", step=1, title="t", tags=("a",)))
     publish(store, "name", idea)
     text = (Path(__file__).parent.parent.parent / "docs" / "store.md").read_text(encoding="utf-8")
     connection = sqlite3.connect(store.path)

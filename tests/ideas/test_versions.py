@@ -86,10 +86,10 @@ def test_fields_that_are_removed_or_retyped_are_named(store: Store, old: JSON, n
 
 
 def put(store: Store, text: str, **told: Any) -> Publication:
-    idea = store.save_idea(idea_of(text), IdeaMeta())
+    idea = store.ideas.save(idea_of(text), IdeaMeta())
     members: dict[str, Any] = {"description": "d", "answer": "plan", "input_schema": obj("a", a=S), "output_schema": S}
     members |= {"annotations": {"readOnlyHint": True}, "plan": {"calls": [], "output": None}, **told}
-    return store.publish("tool", idea, **members)
+    return store.publications.publish("tool", idea, **members)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,11 @@ def test_an_output_without_a_schema_is_held_to_what_it_was_seen_to_be(
 @pytest.mark.parametrize("ref", ["tool@", "tool@x", "tool@²", "tool@1@1", "tool@-1", "Tool", "@1", "tool@9"])
 def test_what_is_no_version_of_a_name_is_told(store: Store, ref: str) -> None:
     put(store, "x")
-    assert store.named("tool@1") == store.named("tool")
+    assert store.publications.named("tool@1") == store.publications.named("tool")
     with pytest.raises(UnknownPublicationError, match=r"expected NAME or NAME@VERSION|has version 1, not 9"):
-        store.named(ref)
+        store.publications.named(ref)
     with pytest.raises(UnknownIdeaError):
-        store.idea(ref)
+        store.ideas.get(ref)
 
 
 def test_a_change_is_told_in_lines(store: Store) -> None:
@@ -170,34 +170,34 @@ def test_a_change_is_told_in_lines(store: Store) -> None:
     assert back.breaking == ["input: b: is removed"]
     assert '- calls.0: {"_tool":"count","items":"†input.a"}' in back.lines
     # Ideas nobody published are compared by what they hold.
-    ideas = [store.publication("tool", version).idea_id for version in (1, 2)]
+    ideas = [store.publications.get("tool", version).idea_id for version in (1, 2)]
     assert store.change(*ideas).lines == ['~ context.0.content: "x" -> "y"']
 
 
 def test_a_name_is_rolled_back_and_pinned(store: Store) -> None:
     for number in range(3):
         put(store, f"idea {number}", description=f"number{number}")
-    assert [one.version for one in store.versions("tool")] == [3, 2, 1]
-    version = store.catalogue_version()
-    assert store.stand_for("tool", 1).version == 1
-    assert store.catalogue_version() > version
-    assert store.publication("tool").version == 1
-    assert [hit.names for hit in store.search_ideas("number0")] == [("tool",)]
-    assert store.search_ideas("number2") == []
+    assert [one.version for one in store.publications.versions("tool")] == [3, 2, 1]
+    version = store.publications.catalogue_version()
+    assert store.publications.stand_for("tool", 1).version == 1
+    assert store.publications.catalogue_version() > version
+    assert store.publications.get("tool").version == 1
+    assert [hit.names for hit in store.ideas.search("number0")] == [("tool",)]
+    assert store.ideas.search("number2") == []
     # The next publication takes its place, unless it is pinned.
     assert put(store, "idea 3").live
-    assert store.stand_for("tool", 2, pinned=True).pinned
+    assert store.publications.stand_for("tool", 2, pinned=True).pinned
     fifth = put(store, "idea 4")
     assert (fifth.version, fifth.live, fifth.pinned) == (5, False, False)
-    assert [(one.version, one.pinned) for one in store.publications().items] == [(2, True)]
-    assert store.idea("tool").id == store.publication("tool", 2).idea_id
-    assert store.stand_for("tool").version == 5
+    assert [(one.version, one.pinned) for one in store.publications.page().items] == [(2, True)]
+    assert store.ideas.get("tool").id == store.publications.get("tool", 2).idea_id
+    assert store.publications.stand_for("tool").version == 5
     assert put(store, "idea 5").live
-    store.unpublish("tool")
-    assert len(store.versions("tool")) == 6
+    store.publications.unpublish("tool")
+    assert len(store.publications.versions("tool")) == 6
     for name, number in (("tool", 1), ("other", None)):
         with pytest.raises(UnknownPublicationError):
-            store.stand_for(name, number)
+            store.publications.stand_for(name, number)
     put(store, "idea 6")
     with pytest.raises(UnknownPublicationError, match="versions 1 to 7, not 9"):
-        store.stand_for("tool", 9)
+        store.publications.stand_for("tool", 9)

@@ -37,7 +37,7 @@ def idea_of(text: str, output: JSON = None) -> Idea:
 
 def publish(store: Store, name: str, idea_id: str, owner: str | None = None, description: str = "") -> Publication:
     """Publish an idea that is answered by solving."""
-    return store.publish(
+    return store.publications.publish(
         name,
         idea_id,
         description=description,

@@ -112,7 +112,7 @@ async def test_a_call_runs_before_the_endpoint_has_ended_its_answer() -> None:
     async with asked(say(first, ran.wait, rest), toolbox=Toolbox(signal, shout)) as (bridge, fake, _):
         run = await solved(bridge)
         assert len(fake.bodies) == 1
-        idea = bridge.store.idea(run.id)
+        idea = bridge.store.ideas.get(run.id)
         assert (idea.meta.mind, idea.meta.model) == ("model", "tiny-1")
         assert idea.meta.usage == {"input_tokens": 1200, "output_tokens": 34}
         assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
@@ -174,7 +174,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting() -> None:
         async with Bridge(Configuration(model=model, thought_process=True), toolbox=Toolbox(shout)) as bridge:
             run = await bridge.solve("x", output_schema=TEXT)
             assert await run.result() == "A"
-            assert bridge.store.idea(run.id).idea.solution == {**thinking, "output": "†state.a"}
+            assert bridge.store.ideas.get(run.id).idea.solution == {**thinking, "output": "†state.a"}
         enforced = fake.bodies[0]["response_format"]["json_schema"]["schema"]
         assert list(enforced["properties"]) == ["thought_process", "calls", "output"]
         assert enforced["required"][0] == "thought_process"
@@ -460,7 +460,7 @@ async def test_what_an_answer_took_is_told_when_it_has_ended() -> None:
     async with asked(DONE) as (bridge, _, _sleeps):
         run = await solved(bridge)
         assert run.answer()["usage"] == {"requests": 1, "tokens": 1234}
-        assert bridge.store.idea(run.idea or "").meta.usage == {"input_tokens": 1200, "output_tokens": 34}
+        assert bridge.store.ideas.get(run.idea or "").meta.usage == {"input_tokens": 1200, "output_tokens": 34}
 
 
 COUNTING = {"openai_continuous_usage_stats": True}
@@ -472,7 +472,7 @@ async def test_of_an_answer_that_is_hung_up_on_what_is_known_counts() -> None:
         run = await solved(bridge)
         # The second piece could not be read, and nothing after it was.
         assert run.answer()["usage"] == {"requests": 2, "tokens": 1202 + 1234, "partial": 1}
-        first, second = bridge.store.step_ideas(run.id)
+        first, second = bridge.store.ideas.of_run(run.id)
         assert first.meta.usage == {"input_tokens": 1200, "output_tokens": 2, "partial": True}
         assert second.meta.usage == {"input_tokens": 1200, "output_tokens": 34}
 

@@ -53,7 +53,7 @@ async def solved(client: Client) -> str:
 
 def decided_by(folder: Path, name: str) -> Any:
     with Store.open(folder / "ideas.sqlite") as store:
-        plan: Any = store.publication(name).plan
+        plan: Any = store.publications.get(name).plan
         return plan["lifting"]["decided_by"]
 
 

@@ -217,16 +217,16 @@ def test_the_record_is_bounded_in_rows_and_age(tmp_path: Path) -> None:
         return [one] * count
 
     with Store.open(tmp_path / "store.sqlite") as store:
-        store.note_direct_calls(made(1.0, 10), 1.0)
-        store.note_direct_calls(made(2.0, 5), 2.0 + MAX_AGE_S)
-        assert [one.at for one in store.direct_calls(50).items] == [2.0] * 5
-        store.note_direct_calls(made(3.0, MAX_ROWS), 3.0)
-        store.note_direct_calls(made(4.0, 1), 4.0)
-        page = store.direct_calls(500)
+        store.direct_calls.add(made(1.0, 10), 1.0)
+        store.direct_calls.add(made(2.0, 5), 2.0 + MAX_AGE_S)
+        assert [one.at for one in store.direct_calls.page(50).items] == [2.0] * 5
+        store.direct_calls.add(made(3.0, MAX_ROWS), 3.0)
+        store.direct_calls.add(made(4.0, 1), 4.0)
+        page = store.direct_calls.page(500)
         assert page.items[0].at == 4.0
         assert page.items[0].number == MAX_ROWS + 16
-        assert store.direct_calls(5, "17").items == []
-        assert store.direct_calls(5, caller="bob").items == []
+        assert store.direct_calls.page(5, "17").items == []
+        assert store.direct_calls.page(5, caller="bob").items == []
 
 
 def test_a_denied_tool_cannot_be_called_at_the_command_line_either(

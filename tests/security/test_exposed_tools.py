@@ -99,7 +99,7 @@ async def test_no_idea_and_no_own_tool_takes_an_exposed_name(tmp_path: Path) -> 
             await bridge.publish(run, "git_log")
         # A store that an earlier version wrote may hold one.
         publication = await bridge.publish(run, "history")
-        bridge.store.publish(
+        bridge.store.publications.publish(
             "git_log",
             publication.idea_id,
             description="",

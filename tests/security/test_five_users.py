@@ -279,8 +279,8 @@ async def client_of(url: str, person: Person, people: list[Person], mode: str) -
 def deciders(store: Store) -> list[tuple[str, str, Decider]]:
     """(run, whose it is, who decided) of every decision in the store."""
     found: list[tuple[str, str, Decider]] = []
-    for record in store.runs(limit=1000):
-        for _, event in store.events(record.id):
+    for record in store.runs.newest(limit=1000):
+        for _, event in store.runs.events(record.id):
             if event["event"] == "call_decided":
                 found.append((record.id, record.caller, read_decider(event["by"])))
     return found

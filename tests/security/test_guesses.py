@@ -91,7 +91,7 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
         with Store.open(team.path) as store:
             store.users.add(f"mallory-{era}")
             team.tokens["mallory"] = store.users.add_token(f"mallory-{era}")[1]
-            store.unpublish(name)
+            store.publications.unpublish(name)
         # The same schemas: the pin of what calls it would not tell.
         same = {**PLAN, "calls": [{**PLAN["calls"][0], "b": 1000}]}
         async with team.client("mallory", era) as mallory:
@@ -106,6 +106,6 @@ async def test_a_name_that_was_withdrawn_is_not_another_users(team: Team, era: s
         assert structured(await bob.call_tool(report, {"a": 1})) == {"sum": 3}
         # An admin may take a name that nobody has.
         with Store.open(team.path) as store:
-            store.unpublish(name)
+            store.publications.unpublish(name)
         mine = (await call(ada, "run_plan", **PLAN))["run"]
         assert (await call(ada, "publish_idea", idea=mine, name=name, answer="plan", choices=ACCEPT))["version"] == 3

@@ -262,7 +262,7 @@ async def test_who_a_user_is_does_not_depend_on_what_they_are_called(
     async with client_of(url, provider.token(preferred_username="Somebody Else")) as client:
         assert [one["run"] for one in (await call(client, "check_run"))["runs"]] == [runs["first"]]
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        records = [store.run(run) for run in runs.values()]
+        records = [store.runs.get(run) for run in runs.values()]
         callers = [one.caller for one in records if one is not None]
         assert len({*callers}) == len(people)
         assert callers[:2] == ["user:alice", "user:alice@127.0.0.1"]

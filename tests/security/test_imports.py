@@ -216,7 +216,7 @@ async def test_an_embedding_program_names_what_is_replaced() -> None:
             await bridge.import_idea(changed, publish=True)
         assert caught.value.ref == "looked@1"
         assert any(line.startswith("~ description: ") for line in caught.value.lines)
-        assert len(bridge.store.versions("looked")) == 1
+        assert len(bridge.store.publications.versions("looked")) == 1
         assert (await bridge.import_idea(changed, publish=True, replace=["looked@1"])).publication is not None
         with pytest.raises(TamperedIdeaError):
             await bridge.import_idea({**changed, "meta": {"title": "x"}})

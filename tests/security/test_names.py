@@ -244,7 +244,7 @@ async def test_a_person_accepts_what_a_tool_is_now(modules: Modules, tmp_path: P
         bridge.accept(changed, by=Decider("person", "terminal", "local"))
         assert await bridge.changed_tools("git") == []
         assert await replayed(bridge) == "git.git_log"
-        plan = bridge.store.publication("history").plan or {}
+        plan = bridge.store.publications.get("history").plan or {}
         [pin] = read_pins(plan) or []
         [step] = pin.accepted
         assert isinstance(step, dict)

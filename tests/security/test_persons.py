@@ -86,7 +86,7 @@ def decision(told: dict[str, Any], made: str = "approve", **more: Any) -> list[d
 def journaled(folder: Path, run: str) -> list[Any]:
     """Who decided in a run, as the journal says it."""
     with Store.open(folder / "ideas.sqlite") as store:
-        return [event["by"] for _, event in store.events(run) if "by" in event]
+        return [event["by"] for _, event in store.runs.events(run) if "by" in event]
 
 
 # -- while a form is out -------------------------------------------------------------------------------------------
@@ -460,5 +460,5 @@ def test_the_person_at_a_terminal_sees_all_of_a_call_or_a_plan(lazy: bool, tmp_p
     # No text from outside begins a line of the terminal's own making.
     assert not [line for line in lines if line.startswith(".")]
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        [run] = store.runs()
+        [run] = store.runs.newest()
     assert journaled(tmp_path, run.id) == [{"kind": "person", "via": "terminal", "user": "local"}]

@@ -180,9 +180,9 @@ async def test_a_run_that_was_left_is_cancelled_without_being_taken_up(
     async with Bridge(toolbox=desk.toolbox if same else None, store=path) as bridge:
         run = await bridge.cancel(run_id, "enough")
         assert (run.status, run.machine.reason, desk.started) == ("cancelled", "enough", 0)
-        events = [event["event"] for _, event in bridge.store.events(run_id)]
+        events = [event["event"] for _, event in bridge.store.runs.events(run_id)]
         assert events[-1] == "run_ended"
-        record = bridge.store.run(run_id)
+        record = bridge.store.runs.get(run_id)
         assert record is not None
         assert (record.status, record.driver) == ("cancelled", None)
 
@@ -233,7 +233,7 @@ def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
         lines = sorted(process.stdout.readline().split() for _ in range(2))
         [run_id] = [words[1] for words in lines if words[0] == "run"]
         with Store.open(store) as looking:
-            record = looking.run(run_id)
+            record = looking.runs.get(run_id)
             assert record is not None
             driver = int(str(record.driver).rsplit("|", 5)[3])
         os.kill(driver, signal.SIGSTOP)
@@ -242,11 +242,11 @@ def test_a_process_that_does_not_answer_is_named(tmp_path: Path) -> None:
             async with Bridge(store=store) as bridge:
                 with pytest.raises(InterruptedRunError, match=f"process {driver} on .* within 5 s"):
                     await bridge.cancel(run_id, "enough")
-                assert bridge.store.cancels_asked() == {run_id: "enough"}
+                assert bridge.store.requests.cancels() == {run_id: "enough"}
 
         anyio.run(cancel)
         os.kill(driver, signal.SIGCONT)
         assert process.stdout.readline() == "ended cancelled\n"
         process.stdin.close()
     with Store.open(store) as looking:
-        assert looking.cancels_asked() == {}
+        assert looking.requests.cancels() == {}

@@ -216,7 +216,7 @@ async def test_rotation_keeps_what_is_a_users_and_the_token_from_before_stays_on
         own = await published(client, "of_the_old_token")
         assert "unknown run" in await refused(client, "check_run", run=run)
     with Store.open(team.path) as store:
-        record = store.run(own)
+        record = store.runs.get(own)
         assert record is not None
         assert record.caller == token_caller(OWNER_TOKEN)
 
@@ -425,7 +425,7 @@ async def test_an_idea_that_was_imported_is_the_owners_until_it_is_published(tea
         idea = Idea(
             [{"role": "user", "content": "the imported secret"}], {"type": "string"}, {"calls": [], "output": "x"}
         )
-        imported = store.save_idea(idea, IdeaMeta(title="the imported secret"))
+        imported = store.ideas.save(idea, IdeaMeta(title="the imported secret"))
     for who, sees in (("alice", False), ("ada", True), (OWNER_TOKEN, True)):
         async with team.client(who) as client:
             assert ("imported" in str(await call(client, "search_ideas", words="imported secret"))) is sees
@@ -442,8 +442,8 @@ async def test_who_has_the_same_idea_is_told_when_they_made_it_and_not_when_othe
     async with team.client("alice") as alice, team.client("bob") as bob:
         first, second = [(await call(one, "run_plan", **plan))["run"] for one in (alice, bob)]
         with Store.open(team.path) as store:
-            [made] = store.step_ideas(first)
-            [again] = store.step_ideas(second)
+            [made] = store.ideas.of_run(first)
+            [again] = store.ideas.of_run(second)
             assert made.id == again.id
         found = await call(bob, "search_ideas", words="count_words", limit=100)
         [told] = [one for one in found["ideas"] if one["idea"] == made.id]
@@ -510,10 +510,10 @@ async def test_the_owner_shares_by_the_command_line_and_what_was_for_all_is_take
 ) -> None:
     with Store.open(team.path) as store:
         idea = Idea([{"role": "user", "content": "x"}], {"type": "string"}, {"calls": [], "output": "x"})
-        number = store.save_idea(idea, IdeaMeta())
+        number = store.ideas.save(idea, IdeaMeta())
         told: dict[str, Any] = {"description": "Says x.", "answer": "recorded", "input_schema": None}
         for _ in range(2):
-            store.publish(
+            store.publications.publish(
                 "of_the_owner",
                 number,
                 **told,

@@ -50,8 +50,8 @@ def publish(
     given: JSONObject | None = None,
 ) -> None:
     store = front.catalogue.bridge.store
-    idea = store.save_idea(Idea(["x"], {}, {"calls": [], "output": 1}), IdeaMeta())
-    store.publish(
+    idea = store.ideas.save(Idea(["x"], {}, {"calls": [], "output": 1}), IdeaMeta())
+    store.publications.publish(
         name,
         idea,
         description="Gives one.",

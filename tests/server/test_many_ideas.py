@@ -27,9 +27,9 @@ INPUT: JSONObject = {"type": "object", "properties": {"text": {"type": "string"}
 def fill(store: Store) -> None:
     """Publish `MANY` ideas to everyone, and one to somebody else."""
     with store.transaction():
-        idea = store.save_idea(Idea([{"type": "input", "input": {"text": "x"}}], {}, PLAN), IdeaMeta())
+        idea = store.ideas.save(Idea([{"type": "input", "input": {"text": "x"}}], {}, PLAN), IdeaMeta())
         for number in range(MANY + 1):
-            store.publish(
+            store.publications.publish(
                 f"report_{number:05}",
                 idea,
                 description=f"Counts the letters of item{number:05}.",

@@ -69,7 +69,7 @@ def driver_of(record: RunRecord | None) -> int:
 async def settled(store: Store, runs: list[str]) -> set[str]:
     """How runs stand when none is at work any more, and nobody has asked for them."""
     while True:
-        records = [store.run(run) for run in runs]
+        records = [store.runs.get(run) for run in runs]
         standing = {record.status for record in records if record is not None}
         if not standing & {"running", "interrupted"}:
             return standing
@@ -88,7 +88,7 @@ async def test_with_three_servers_every_run_settles_within_10_s_of_a_kill(tmp_pa
                 for gate in gates:
                     plan = [{"_tool": tool, "gate": str(gate.path), "_outputPath": "x"}]
                     started.append((await call(client, "run_plan", calls=plan, wait_s=0))["run"])
-        [driver] = {driver_of(store.run(run)) for run in (*runs["hold"], *runs["pay"])}
+        [driver] = {driver_of(store.runs.get(run)) for run in (*runs["hold"], *runs["pay"])}
         os.kill(driver, signal.SIGKILL)
         with anyio.fail_after(10):
             # Until it has ended, the server that was killed may still take what is written to a pipe.
@@ -268,14 +268,14 @@ async def test_a_server_that_does_not_answer_takes_no_decision(tmp_path: Path, g
         run = (await call(one, "run_plan", calls=busy_and_asking(tmp_path, gate), wait_s=0))["run"]
         [approval] = (await call(other, "check_run", run=run, wait_s=0))["approvals"]
         with Store.open(tmp_path / "ideas.sqlite") as store:
-            driver = driver_of(store.run(run))
+            driver = driver_of(store.runs.get(run))
             os.kill(driver, signal.SIGSTOP)
             try:
                 decisions = [{"approval": approval["approval"], "decision": "approve"}]
                 said = await refused(other, "decide_approval", run=run, decisions=decisions)
                 assert f"process {driver} on " in said
                 assert "(which is stopped) is at work on it and has not taken the decision within 5 s" in said
-                assert store.asked_of_drivers() == []
+                assert store.requests.open() == []
             finally:
                 os.kill(driver, signal.SIGCONT)
         assert len((await call(one, "check_run", run=run, wait_s=0))["approvals"]) == 1

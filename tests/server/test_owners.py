@@ -148,7 +148,7 @@ async def test_a_name_that_another_gave_up_stays_theirs(urls: Urls, folder: Path
         given = (await call(client, "run_plan", **PLAN))["run"]
         await call(client, "publish_idea", idea=given, name="given_up", answer="plan", choices=ACCEPT)
     with Store.open(folder / "ideas.sqlite") as store:
-        store.unpublish("given_up")
+        store.publications.unpublish("given_up")
     other: dict[str, Any] = {**PLAN, "output": {"total": "†state.s"}}
     async with client_of(urls, OTHER) as client:
         assert "last version" not in await _error(client.read_resource("idea://given_up"))

@@ -77,10 +77,10 @@ async def test_names_and_versions_are_completed(client: Client) -> None:
 
 async def test_versions_after_a_pinned_one_are_completed_and_read(tmp_path: Path) -> None:
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        idea = store.save_idea(Idea([], {"type": "object"}, {"calls": [], "output": 1}), IdeaMeta())
+        idea = store.ideas.save(Idea([], {"type": "object"}, {"calls": [], "output": 1}), IdeaMeta())
         for _ in range(3):
             publish(store, "pinned", idea)
-        store.stand_for("pinned", 1, pinned=True)
+        store.publications.stand_for("pinned", 1, pinned=True)
     async with over_stdio(configured(tmp_path), "auto") as client:
         reference = types.ResourceTemplateReference(uri="idea://{name}/{version}")
         argument = {"name": "version", "value": ""}

@@ -90,7 +90,7 @@ def spelling(asked: str) -> dict[str, Any]:
 
 def authors(configuration: Path, run: str) -> list[tuple[str, str]]:
     with Store.open(configuration.parent / "ideas.sqlite") as store:
-        return [(idea.meta.mind, idea.meta.model) for idea in store.step_ideas(run)]
+        return [(idea.meta.mind, idea.meta.model) for idea in store.ideas.of_run(run)]
 
 
 async def spelt_by_sampling(client: Client, model: Model, configuration: Path) -> None:

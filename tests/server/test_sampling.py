@@ -61,7 +61,7 @@ async def over_http(url: str, mode: str, **keys: Any) -> AsyncGenerator[Client]:
 
 def minds_of(configuration: Path, run: str) -> list[tuple[str, str]]:
     with Store.open(configuration.parent / "ideas.sqlite") as store:
-        return [(idea.meta.mind, idea.meta.model) for idea in store.step_ideas(run)]
+        return [(idea.meta.mind, idea.meta.model) for idea in store.ideas.of_run(run)]
 
 
 # -- the same task through every mind ----------------------------------------------------------------------------
@@ -131,7 +131,7 @@ async def test_reasoning_is_asked_for_before_the_calls_by_a_setting(tmp_path: Pa
         assert done["output"] == 3
     assert "thought_process" in said(model.asked[0])
     with Store.open(tmp_path / "ideas.sqlite") as store:
-        assert store.idea(done["run"]).idea.solution == thinking
+        assert store.ideas.get(done["run"]).idea.solution == thinking
 
 
 async def test_by_turns_the_same_task_has_the_same_output(tmp_path: Path) -> None:

@@ -107,17 +107,17 @@ async def test_a_server_without_requests_notices_within_a_second_or_two(tmp_path
 def test_a_store_that_comes_back_goes_on(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with Store.open(tmp_path / "a" / "ideas.db") as store:
-        store.set_setting("k", b"1")
+        store.settings.set("k", b"1")
         (tmp_path / "a").rename(tmp_path / "b")
         with pytest.raises(StoreGoneError, match="could not be saved"):
-            store.set_setting("k", b"2")
+            store.settings.set("k", b"2")
         with pytest.raises(StoreGoneError, match="deleted or moved"):
-            store.settings("k")
+            store.settings.get("k")
         (tmp_path / "b").rename(tmp_path / "a")
-        assert store.settings("k") in (b"1", b"2")
-        store.set_setting("k", b"3")
+        assert store.settings.get("k") in (b"1", b"2")
+        store.settings.set("k", b"3")
     with Store.open(tmp_path / "a" / "ideas.db") as store:
-        assert store.settings("k") == b"3"
+        assert store.settings.get("k") == b"3"
 
 
 @pytest.mark.parametrize("away", ["the file", "its folder"])
@@ -126,47 +126,47 @@ def test_a_store_that_was_gone_before_is_saved_as_it_is_when_it_is_deleted(away:
     folder.mkdir()
     moved, path = (folder if away == "its folder" else folder / "ideas.db"), folder / "ideas.db"
     with Store.open(path) as store:
-        store.set_setting("k", b"1")
+        store.settings.set("k", b"1")
         moved.rename(tmp_path / "b")
         with pytest.raises(StoreGoneError):
-            store.set_setting("k", b"2")
+            store.settings.set("k", b"2")
         (tmp_path / "b").rename(moved)
-        store.set_setting("k", b"3")
+        store.settings.set("k", b"3")
         before = set(rescued_of(path))
         delete(path)
         with pytest.raises(StoreGoneError, match="is saved in"):
-            store.set_setting("more", b"4")
+            store.settings.set("more", b"4")
         [saved] = set(rescued_of(path)) - before
     with Store.open(saved) as store:
-        assert store.settings("k") == b"3"
+        assert store.settings.get("k") == b"3"
 
 
 def test_a_store_whose_folder_is_made_anew_is_saved_there(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     path = tmp_path / "a" / "ideas.db"
     with Store.open(path) as store:
-        store.set_setting("k", b"1")
+        store.settings.set("k", b"1")
         (tmp_path / "a").rename(tmp_path / "b")
         with pytest.raises(StoreGoneError, match="could not be saved"):
-            store.set_setting("k", b"2")
+            store.settings.set("k", b"2")
         (tmp_path / "a").mkdir()
         with pytest.raises(StoreGoneError, match="is saved in"):
-            store.set_setting("k", b"3")
+            store.settings.set("k", b"3")
     assert len(rescued_of(path)) == 1
 
 
 def test_closing_a_store_that_was_replaced_leaves_the_new_one_alone(tmp_path: Path) -> None:
     path = tmp_path / "ideas.db"
     old = Store.open(path)
-    old.set_setting("k", b"old")
+    old.settings.set("k", b"old")
     delete(path)
     with Store.open(path) as new:
-        new.set_setting("k", b"new")
+        new.settings.set("k", b"new")
         with pytest.raises(StoreGoneError, match="replaced by another file"):
-            old.set_setting("k", b"lost")
+            old.settings.set("k", b"lost")
         old.close()
-        new.set_setting("k", b"newer")
-        assert new.settings("k") == b"newer"
+        new.settings.set("k", b"newer")
+        assert new.settings.get("k") == b"newer"
     with Store.open(path) as new:
-        assert new.settings("k") == b"newer"
+        assert new.settings.get("k") == b"newer"
     check(path)

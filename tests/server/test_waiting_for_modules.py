@@ -314,8 +314,8 @@ async def test_nothing_is_published_while_a_module_is_not_up(
             await bridge.import_idea(document, publish=True, replace=["look_up"])
         [verdict] = await bridge.verify(["look_up"])
         assert "mail" in str(verdict.faults)
-        assert [one.name for one in bridge.store.publications(10, None).items] == ["look_up"]
-        assert bridge.store.publication("look_up").version == publication.version
+        assert [one.name for one in bridge.store.publications.page(10, None).items] == ["look_up"]
+        assert bridge.store.publications.get("look_up").version == publication.version
         # What needs no module is published at once.
         assert (await bridge.publish(run, "stored", answer="recorded")).answer == "recorded"
         gate.open()

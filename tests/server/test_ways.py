@@ -73,7 +73,7 @@ async def test_the_configured_model_solves_a_published_idea_anew(tmp_path: Path)
                 # Only what the idea was offered can be called.
                 assert "write_note" not in json.dumps(fake.bodies[first])
                 with Store.open(tmp_path / "ideas.sqlite") as store:
-                    steps = store.step_ideas(result.meta["ideabridge/run"])
+                    steps = store.ideas.of_run(result.meta["ideabridge/run"])
                     assert steps[0].meta.parent == told["idea"]
                     assert steps[0].meta.mind == "model"
 

@@ -419,7 +419,11 @@ class Bridge:
         check_text("name", name)
         given = read_object("arguments", arguments) or {}
         pinned = version is not None
-        publication = store.publication(name, version, caller=caller) if pinned else store.named(name, caller=caller)
+        publication = (
+            store.publications.get(name, version, caller=caller)
+            if pinned
+            else store.publications.named(name, caller=caller)
+        )
         choice = mind if isinstance(mind, Choice) else choose(mind, self.mind, samples=samples)
         way = await self.ways.answer(publication, given, caller=caller, settings=self.settings(), choice=choice)
         if way.start is None:

@@ -52,7 +52,7 @@ def _is_place(bridge: Bridge, module: str) -> bool:
     if not module.startswith(IDEA):
         return module == "anonymous" or module in bridge.modules.names
     try:
-        bridge.store.named(module.removeprefix(IDEA))
+        bridge.store.publications.named(module.removeprefix(IDEA))
     except UnknownPublicationError:
         return False
     return True

@@ -79,7 +79,7 @@ class Announcements:
         # oldest make room.
         self._fronts: OrderedDict[str, _Front] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
-        self._seen = bridge.store.catalogue_version()
+        self._seen = bridge.store.publications.catalogue_version()
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
         self._hints = catalogue.told_hints()
@@ -149,7 +149,7 @@ class Announcements:
         if name is None:
             return 0
         with suppress(UnknownPublicationError):
-            return self._bridge.store.publication(name, caller=caller).version
+            return self._bridge.store.publications.get(name, caller=caller).version
         return 0
 
     # -- what changed ------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Announcements:
         if not poked and data == self._data:
             return
         self._data = data
-        version = self._bridge.store.catalogue_version()
+        version = self._bridge.store.publications.catalogue_version()
         published = version != self._seen
         self._seen = version
         self._catalogue.refresh()

@@ -95,7 +95,7 @@ class ToolCatalogue:
 
     def refresh(self) -> None:
         """Take up what has changed: other tools at the modules, other names published."""
-        version = self.bridge.store.catalogue_version()
+        version = self.bridge.store.publications.catalogue_version()
         tools = self.bridge.known_tools() if self._expose_modules or self._expose_tools else []
         if version != self._version:
             self._published.clear()
@@ -181,7 +181,7 @@ class ToolCatalogue:
 
     def _is_published(self, name: str) -> bool:
         try:
-            return self.bridge.store.publication(name).live
+            return self.bridge.store.publications.get(name).live
         except UnknownPublicationError:
             return False
 
@@ -221,7 +221,7 @@ class ToolCatalogue:
         if found is not None:
             return found
         published = self._publication(name)
-        if published is not None and self.bridge.store.sees(published.publication, caller):
+        if published is not None and self.bridge.store.publications.sees(published.publication, caller):
             self._uses[published.publication.name] += 1
             if self._uses.total() >= _COUNTED:
                 self._note_uses()
@@ -245,11 +245,11 @@ class ToolCatalogue:
         return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"
 
     def _names(self, caller: str) -> list[str]:
-        page = self.bridge.store.publications(_NAMED // 10, caller=caller)
+        page = self.bridge.store.publications.page(_NAMED // 10, caller=caller)
         return [*OWN_NAMES, *self._exposed, *(one.name for one in page.items)]
 
     def _publication(self, name: str) -> PublishedTool | None:
-        version = self.bridge.store.catalogue_version()
+        version = self.bridge.store.publications.catalogue_version()
         if version != self._version:
             self.refresh()
         found = self._published.get(name)
@@ -257,7 +257,7 @@ class ToolCatalogue:
             self._published.move_to_end(name)
             return found
         try:
-            publication = self.bridge.store.named(name)
+            publication = self.bridge.store.publications.named(name)
         except UnknownPublicationError:
             return None
         if not self._is_served(publication) or not (publication.live or "@" in name):
@@ -295,7 +295,7 @@ class ToolCatalogue:
             if end < len(self._fixed):
                 return tools, f"fixed:{end}"
             if len(tools) == PAGE:
-                return tools, "ideas:" if self.bridge.store.publication_count(caller=caller) else None
+                return tools, "ideas:" if self.bridge.store.publications.count(caller=caller) else None
         elif kind == "ideas":
             after = place or None
         elif kind == "used" and place.isascii() and place.isdigit():
@@ -305,16 +305,16 @@ class ToolCatalogue:
                 f"not a cursor of this list: {str(cursor)[:60]!r}; hand back next_cursor as it came"
             )
         count, room = PAGE - len(tools), PAGE_BYTES - sum(len(encode(tool)) for tool in tools)
-        if after is None and self.bridge.store.publication_count(caller=caller) > self._most:
+        if after is None and self.bridge.store.publications.count(caller=caller) > self._most:
             used, following = self._most_used(caller, 0, count, room)
             return [*tools, *used], following
-        page = self.bridge.store.publications(count, after, caller=caller)
+        page = self.bridge.store.publications.page(count, after, caller=caller)
         found = [self._definition(one) for one in page.items]
         fit = len(_fitting(found, room, at_least=0 if tools else 1))
         if found and not fit:
             return tools, "ideas:"
         if fit < len(found):
-            page = self.bridge.store.publications(fit, after, caller=caller)
+            page = self.bridge.store.publications.page(fit, after, caller=caller)
         shown = [definition for definition, one in zip(found[:fit], page.items, strict=True) if self._is_served(one)]
         tools = [*tools, *shown]
         return tools, f"ideas:{page.next}" if page.next is not None else None
@@ -322,7 +322,7 @@ class ToolCatalogue:
     def _most_used(self, caller: str, start: int, count: int, room: int) -> tuple[list[dict[str, Any]], str | None]:
         """Part of the published ideas that are told where there are too many: those that are called most."""
         self._note_uses()
-        told = self.bridge.store.most_used(self._most, caller=caller)
+        told = self.bridge.store.publications.most_used(self._most, caller=caller)
         found = _fitting([self._definition(one) for one in told[start : start + count]], room)
         end = start + len(found)
         tools = [definition for definition, one in zip(found, told[start:end], strict=True) if self._is_served(one)]
@@ -336,7 +336,7 @@ class ToolCatalogue:
         if self._uses:
             counts, self._uses = self._uses, Counter()
             try:
-                self.bridge.store.note_uses(counts)
+                self.bridge.store.publications.note_uses(counts)
             except PASSING:
                 # Counted the next time.
                 self._uses = counts

@@ -27,7 +27,7 @@ from ideabridge.bridge.context.references import escaped
 from ideabridge.bridge.loop.policy import direct_policy, policy_named, with_folded_names
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
-from ideabridge.bridge.store.journal import DirectCall, Outcome
+from ideabridge.bridge.store.journal import DirectCall, DirectOutcome
 from ideabridge.server.answers import (
     ToolAnswer,
     bounded,
@@ -165,7 +165,7 @@ class Entry:
     tool: Tool
     bytes_in: int
     parameters: str
-    outcome: Outcome = "cancelled"
+    outcome: DirectOutcome = "cancelled"
     run: str | None = None
 
 
@@ -262,7 +262,7 @@ class DirectCalls:
             return
         calls, self._ended = self._ended, []
         try:
-            self._bridge.store.note_direct_calls(calls, time.time())
+            self._bridge.store.direct_calls.add(calls, time.time())
         except StoreError as error:
             waiting = len(calls)
             self._ended = calls[-_MOST_KEPT:]

@@ -184,7 +184,7 @@ class Finding:
         # A published idea is a tool too, told to the host or not: among many tools, up to half the places are theirs.
         ideas: list[Publication] = []
         if not isinstance(module, str) and limit > 1:
-            ideas = self._bridge.store.search_publications(words, limit // 2, caller=asked.caller)
+            ideas = self._bridge.store.publications.search(words, limit // 2, caller=asked.caller)
         own = module if isinstance(module, str) else None
         modules = self._bridge.modules
         if not await modules.known(0, own) and (own or not self._search.fits(self._bridge.known_tools(), words)):
@@ -271,7 +271,7 @@ class Finding:
         count = limit if isinstance(limit, int) else _IDEAS
         chosen = IdeaFilter(**{name: str(arguments[name]) for name in _FILTERS if name in arguments})
         words, caller = str(arguments.get("words", "")), asked.caller
-        hits = self._bridge.store.search_ideas(words, count, chosen, caller=caller)
+        hits = self._bridge.store.ideas.search(words, count, chosen, caller=caller)
         ideas: list[JSON] = [self._hit_json(hit, caller) for hit in hits]
         lines = [f"{len(ideas)} ideas found" if ideas else "no idea found; try other words"]
         lines += [encode_text(idea) for idea in ideas]
@@ -299,18 +299,18 @@ class Finding:
         caller's. Of what another published to this caller, their run is not told.
         """
         store, first = self._bridge.store, hit.meta.run
-        if first is None or (record := store.run(first)) is None or record.caller == caller:
+        if first is None or (record := store.runs.get(first)) is None or record.caller == caller:
             return first, hit.meta
-        for run in store.runs_of_idea(hit.id):
-            record = store.run(run)
+        for run in store.ideas.runs_of(hit.id):
+            record = store.runs.get(run)
             if record is not None and record.caller == caller:
-                own = next(one.meta for one in store.step_ideas(run) if one.id == hit.id)
+                own = next(one.meta for one in store.ideas.of_run(run) if one.id == hit.id)
                 return run, own
         return None, hit.meta
 
     def _published_to(self, ref: str, caller: str) -> bool:
         try:
-            self._bridge.store.named(ref, caller=caller)
+            self._bridge.store.publications.named(ref, caller=caller)
         except UnknownPublicationError:
             return False
         return True
@@ -322,10 +322,10 @@ class Finding:
             UnknownIdeaError: there is none for this caller.
             AmbiguousIdeaError: several ids start so.
         """
-        stored = self._bridge.store.idea(ref, caller=caller)
-        if self._bridge.store.may_see(stored.id, caller) or self._published_to(ref, caller):
+        stored = self._bridge.store.ideas.get(ref, caller=caller)
+        if self._bridge.store.ideas.may_see(stored.id, caller) or self._published_to(ref, caller):
             return stored
-        raise self._bridge.store.unknown_idea(ref, caller)
+        raise self._bridge.store.ideas.unknown(ref, caller)
 
     def guidance(self, ref: str, caller: str) -> list[JSON]:
         """A stored idea as guidance for a new run: its words, and its calls as a plan.
@@ -353,9 +353,9 @@ class Finding:
         _, meta = self._made(IdeaHit(stored.id, stored.meta, (), 0.0), caller)
         ideas = [stored]
         if meta.run is not None and meta.step is not None and meta.step > 1:
-            steps = self._bridge.store.step_ideas(meta.run)
+            steps = self._bridge.store.ideas.of_run(meta.run)
             before = [one.id for one in steps if one.meta.step is not None and one.meta.step < meta.step]
-            ideas = [*(self._bridge.store.idea(one) for one in before), stored]
+            ideas = [*(self._bridge.store.ideas.get(one) for one in before), stored]
         calls: list[JSON] = []
         for one in ideas:
             solution = one.idea.solution

@@ -53,7 +53,7 @@ def published_page(
     """
     cursor = params.cursor if params else None
     try:
-        page = bridge.store.publications(PAGE, cursor, caller=caller)
+        page = bridge.store.publications.page(PAGE, cursor, caller=caller)
         shown: list[Told] = []
         room = PAGE_BYTES
         for count, one in enumerate(page.items):
@@ -62,7 +62,7 @@ def published_page(
                 continue
             room -= len(told.model_dump_json())
             if room < 0 and count:
-                return shown, bridge.store.publications(count, cursor, caller=caller).next
+                return shown, bridge.store.publications.page(count, cursor, caller=caller).next
             shown.append(told)
     except CursorError as error:
         raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
@@ -124,7 +124,7 @@ class IdeaResources:
         name, version = match[1], match[2]
         try:
             number = int(version) if version else None
-            publication = self._bridge.store.publication(name, number, caller=caller_of(context))
+            publication = self._bridge.store.publications.get(name, number, caller=caller_of(context))
             document = self._bridge.export_idea(f"{name}@{publication.version}")
         except SecretInIdeaError as error:
             raise MCPError(types.INVALID_PARAMS, f"{uri} is not given away: {error}") from None
@@ -161,7 +161,7 @@ class IdeaResources:
         after = _before(start)
         while len(found) <= _COMPLETIONS:
             try:
-                page = self._bridge.store.publications(PAGE, after, caller=caller)
+                page = self._bridge.store.publications.page(PAGE, after, caller=caller)
             except CursorError:
                 return []
             for one in page.items:
@@ -177,15 +177,15 @@ class IdeaResources:
 
     def _versions(self, name: str, start: str, caller: str) -> list[str]:
         try:
-            self._bridge.store.publication(name, caller=caller)
+            self._bridge.store.publications.get(name, caller=caller)
         except UnknownPublicationError:
             return []
         # A pinned name stands for an earlier one than its latest.
         store = self._bridge.store
         return [
             str(one.version)
-            for one in store.versions(name)
-            if str(one.version).startswith(start) and store.sees(one, caller)
+            for one in store.publications.versions(name)
+            if str(one.version).startswith(start) and store.publications.sees(one, caller)
         ]
 
 
@@ -230,7 +230,7 @@ class IdeaPrompts:
             MCPError: no such prompt, or arguments that are missing or unknown.
         """
         try:
-            publication = self._bridge.store.publication(params.name, caller=caller_of(context))
+            publication = self._bridge.store.publications.get(params.name, caller=caller_of(context))
         except UnknownPublicationError as error:
             raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: {error}") from None
         words = self._words(publication)
@@ -243,7 +243,7 @@ class IdeaPrompts:
         return types.GetPromptResult(description=publication.description, messages=messages)
 
     def _words(self, publication: Publication) -> list[Message]:
-        stored = self._bridge.store.idea(publication.idea_id)
+        stored = self._bridge.store.ideas.get(publication.idea_id)
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:

@@ -316,7 +316,7 @@ class Running:
         """Middleware that seals the state of requests that come again, under a key kept in the store: it outlives this
         process, and serves all that share the store.
         """
-        key = self._bridge.store.ensure_setting("request_state_key", lambda: secrets.token_bytes(32))
+        key = self._bridge.store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
         security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS)
         return RequestStateBoundary(security, default_audience=audience)
 
@@ -413,9 +413,9 @@ class Running:
 
     def publish_left(self) -> None:
         """See to the runs that ended in a process that did not come to publish them."""
-        for key in self._bridge.store.settings_under(_SAVE_AS):
+        for key in self._bridge.store.settings.under(_SAVE_AS):
             run = key.removeprefix(_SAVE_AS)
-            record = self._bridge.store.run(run) if self._intent(run) is not None else None
+            record = self._bridge.store.runs.get(run) if self._intent(run) is not None else None
             if record is not None and record.status in ENDED:
                 self._save_soon(run, record.caller, record.status)
 
@@ -425,7 +425,7 @@ class Running:
         """
         if run.status not in ENDED:
             return None
-        raw = self._bridge.store.settings(_key(run.id))
+        raw = self._bridge.store.settings.get(_key(run.id))
         kept = None if raw is None else decode_trusted(raw)
         if not isinstance(kept, dict):
             return None
@@ -489,14 +489,14 @@ class Running:
 
     def _intent(self, run: str) -> str | None:
         """The name under which a run is to be published and is not yet."""
-        raw = self._bridge.store.settings(_key(run))
+        raw = self._bridge.store.settings.get(_key(run))
         kept = None if raw is None else decode_trusted(raw)
         if not isinstance(kept, dict) or "version" in kept or "error" in kept:
             return None
         return str(kept.get("name"))
 
     def _keep(self, run: str, value: JSONObject) -> None:
-        self._bridge.store.set_setting(_key(run), encode(value))
+        self._bridge.store.settings.set(_key(run), encode(value))
 
 
 def _key(run: str) -> str:

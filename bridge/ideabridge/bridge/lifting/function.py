@@ -96,7 +96,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     stored, run_id = find_idea(store, ref, caller)
     run = read_run(store, run_id)
     if run is None:
-        record = store.run(run_id)
+        record = store.runs.get(run_id)
         raise PublicationError(
             f"no finished run of idea {stored.id[:12]} is in this store to answer from:"
             f" run {run_id} is {record.status if record is not None else 'gone'}, not done"

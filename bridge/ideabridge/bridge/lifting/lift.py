@@ -347,7 +347,7 @@ def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], 
     """The latest runs of a caller that a mind made in the same shape with other input; and why runs of the same task,
     in the same words, are of another shape.
     """
-    record = store.run(mine.run_id)
+    record = store.runs.get(mine.run_id)
     if record is None or record.kind != "solve":
         return [], []
     tools = {one.name for one in mine.calls}
@@ -372,14 +372,14 @@ def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], 
 
 
 def _tools(store: Store, run_id: str) -> set[str]:
-    return {name for step in store.step_ideas(run_id) for name in step.meta.tools}
+    return {name for step in store.ideas.of_run(run_id) for name in step.meta.tools}
 
 
 def _ended(store: Store, caller: str) -> list[RunRecord]:
     found: list[RunRecord] = []
     after: str | None = None
     while len(found) < _SEARCHED:
-        page = store.runs(caller, "done", min(100, _SEARCHED), after=after, rooms=False)
+        page = store.runs.newest(caller, "done", min(100, _SEARCHED), after=after, rooms=False)
         found += page
         if len(page) < min(100, _SEARCHED):
             break

@@ -54,7 +54,7 @@ class Recorded:
         Raises:
             RecordingMissError: there is none; the run ends as failed.
         """
-        found = self._store.ideas_of_request(request.id)
+        found = self._store.ideas.of_request(request.id)
         if not found:
             raise RecordingMissError(self._miss(request))
         yield encode(found[0].idea.solution)
@@ -78,9 +78,9 @@ class Recorded:
         """The newest ideas, at most `_LOOKED_AT`."""
         after: str | None = None
         for _ in range(_LOOKED_AT // _PAGE):
-            page = self._store.ideas(_PAGE, after)
+            page = self._store.ideas.page(_PAGE, after)
             for record in page.items:
-                yield self._store.idea(record.id)
+                yield self._store.ideas.get(record.id)
             if (after := page.next) is None:
                 return
 
@@ -147,13 +147,13 @@ def recording_of(store: Store, run_id: str, export: Callable[[str], JSONObject])
         run_id: the run.
         export: gives the document of an idea; refuses one that holds secrets.
     """
-    ids = [record.id for record in store.step_ideas(run_id)]
+    ids = [record.id for record in store.ideas.of_run(run_id)]
     after: str | None = None
     while True:
-        records = store.runs(limit=_PAGE, after=after)
+        records = store.runs.newest(limit=_PAGE, after=after)
         for record in records:
             if record.id.startswith(f"{run_id}."):
-                ids += [one.id for one in store.step_ideas(record.id)]
+                ids += [one.id for one in store.ideas.of_run(record.id)]
         # Rooms are younger than the run they belong to.
         if len(records) < _PAGE or any(record.id == run_id for record in records):
             break

@@ -27,7 +27,7 @@ def idea_tool(store: Store, module: str, caller: str, known: Catalogue) -> Tool 
         known: the tools of here and of the modules.
     """
     try:
-        found = store.named(module.removeprefix(IDEA), caller=caller)
+        found = store.publications.named(module.removeprefix(IDEA), caller=caller)
     except UnknownPublicationError:
         return None
     return Tool(
@@ -68,7 +68,7 @@ def hints_now(
     for module, name in keys:
         if module is not None and module.startswith(IDEA):
             try:
-                inner = store.named(module.removeprefix(IDEA), caller=caller)
+                inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
             except UnknownPublicationError:
                 return dict(CAUTIOUS)
             hints = hints_now(store, inner, caller, known, above | {(found.name, found.version)})
@@ -147,7 +147,7 @@ def needed_modules(
 
     def look_into(module: str) -> None:
         try:
-            inner = store.named(module.removeprefix(IDEA), caller=caller)
+            inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
         except UnknownPublicationError:
             return
         if inner.plan is not None:
@@ -182,7 +182,7 @@ def _reaches(store: Store, found: Publication, caller: str, known: Catalogue, se
                 continue
             seen.add(module)
             try:
-                inner = store.named(module.removeprefix(IDEA), caller=caller)
+                inner = store.publications.named(module.removeprefix(IDEA), caller=caller)
             except UnknownPublicationError:
                 return (EVERY_MODULE,)
             reached.update(dict.fromkeys(_reaches(store, inner, caller, known, seen)))

@@ -77,7 +77,7 @@ async def publish(
         by: who made the choices; kept with the version.
         caller: who publishes; the idea must come from a run of theirs.
         owner: whose the name is, where it is new; None: the local person's, for everybody.
-        audience: to whom it is given besides its owner; None: as before. See `Store.share`.
+        audience: to whom it is given besides its owner; None: as before. See `Publications.share`.
         replaces: whether the owner may publish a version of what others have given to it.
 
     Raises:
@@ -118,7 +118,7 @@ async def publish(
             store.tool_memory.keep_definitions(
                 {pin.digest: essences[pin.digest] for pin in pins if pin.digest in essences}
             )
-            return store.publish(
+            return store.publications.publish(
                 name,
                 function.stored.id,
                 description=f"{text} {made.sentences}",

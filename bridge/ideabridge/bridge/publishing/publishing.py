@@ -54,7 +54,7 @@ MAX_AUDIENCE: Final = 100
 
 
 def read_audience(store: Store, to: str | Iterable[str]) -> tuple[str, ...]:
-    """The callers that are meant by `me` (none besides the owner), `all`, or names of users; see `Store.share`.
+    """The callers that are meant by `me` (none besides the owner), `all`, or names of users; see `Publications.share`.
 
     Raises:
         PublicationError: it is none of these.
@@ -158,13 +158,13 @@ class Publisher:
         def keep() -> tuple[Publication | None, str, Publication]:
             with self._store.transaction():
                 try:
-                    before = self._store.publication(name, caller=caller)
+                    before = self._store.publications.get(name, caller=caller)
                 except UnknownPublicationError:
                     before = None
                 idea_id = self._store.import_idea(
                     document, with_publication=True, owner=owner, annotations=annotations, checks=checks
                 )
-                after = self._store.versions(name)[0]
+                after = self._store.publications.versions(name)[0]
                 if before is not None and not {name, f"{name}@{before.version}"} & set(replace):
                     lines = differences(before, after)
                     if lines:
@@ -185,7 +185,7 @@ class Publisher:
         if any(tool.module is None and name in known_as(tool.name, None, None) for tool in tools):
             raise PublicationError(f"name: {name!r} is a tool of ideabridge, or of a tool file here; choose another")
         try:
-            self._store.publication(name, caller=caller)
+            self._store.publications.get(name, caller=caller)
         except UnknownPublicationError:
             pass
         else:
@@ -296,7 +296,11 @@ class Publisher:
     ) -> list[Verdict]:
         """See `Bridge.verify`."""
         wanted = list(names)
-        found = [self._store.named(name, caller=caller) for name in wanted] if wanted else self._published(caller)
+        found = (
+            [self._store.publications.named(name, caller=caller) for name in wanted]
+            if wanted
+            else self._published(caller)
+        )
         verdicts: list[Verdict] = []
         for before in found:
             with suppress(ModulesAwayError):  # the verdict says so
@@ -331,7 +335,7 @@ class Publisher:
         found: list[Changed] = []
         definition = self._store.tool_memory.definition
         for live in self._published(None):
-            for before in self._store.versions(live.name):
+            for before in self._store.publications.versions(live.name):
                 one = await self._ways.pinned(before, before.owner or LOCAL)
                 looked = plan_of(one, {}) if one.plan is not None else Plan(calls=calls_of(one.guide or {}))
                 found += changed_in(one, module, self._offer.of_plan(looked, one.owner or LOCAL), definition)
@@ -350,13 +354,15 @@ class Publisher:
                     plan = with_accepted(plan, group, decider_of(by))
                 elif guide is not None:
                     guide = with_accepted(guide, group, decider_of(by))
-                self._store.pin(publication, plan, guide, {one.tool.digest: one.tool.essence for one in group})
+                self._store.publications.pin(
+                    publication, plan, guide, {one.tool.digest: one.tool.essence for one in group}
+                )
 
     def _published(self, caller: str | None) -> list[Publication]:
         found: list[Publication] = []
         after: str | None = None
         while True:
-            page = self._store.publications(200, after, caller=caller)
+            page = self._store.publications.page(200, after, caller=caller)
             found += page.items
             if page.next is None:
                 return found

@@ -85,9 +85,9 @@ def _again(publication: Publication, plan: JSONObject, store: Store) -> Decided:
     """
     lifting = plan.get("lifting")
     run = lifting.get("run") if isinstance(lifting, dict) else None
-    runs = [str(run)] if run else store.runs_of_idea(publication.idea_id)
-    found = next((one for one in runs if (record := store.run(one)) is not None and record.status == "done"), None)
-    record = store.run(found) if found is not None else None
+    runs = [str(run)] if run else store.ideas.runs_of(publication.idea_id)
+    found = next((one for one in runs if (record := store.runs.get(one)) is not None and record.status == "done"), None)
+    record = store.runs.get(found) if found is not None else None
     if record is None:
         raise PublicationError("it is not in this store")
     lifted = lift_function(read_function(store, record.id, record.caller), store, record.caller, ())

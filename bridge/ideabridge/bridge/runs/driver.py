@@ -231,18 +231,18 @@ class Driver:
         """
         if self.epoch is not None:
             return True
-        epoch = self._store.acquire(self._run, self._name, self._seconds, time.time())
+        epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
         if epoch is None:
             epoch = self._take_over()
         if epoch is None:
             raise InterruptedRunError(f"run {self._run} is driven by another process right now")
         self.epoch = epoch
-        record = self._store.run(self._run)
+        record = self._store.runs.get(self._run)
         return record is not None and self.is_current(record.last_event)
 
     def _take_over(self) -> int | None:
         """The lease of a driver that is gone, or has lapsed; None where it may be alive."""
-        record = self._store.run(self._run)
+        record = self._store.runs.get(self._run)
         if record is None:
             return None
         # This process has left the run, and the store does not hold that yet: it finds the epoch over then.
@@ -250,7 +250,7 @@ class Driver:
         if not is_leaving and self._watch.left(record.lease) > 0:
             return None
         # Refused where the driver had a heartbeat since, or another process was faster.
-        return self._store.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
+        return self._store.runs.acquire(self._run, self._name, self._seconds, time.time(), record.lease)
 
     @contextlib.contextmanager
     def whole(self) -> Generator[None]:
@@ -268,12 +268,12 @@ class Driver:
     def release(self) -> None:
         """Give the lease back: the run waits for somebody, or has ended."""
         if self.epoch is not None:
-            self._store.release(self._run, self.epoch)
+            self._store.runs.release(self._run, self.epoch)
             self.epoch = None
 
     def renew(self) -> bool:
         """Prolong the lease; False where it was lost."""
-        return self.epoch is None or self._store.renew(self._run, self.epoch, self._seconds, time.time())
+        return self.epoch is None or self._store.runs.renew(self._run, self.epoch, self._seconds, time.time())
 
     def create(self, creates: Callable[[], None]) -> None:
         """Let the first events be journaled in one transaction with what creates the run, and takes its lease."""
@@ -312,14 +312,14 @@ class Driver:
             epoch = held
             if creates is not None:
                 creates()
-                epoch = self._store.acquire(self._run, self._name, self._seconds, time.time())
+                epoch = self._store.runs.acquire(self._run, self._name, self._seconds, time.time())
             if epoch is None:
                 raise StaleDriverError(f"run {self._run} is not driven by this process")
-            last = self._store.append(self._run, epoch, [event.to_json() for event in events])
+            last = self._store.runs.append(self._run, epoch, [event.to_json() for event in events])
             for save in ideas:
                 save()
             if ended is not None:
-                self._store.set_status(self._run, epoch, ended, None)
+                self._store.runs.set_status(self._run, epoch, ended, None)
             return epoch, last
 
         def together() -> tuple[int, int]:
@@ -386,8 +386,8 @@ class Driver:
         def leave() -> None:
             with self._store.transaction():
                 if status is not None:
-                    self._store.set_status(self._run, epoch, status, summary)
-                self._store.release(self._run, epoch)
+                    self._store.runs.set_status(self._run, epoch, status, summary)
+                self._store.runs.release(self._run, epoch)
 
         def ended(error: Exception | None) -> None:
             # Nobody takes it from a process that is alive: it is given back when the store works again. Whoever takes
@@ -403,15 +403,15 @@ class Driver:
         if self._owed is not None and self.epoch is None and not self.unwritten:
             with contextlib.suppress(StoreError):
                 # Tried again at the next heartbeat.
-                self._store.release(self._run, self._owed)
+                self._store.runs.release(self._run, self._owed)
                 self._owed = None
 
     def events(self, after: int = 0) -> Iterator[tuple[int, Event]]:
         """(sequence number, event) of the run's journal after a sequence number, in order."""
-        for number, event in self._store.events(self._run, after):
+        for number, event in self._store.runs.events(self._run, after):
             yield number, event_from_json(event)
 
     def set_status(self, status: str, summary: JSONObject | None = None) -> None:
         """Note how the run stands in the table of runs."""
         if self.epoch is not None:
-            self._store.set_status(self._run, self.epoch, status, summary)
+            self._store.runs.set_status(self._run, self.epoch, status, summary)

@@ -334,17 +334,17 @@ class Forking:
         self, run_id: str, at: int, *, caller: str, given: JSONObject | None = None, solution: JSON = None
     ) -> str:
         """Keep a fork of a run; returns its id. Nobody drives it yet. See `Bridge.fork`, also for what it raises."""
-        record = self.store.run(run_id)
+        record = self.store.runs.get(run_id)
         if record is None or record.caller != caller:
             raise UnknownRunError(f"unknown run {run_id!r}")
         if record.parent is not None:
             raise ForkError(f"run {run_id} answers a call of run {record.parent}: fork that one")
-        events = [event_from_json(event) for _, event in self.store.events(run_id)]
+        events = [event_from_json(event) for _, event in self.store.runs.events(run_id)]
         made = self.screen.admit(await self._events(events, at, given, solution, caller))
         fork = f"run_{secrets.token_hex(8)}"
         with self.store.transaction():
             events_json = [event.to_json() for event in made]
-            self.store.create_fork(fork, events_json, parent=record, at=at, fingerprint=self.fingerprint)
+            self.store.runs.create_fork(fork, events_json, parent=record, at=at, fingerprint=self.fingerprint)
             if given is None:
                 self._keep_steps(record, fork, sum(isinstance(event, RequestMade) for event in made))
         return fork
@@ -368,7 +368,7 @@ class Forking:
 
     def _keep_steps(self, parent: RunRecord, fork: str, requests: int) -> None:
         """The ideas of the steps before the fork are the fork's steps too."""
-        for step in self.store.step_ideas(parent.id):
+        for step in self.store.ideas.of_run(parent.id):
             if step.meta.step is not None and step.meta.step < requests:
-                stored = self.store.idea(step.id)
-                self.store.save_idea(stored.idea, dataclasses.replace(step.meta, run=fork))
+                stored = self.store.ideas.get(step.id)
+                self.store.ideas.save(stored.idea, dataclasses.replace(step.meta, run=fork))

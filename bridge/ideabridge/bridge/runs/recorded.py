@@ -100,10 +100,10 @@ class RecordedRun:
 
 def read_run(store: Store, run_id: str) -> RecordedRun | None:
     """The run from its journal; None where it has not ended well."""
-    record = store.run(run_id)
+    record = store.runs.get(run_id)
     if record is None or record.status != "done":
         return None
-    events = [event_from_json(event) for _, event in store.events(run_id)]
+    events = [event_from_json(event) for _, event in store.runs.events(run_id)]
     started = events[0] if events else None
     if not isinstance(started, RunStarted):
         return None
@@ -131,21 +131,21 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
         UnknownRunError, UnknownIdeaError: there is none, or it is another caller's alone.
         PublicationError: no run of this store ended with it.
     """
-    record = store.run(ref)
+    record = store.runs.get(ref)
     if record is not None:
         if record.caller != caller:
             raise UnknownRunError(f"unknown run {ref!r}")
-        steps = store.step_ideas(ref)
+        steps = store.ideas.of_run(ref)
         if not steps:
             raise PublicationError(f"run {ref} holds no solution yet")
-        return store.idea(steps[-1].id), ref
-    stored = store.idea(ref, caller=caller)
-    runs = [found for run in store.runs_of_idea(stored.id) if (found := store.run(run)) is not None]
+        return store.ideas.get(steps[-1].id), ref
+    stored = store.ideas.get(ref, caller=caller)
+    runs = [found for run in store.ideas.runs_of(stored.id) if (found := store.runs.get(run)) is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
         # As where there is none: what others did is not told.
-        raise store.unknown_idea(ref, caller)
-    ended = [run for run in own if store.step_ideas(run.id)[-1].id == stored.id]
+        raise store.ideas.unknown(ref, caller)
+    ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
         why = "the runs of it went on after it; publish the run" if own else "it was made elsewhere"
         raise PublicationError(f"no finished run of idea {stored.id[:12]} is in this store to answer from: {why}")

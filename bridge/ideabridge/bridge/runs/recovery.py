@@ -135,10 +135,10 @@ class Recovery:
         return undecided
 
     def _leases(self, fingerprint: str | None) -> Iterator[Lease]:
-        running = self._store.leases("running", fingerprint, MOST)
+        running = self._store.runs.leases("running", fingerprint, MOST)
         yield from running
         if len(running) < MOST:
-            yield from self._store.leases("interrupted", self._fingerprint, MOST - len(running))
+            yield from self._store.runs.leases("interrupted", self._fingerprint, MOST - len(running))
 
     def _is_due(self, lease: Lease) -> bool:
         if self._hopeless.get(lease.run) == lease.epoch:
@@ -159,7 +159,7 @@ class Recovery:
         async with self._places:
             record: RunRecord | None = None
             try:
-                record = self._store.run(lease.run)
+                record = self._store.runs.get(lease.run)
                 if record is None or record.lease != lease or self._is_set_aside(record):
                     # Another process was faster, or it waits for a person with the run it is a room of.
                     return None
@@ -187,7 +187,7 @@ class Recovery:
         passes = isinstance(error, PASSING)
         known = record.id in self._delays and (passes or record.id not in self._kept_by_store)
         with contextlib.suppress(StoreError):
-            now = self._store.run(record.id)
+            now = self._store.runs.get(record.id)
             if now is None or now.status not in ("running", "interrupted") or self._runs.left(now.lease) > 0:
                 # Another process was faster.
                 return
@@ -219,5 +219,5 @@ class Recovery:
 
     def _is_set_aside(self, record: RunRecord) -> bool:
         """Whether a run, or the one that it is a room of, waits for a person."""
-        root = record if record.parent is None else self._store.run(record.id.partition(".")[0])
+        root = record if record.parent is None else self._store.runs.get(record.id.partition(".")[0])
         return root is not None and is_set_aside(root)

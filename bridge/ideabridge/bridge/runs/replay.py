@@ -131,7 +131,7 @@ def _asks(store: Store, catalogue: Catalogue, call: JSON, seen: set[tuple[str, i
 def next_version(store: Store, name: str) -> int:
     """The version that the next publication of a name is."""
     try:
-        return store.versions(name)[0].version + 1
+        return store.publications.versions(name)[0].version + 1
     except UnknownPublicationError:
         return 1
 
@@ -169,7 +169,7 @@ def _called(store: Store, calls: Iterable[JSON]) -> Iterator[Publication]:
         if not isinstance(module, str) or not module.startswith(IDEA):
             continue
         try:
-            yield store.named(module.removeprefix(IDEA))
+            yield store.publications.named(module.removeprefix(IDEA))
         except UnknownPublicationError:
             # One that is gone is told where the call itself is checked.
             continue
@@ -367,7 +367,7 @@ class Ways:
         defined = defined_in(held)
         then = self._then(publication)
         if then is None or not all(_is_found(call, then, {}) for call in calls):
-            listed = tools_in(self._store.idea(publication.idea_id).idea.schema)
+            listed = tools_in(self._store.ideas.get(publication.idea_id).idea.schema)
             calls = [_with_module(call, listed) for call in calls]
             try:
                 then = await self._offer.catalogue_of(Plan(calls=calls, tools=_definitions(held)), caller)
@@ -387,13 +387,13 @@ class Ways:
             shown: JSONObject = {**inner, "calls": said} if isinstance(inner, dict) else {}
             guide = cast("JSONObject", {**held, "pins": pins, **({"plan": shown} if shown else {})})
         definitions = {tool.digest: tool.essence for tool in tools}
-        return await self._patiently(lambda: self._store.pin(publication, plan, guide, definitions))
+        return await self._patiently(lambda: self._store.publications.pin(publication, plan, guide, definitions))
 
     def _then(self, publication: Publication) -> Catalogue | None:
         """The tools of the run that a version was published from; None: its journal is not here."""
         lifting = (publication.plan or {}).get("lifting")
         named = lifting.get("run") if isinstance(lifting, dict) else None
-        for run in [str(named)] if named else self._store.runs_of_idea(publication.idea_id):
+        for run in [str(named)] if named else self._store.ideas.runs_of(publication.idea_id):
             found = read_run(self._store, run)
             if found is not None:
                 return found.machine.catalogue

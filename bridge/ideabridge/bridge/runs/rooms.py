@@ -148,7 +148,7 @@ class Rooms:
 
     async def _enter(self, run: Run, effect: Execute) -> Run | CallFinished:
         room_id = room_name(run.id, effect.key)
-        record = self._store.run(room_id)
+        record = self._store.runs.get(room_id)
         if record is not None:
             return self._runs.enter(record, run)
         machine, choice = run.machine, self._choice(run)
@@ -158,7 +158,7 @@ class Rooms:
         # Rooms of a lazy run are eager: a person accepted the plan as a whole, and their calls ask like any others.
         settings = dataclasses.replace(machine.settings, planning="eager", depth=depth - 1, output_by_instance=False)
         if effect.call.room == "idea":
-            publication = self._store.named(effect.tool.remote_name or effect.tool.name)
+            publication = self._store.publications.named(effect.tool.remote_name or effect.tool.name)
             way = await self._ways.answer(
                 publication,
                 effect.parameters,
@@ -275,7 +275,7 @@ class Rooms:
     def reopen(self, run: Run) -> None:
         """Find the rooms that stand open in a run taken up again."""
         for key in list(run.machine.open_rooms):
-            record = self._store.run(room_name(run.id, key))
+            record = self._store.runs.get(room_name(run.id, key))
             if record is not None:
                 run.rooms[key] = self._runs.enter(record, run)
 
@@ -283,7 +283,7 @@ class Rooms:
         """One beat of a run that is driven here: what became of rooms that other processes drive, or of its own run."""
         with contextlib.suppress(InterruptedRunError, FinishedRunError, StoreError):
             # What the store refuses now is looked at again at the next beat.
-            above = None if run.parent is None else self._store.run(run.root.id)
+            above = None if run.parent is None else self._store.runs.get(run.root.id)
             if above is not None and above.status in _ENDED:
                 run.cancel(_ORPHANED)
                 return

@@ -1,4 +1,4 @@
-"""IdeaStore: the part of the store that saves, lists and finds ideas."""
+"""Ideas: saves, lists and finds ideas."""
 
 from __future__ import annotations
 
@@ -16,30 +16,37 @@ from ideabridge.bridge.store.errors import (
 )
 from ideabridge.bridge.store.filters import IdeaFilter
 from ideabridge.bridge.store.idea import Idea, IdeaHit, IdeaMeta, IdeaRecord, Page, Repeated, StoredIdea
-from ideabridge.bridge.store.journal import RunStore
 from ideabridge.bridge.store.publications import Publications, read_named
 from ideabridge.bridge.store.search import BATCH, SCORED, IdeaTable, Search, check_limit, words_of
-from ideabridge.bridge.store.shapes import Shapes, Uses
-from ideabridge.bridge.store.users import user_of
+from ideabridge.bridge.store.shapes import Shapes
+from ideabridge.bridge.store.users import Users, user_of
 from ideabridge.tools.names import nearest
 
 
-class IdeaStore(RunStore):
-    """Saved ideas. `Store` is this and the publications."""
+class Ideas:
+    """The saved ideas of a store."""
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._uses = Uses(database)
-        self._table = IdeaTable(database, self._contents, self._uses)
-        self._publications = Publications(database)
-        self._search = Search(database, self._contents)
-        self._shapes = Shapes(database, self._uses)
+    def __init__(
+        self,
+        database: Database,
+        table: IdeaTable,
+        publications: Publications,
+        search: Search,
+        shapes: Shapes,
+        users: Users,
+    ) -> None:
+        self._database = database
+        self._table = table
+        self._publications = publications
+        self._search = search
+        self._shapes = shapes
+        self._users = users
 
-    def save_idea(self, idea: Idea, meta: IdeaMeta) -> str:
+    def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea; returns its id.
 
         An idea is immutable. Saved again, it keeps the metadata of its first save; where the second names another
-        run or step, that is kept as a further occurrence, which `step_ideas` of that run shows.
+        run or step, that is kept as a further occurrence, which `of_run` shows for that run.
 
         Raises:
             InvalidJSONError: a part of it is not JSON.
@@ -52,7 +59,7 @@ class IdeaStore(RunStore):
                 self._shapes.saved(saved.number)
         return saved.id
 
-    def idea(self, ref: str, *, caller: str | None = None) -> StoredIdea:
+    def get(self, ref: str, *, caller: str | None = None) -> StoredIdea:
         """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
 
         Args:
@@ -65,9 +72,10 @@ class IdeaStore(RunStore):
             AmbiguousIdeaError: several ids start so.
         """
         with self._database.snapshot():
-            return self._table.read(self._resolve(ref, caller))
+            return self._table.read(self.resolve(ref, caller))
 
-    def _resolve(self, ref: str, caller: str | None = None) -> int:
+    def resolve(self, ref: str, caller: str | None = None) -> int:
+        """The row that `get` reads. Inside a guard or transaction."""
         try:
             name, version = read_named(ref)
         except UnknownPublicationError:
@@ -86,8 +94,8 @@ class IdeaStore(RunStore):
             raise self._unknown_idea(ref, caller)
         return number
 
-    def unknown_idea(self, ref: str, caller: str) -> UnknownIdeaError:
-        """The error of `idea` where there is none: of an idea that this caller may not know of, for one."""
+    def unknown(self, ref: str, caller: str) -> UnknownIdeaError:
+        """The error of `get` where there is none: of an idea that this caller may not know of, for one."""
         with self._database.guard:
             return self._unknown_idea(ref, caller)
 
@@ -98,7 +106,7 @@ class IdeaStore(RunStore):
             if version is not None:
                 # The versions that there are say more than names that are near.
                 try:
-                    self._publications.get(name, version, caller)
+                    self._publications.get(name, version, caller=caller)
                 except UnknownPublicationError as error:
                     return UnknownIdeaError(str(error))
         near = nearest(name, self._publications.names(caller))
@@ -108,7 +116,7 @@ class IdeaStore(RunStore):
             f"digits, or a run{hint}"
         )
 
-    def ideas(
+    def page(
         self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None
     ) -> Page[IdeaRecord]:
         """Ideas, newest first; `after` is the `next` of the page before; `chosen`: only what passes it.
@@ -118,16 +126,16 @@ class IdeaStore(RunStore):
             FilterError: a time cannot be read.
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
-            self._index_all()
+            self.index_all()
         # One state: what others take up between two readings would be listed twice, or not at all.
         with self._database.snapshot():
             return self._table.page(limit, after, run, chosen)
 
-    def tag_idea(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
+    def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
         """Give an idea tags, and take others away; returns those it has then. Tags are in no id.
 
         Raises:
-            UnknownIdeaError, AmbiguousIdeaError: see `idea`.
+            UnknownIdeaError, AmbiguousIdeaError: see `get`.
             FilterError: a tag that is empty, longer than 64 characters, or holds a comma or white space.
         """
         wanted = list(add)
@@ -135,32 +143,32 @@ class IdeaStore(RunStore):
             if not 1 <= len(tag) <= 64 or any(sign.isspace() or sign == "," or not sign.isprintable() for sign in tag):
                 raise FilterError(f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space")
         with self._database.transaction():
-            return self._table.tag(self._resolve(ref), wanted, remove)
+            return self._table.tag(self.resolve(ref), wanted, remove)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
         """What was done at least so often, with other literals, and is not published: the most frequent first."""
-        self._index_all()
+        self.index_all()
         with self._database.snapshot():
             found = self._shapes.repeated(least, check_limit(limit))
             records = self._table.records([number for number, _ in found])
         return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
 
-    def ideas_of_request(self, request_id: str) -> list[StoredIdea]:
+    def of_request(self, request_id: str) -> list[StoredIdea]:
         """The ideas that answer one Request, newest first: what a recorded mind answers from."""
         with self._database.snapshot():
             return self._table.of_request(request_id)
 
-    def step_ideas(self, run_id: str) -> list[IdeaRecord]:
+    def of_run(self, run_id: str) -> list[IdeaRecord]:
         """The ideas of a run in the order of their steps, with the metadata they have in it; [] for no such run."""
         with self._database.snapshot():
             return self._table.of_run(run_id)
 
-    def runs_of_idea(self, idea_id: str) -> list[str]:
+    def runs_of(self, idea_id: str) -> list[str]:
         """The runs an idea was saved in, by its whole id; some may be of other stores."""
         with self._database.guard:
             return self._table.runs_of(idea_id)
 
-    def search_ideas(
+    def search(
         self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: str | None = None
     ) -> list[IdeaHit]:
         """Ideas found by any text, best first: published ones first, then those with all words, then with some.
@@ -182,7 +190,7 @@ class IdeaStore(RunStore):
         chosen = chosen or IdeaFilter()
         if not words_of(words):
             return self._newest(limit, chosen, caller)
-        self._index_all()
+        self.index_all()
         with self._database.snapshot():
             found = self._find(words, limit, chosen, caller)
             records = self._table.records([number for number, _ in found])
@@ -196,7 +204,7 @@ class IdeaStore(RunStore):
         if chosen.empty:
             return []
         if chosen.tool is not None or chosen.module is not None:
-            self._index_all()
+            self.index_all()
         with self._database.snapshot():
             seen = None if caller is None else partial(self._seen_of, caller=caller)
             records = self._table.newest(limit, chosen, SCORED, seen)
@@ -213,7 +221,7 @@ class IdeaStore(RunStore):
             return number is not None and bool(self._seen_of([number], caller))
 
     def _seen_of(self, numbers: list[int], caller: str) -> set[int]:
-        imported = user_of(caller) is None or self.users.manages(caller)
+        imported = user_of(caller) is None or self._users.manages(caller)
         return self._publications.ideas_seen(numbers, caller, imported=imported)
 
     def _find(self, words: str, limit: int, chosen: IdeaFilter, caller: str | None) -> list[tuple[int, float]]:
@@ -237,7 +245,7 @@ class IdeaStore(RunStore):
             # Few of the best pass: look further down.
             fetch = min(SCORED, fetch * 8)
 
-    def index_ideas(self) -> bool:
+    def index(self) -> bool:
         """Index a batch of saved ideas for searches; whether there is more to do.
 
         A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
@@ -250,13 +258,14 @@ class IdeaStore(RunStore):
             more = self._search.catch_up(BATCH) == BATCH if behind[0] else False
             return (self._shapes.catch_up() if behind[1] else False) or more
 
-    def _index_all(self) -> None:
+    def index_all(self) -> None:
+        """Index the ideas saved until now, as far as the store can be written."""
         with self._database.guard:
             waiting = max(self._search.behind(), self._shapes.behind())
         # What others save meanwhile is not waited for: they may be faster.
         for _ in range(waiting // BATCH + 1):
             try:
-                if not self.index_ideas():
+                if not self.index():
                     return
             except PASSING:
                 # Where the store cannot be written, a search finds what was indexed before.

@@ -231,8 +231,8 @@ class Document:
     publication: JSONObject | None
 
     def publication_members(self) -> dict[str, Any]:
-        """The arguments of `Store.publish`, and `name`. How far the document says its plan was checked stays as its
-        claim, and the description ends with a sentence that says that it was imported.
+        """The arguments of `Publications.publish`. What the document says about checks of its plan is kept as a claim,
+        and the description ends with a sentence that says that it was imported.
 
         Raises:
             IdeaDocumentError: the document holds no publication.

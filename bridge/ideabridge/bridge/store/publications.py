@@ -11,10 +11,12 @@ from ideabridge.bridge.store.errors import (
     NameTakenError,
     PublicationContentError,
     PublicationNameError,
+    UnknownIdeaError,
     UnknownPublicationError,
 )
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Page, Publication
-from ideabridge.bridge.store.search import check_limit
+from ideabridge.bridge.store.search import SCORED, IdeaTable, Search, check_limit
+from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import is_safe_name, nearest, safe_name
@@ -108,113 +110,183 @@ def _read(row: tuple[Any, ...]) -> Publication:
 class Publications:
     """The tables `publications` (every version there was) and `names` (what each name stands for now)."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, ideas: IdeaTable, search: Search, tool_memory: ToolMemory) -> None:
         self._database = database
+        self._ideas = ideas
+        self._search = search
+        self._tool_memory = tool_memory
 
     def publish(
         self,
         name: str,
-        number: int,
+        idea_id: str,
         *,
         description: str,
         answer: Answer,
         input_schema: JSONObject | None,
         output_schema: JSONObject | None,
         annotations: JSONObject,
-        plan: JSONObject | None,
-        recorded: JSON,
-        owner: str | None,
-        audience: tuple[str, ...] | None,
-        replaces: bool,
+        plan: JSONObject | None = None,
+        recorded: JSON = None,
+        owner: str | None = None,
+        audience: tuple[str, ...] | None = None,
+        replaces: bool = False,
     ) -> Publication:
-        """Publish the idea in a row as the next version of `name`. Inside a transaction."""
-        self._check(name, answer, plan, recorded)
-        execute = self._database.execute
-        row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
-        if row is not None:
-            mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
-            if not mine and not (replaces and self.sees(name, row[0], owner or LOCAL)):
-                raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
-            if not mine and audience is not None:
-                raise NameTakenError(f"{name!r} is another owner's, who says to whom it is given: publish without that")
-            # Whose a name is does not change by a new version of it.
-            owner = row[0] or None
-        elif not replaces and owner not in (None, LOCAL):
-            # Plans and hosts may still call a name that was withdrawn: they do not mean another user's idea.
-            last = execute("SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)).fetchone()
-            if last is not None and last[0] != owner:
-                raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
-        version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
-        execute(
-            "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
-            "annotations, plan, recorded, owner, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                name,
-                version,
-                number,
-                description,
-                answer,
-                _text(input_schema),
-                _text(output_schema),
-                encode_text(annotations),
-                _text(plan),
-                _text(recorded),
-                owner,
-                now_text(),
-            ),
-        )
-        execute(
-            "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
-            "ON CONFLICT(name) DO UPDATE SET version = CASE WHEN pinned THEN version ELSE ?2 END, owner = ?3",
-            (name, version, owner or ""),
-        )
-        if audience is not None:
-            self.share(name, audience)
-        told = self.get(name)
-        self._index(name, told.description)
-        return told if told.version == version else self.get(name, version)
+        """Publish an idea as the next version of a name. Nothing is overwritten.
 
-    def pin(self, name: str, version: int, plan: JSONObject | None, recorded: JSON) -> Publication:
-        """Put what its calls mean into a version. Inside a transaction."""
-        self._database.execute(
-            "UPDATE publications SET plan = ?, recorded = ? WHERE name = ? AND version = ?",
-            (_text(plan), _text(recorded), name, version),
-        )
-        return self.get(name, version)
+        Args:
+            name: what it is published as.
+            idea_id: the idea's id, or a unique prefix of it.
+            description: this and the next ones: see `Publication`.
+            answer: likewise.
+            input_schema: likewise.
+            output_schema: likewise.
+            annotations: likewise.
+            plan: likewise.
+            recorded: likewise.
+            owner: whose the name is, where it is new; None: the local person's, for everybody.
+            audience: to whom it is given besides its owner, see `share`; None: those it is given to already.
+            replaces: the owner may publish a version of what another owner has given to it.
+
+        Raises:
+            PublicationNameError: not `^[a-z][a-z0-9_]{0,47}$`; the message suggests a name.
+            PublicationContentError: no such way of answering, or what it needs is missing.
+            NameTakenError: the name is published by another owner now.
+            UnknownIdeaError: no idea has this id.
+            AmbiguousIdeaError: several ids begin with it.
+        """
+        with self._database.transaction():
+            number = self._ideas.find(idea_id)
+            if number is None:
+                raise UnknownIdeaError(f"no idea {idea_id[:80]!r}")
+            self._check(name, answer, plan, recorded)
+            execute = self._database.execute
+            row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+            if row is not None:
+                mine = row[0] == (owner or "") or {row[0], owner or ""} == {"", LOCAL}
+                if not mine and not (replaces and self._sees(name, row[0], owner or LOCAL)):
+                    raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+                if not mine and audience is not None:
+                    raise NameTakenError(
+                        f"{name!r} is another owner's, who says to whom it is given: publish without that"
+                    )
+                # Whose a name is does not change by a new version of it.
+                owner = row[0] or None
+            elif not replaces and owner not in (None, LOCAL):
+                # Plans and hosts may still call a name that was withdrawn: they do not mean another user's idea.
+                last = execute(
+                    "SELECT owner FROM publications WHERE name = ? ORDER BY version DESC", (name,)
+                ).fetchone()
+                if last is not None and last[0] != owner:
+                    raise NameTakenError(f"the name {name!r} is published by another owner; choose another name")
+            version = 1 + self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+            execute(
+                "INSERT INTO publications(name, version, idea, description, answer, input_schema, output_schema, "
+                "annotations, plan, recorded, owner, time) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    name,
+                    version,
+                    number,
+                    description,
+                    answer,
+                    _text(input_schema),
+                    _text(output_schema),
+                    encode_text(annotations),
+                    _text(plan),
+                    _text(recorded),
+                    owner,
+                    now_text(),
+                ),
+            )
+            execute(
+                "INSERT INTO names(name, version, owner) VALUES (?1, ?2, ?3) "
+                "ON CONFLICT(name) DO UPDATE SET version = CASE WHEN pinned THEN version ELSE ?2 END, owner = ?3",
+                (name, version, owner or ""),
+            )
+            if audience is not None:
+                self.share(name, audience)
+            told = self.get(name)
+            self._index(name, told.description)
+            return told if told.version == version else self.get(name, version)
+
+    def pin(
+        self,
+        publication: Publication,
+        plan: JSONObject | None,
+        guide: JSONObject | None,
+        definitions: Mapping[str, JSONObject],
+    ) -> Publication:
+        """Put into a version which tools its calls mean. Nothing else of a version ever changes.
+
+        Args:
+            publication: the version.
+            plan: its plan with pins, as `Publication.plan`.
+            guide: what a fresh run of it begins with, with pins, as `Publication.guide`.
+            definitions: the essences of the tools by digest, so that a change can be shown.
+        """
+        recorded = publication.recorded
+        if guide is not None and isinstance(recorded, dict):
+            guided: JSONObject = {**recorded, "solve": guide}
+            recorded = guided
+        with self._database.transaction():
+            self._tool_memory.keep_definitions(definitions)
+            self._database.execute(
+                "UPDATE publications SET plan = ?, recorded = ? WHERE name = ? AND version = ?",
+                (_text(plan), _text(recorded), publication.name, publication.version),
+            )
+            return self.get(publication.name, publication.version)
 
     def share(self, name: str, audience: tuple[str, ...]) -> None:
-        """Say to whom a name is given besides its owner, instead of those before. Inside a transaction.
+        """Give a published name, in every version of its owner, to these callers instead of those before.
 
         Args:
             name: the name.
-            audience: callers, or `EVERYBODY`; none: the owner alone.
+            audience: callers besides the owner, or `EVERYBODY`; none: the owner alone.
+
+        Raises:
+            UnknownPublicationError: it is not published.
         """
-        execute = self._database.execute
-        row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            raise self._unknown(name)
-        execute("DELETE FROM shares WHERE name = ?", (name,))
-        if row[0] == "" and EVERYBODY not in audience:
-            # What has no owner is everybody's, in every version: now it is the local person's.
-            execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
-            execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
-        if row[0] != "" or EVERYBODY not in audience:
-            given = (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != row[0])
-            for caller in given:
-                execute("INSERT INTO shares(caller, name) VALUES (?, ?)", (caller, name))
-        self._database.count("catalogue", 1)
+        with self._database.transaction():
+            execute = self._database.execute
+            row = execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                raise self._unknown(name)
+            execute("DELETE FROM shares WHERE name = ?", (name,))
+            if row[0] == "" and EVERYBODY not in audience:
+                # What has no owner is everybody's, in every version: now it is the local person's.
+                execute("UPDATE names SET owner = ? WHERE name = ?", (LOCAL, name))
+                execute("UPDATE publications SET owner = ? WHERE name = ? AND coalesce(owner, '') = ''", (LOCAL, name))
+            if row[0] != "" or EVERYBODY not in audience:
+                given = (
+                    (EVERYBODY,) if EVERYBODY in audience else dict.fromkeys(one for one in audience if one != row[0])
+                )
+                for caller in given:
+                    execute("INSERT INTO shares(caller, name) VALUES (?, ?)", (caller, name))
+            self._database.count("catalogue", 1)
 
     def shares(self, name: str) -> tuple[str, ...]:
-        """To whom a name is given besides its owner: callers, or `EVERYBODY` alone."""
-        row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
-        if row is None:
-            raise self._unknown(name)
-        if row[0] == "":
-            return (EVERYBODY,)
-        rows = self._database.execute("SELECT caller FROM shares WHERE name = ? ORDER BY caller", (name,))
-        return tuple(found[0] for found in rows)
+        """To whom a published name is given besides its owner: callers, or `EVERYBODY` alone.
 
-    def sees(self, name: str, owner: str, caller: str) -> bool:
+        Raises:
+            UnknownPublicationError: it is not published.
+        """
+        with self._database.guard:
+            row = self._database.execute("SELECT owner FROM names WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                raise self._unknown(name)
+            if row[0] == "":
+                return (EVERYBODY,)
+            rows = self._database.execute("SELECT caller FROM shares WHERE name = ? ORDER BY caller", (name,))
+            return tuple(found[0] for found in rows)
+
+    def sees(self, publication: Publication, caller: str) -> bool:
+        """Whether something is published to a caller."""
+        if publication.owner is None or publication.owner == caller:
+            return True
+        with self._database.guard:
+            return self._sees(publication.name, publication.owner, caller)
+
+    def _sees(self, name: str, owner: str, caller: str) -> bool:
         """Whether a caller sees the versions of a name that are of this owner; "": of nobody."""
         if owner in ("", caller):
             return True
@@ -247,26 +319,39 @@ class Publications:
         )
         return {row[0] for row in rows}
 
-    def stand_for(self, name: str, version: int | None, *, pinned: bool) -> Publication:
-        """Let a name stand for one of its versions (None: the latest), pinned to it or until the next is published.
-        Inside a transaction.
+    def stand_for(self, name: str, version: int | None = None, *, pinned: bool = False) -> Publication:
+        """Let a published name stand for an earlier version again, or (None) for its latest.
+
+        Args:
+            name: the name.
+            version: one of its versions.
+            pinned: stay with it when another is published; else the next publication takes its place.
+
+        Raises:
+            UnknownPublicationError: it is not published, or has no such version.
         """
-        if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
-            raise self._unknown(name)
-        latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
-        told = self.get(name, version or latest)
-        self._database.execute(
-            "UPDATE names SET version = ?, pinned = ? WHERE name = ?", (told.version, int(pinned), name)
-        )
-        self._index(name, told.description)
-        return self.get(name)
+        with self._database.transaction():
+            if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
+                raise self._unknown(name)
+            latest = self._database.number("SELECT max(version) FROM publications WHERE name = ?", (name,))
+            told = self.get(name, version or latest)
+            self._database.execute(
+                "UPDATE names SET version = ?, pinned = ? WHERE name = ?", (told.version, int(pinned), name)
+            )
+            self._index(name, told.description)
+            return self.get(name)
 
     def versions(self, name: str) -> list[Publication]:
-        """Every version of a name, the latest first."""
-        rows = self._database.execute(f"{_SELECT} WHERE p.name = ? ORDER BY p.version DESC", (name,)).fetchall()
-        if not rows:
-            raise self._unknown(name)
-        return [_read(row) for row in rows]
+        """Every version of a name, the latest first, also of a name unpublished since.
+
+        Raises:
+            UnknownPublicationError: there never was such a name.
+        """
+        with self._database.guard:
+            rows = self._database.execute(f"{_SELECT} WHERE p.name = ? ORDER BY p.version DESC", (name,)).fetchall()
+            if not rows:
+                raise self._unknown(name)
+            return [_read(row) for row in rows]
 
     def _check(self, name: str, answer: str, plan: JSONObject | None, recorded: JSON) -> None:
         check_name(name)
@@ -293,22 +378,45 @@ class Publications:
         )
 
     def unpublish(self, name: str) -> None:
-        """Take a name out of the catalogue. Inside a transaction."""
-        if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
-            raise self._unknown(name)
-        self._index(name, None)
-        self._database.execute("DELETE FROM shares WHERE name = ?", (name,))
-        self._database.execute("DELETE FROM names WHERE name = ?", (name,))
+        """Take a name out of the catalogue. Its versions stay readable, and counting goes on from the last.
 
-    def get(self, name: str, version: int | None = None, caller: str | None = None) -> Publication:
-        """One version, or the one the name stands for now; with `caller`, only what is published to it."""
-        which = "names.version" if version is None else "?2"
-        row = self._database.execute(
-            f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, caller)
-        ).fetchone()
-        if row is None:
-            raise self._unknown(name, version, caller)
-        return _read(row)
+        Raises:
+            UnknownPublicationError: it is not published.
+        """
+        with self._database.transaction():
+            if self._database.number("SELECT count(*) FROM names WHERE name = ?", (name,)) == 0:
+                raise self._unknown(name)
+            self._index(name, None)
+            self._database.execute("DELETE FROM shares WHERE name = ?", (name,))
+            self._database.execute("DELETE FROM names WHERE name = ?", (name,))
+
+    def named(self, ref: str, *, caller: str | None = None) -> Publication:
+        """What NAME or NAME@VERSION stands for; `caller` as for `get`.
+
+        Raises:
+            UnknownPublicationError: it is neither, or there is none; the message names the nearest.
+        """
+        return self.get(*read_named(ref), caller=caller)
+
+    def get(self, name: str, version: int | None = None, *, caller: str | None = None) -> Publication:
+        """What a name stands for now, or one version of it (also of a name unpublished since).
+
+        Args:
+            name: the name.
+            version: one of its versions; None: the one it stands for.
+            caller: what is published to others is to it as if it were not there; None: the person who holds the store.
+
+        Raises:
+            UnknownPublicationError: there is none; the message names the nearest, or the versions.
+        """
+        with self._database.guard:
+            which = "names.version" if version is None else "?2"
+            row = self._database.execute(
+                f"{_SELECT} WHERE p.name = ?1 AND p.version = {which} AND {_SEEN}", (name, version, caller)
+            ).fetchone()
+            if row is None:
+                raise self._unknown(name, version, caller)
+            return _read(row)
 
     def find(self, name: str, version: int | None, caller: str | None = None) -> int | None:
         """The row of the idea a name (and version) stands for; `caller` as for `get`."""
@@ -346,45 +454,71 @@ class Publications:
         to = "" if caller is None else " to you"
         return UnknownPublicationError(f"nothing is published{to} as {name[:64]!r}{hint}")
 
-    def page(self, limit: int, after: str | None, caller: str | None) -> Page[Publication]:
-        """What is published now, by name."""
-        check_limit(limit)
-        if after is not None and not is_safe_name(after):
-            raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
-        if caller is None:
-            found = "SELECT number FROM names WHERE name > ?1 ORDER BY name LIMIT ?2"
-        else:
-            # Short walks over the indexes of (owner, name) and (caller, name); one over all names could pass by many of
-            # others.
-            own = "SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2"
-            given = (
-                "SELECT names.number, names.name FROM shares JOIN names ON names.name = shares.name "
-                "WHERE shares.caller = {} AND shares.name > ?1 ORDER BY shares.name LIMIT ?2"
-            )
-            walks = [walk.format(whose) for walk in (own, given) for whose in ("''", "?3")]
-            found = " UNION ".join(f"SELECT * FROM ({walk})" for walk in walks)  # noqa: S608
-            found = f"SELECT number FROM ({found}) ORDER BY name LIMIT ?2"  # noqa: S608
-        rows = self._database.execute(
-            f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
-            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-            f"JOIN ideas ON ideas.number = p.idea WHERE names.number IN ({found}) ORDER BY names.name",
-            (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),
-        ).fetchall()
-        return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
+    def page(self, limit: int = 50, after: str | None = None, *, caller: str | None = None) -> Page[Publication]:
+        """What is published now, by name; with `caller`, only what is published to it.
 
-    def most_used(self, limit: int, caller: str) -> list[Publication]:
-        """What is published to a caller, the most called first, then the newest."""
-        rows = self._database.execute(
-            f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
-            "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
-            "JOIN ideas ON ideas.number = p.idea WHERE names.number IN (SELECT names.number FROM names "
-            f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {_OPEN_TO} "
-            "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
-            (caller, limit),
-        ).fetchall()
-        return [_read(row) for row in rows]
+        Raises:
+            CursorError: not a cursor of this list, or a limit out of bounds.
+        """
+        with self._database.guard:
+            check_limit(limit)
+            if after is not None and not is_safe_name(after):
+                raise CursorError(f"not a cursor of this list: {after[:40]!r}; hand back the `next` of the page before")
+            if caller is None:
+                found = "SELECT number FROM names WHERE name > ?1 ORDER BY name LIMIT ?2"
+            else:
+                # Four short walks over the indexes (owner, name) and (caller, name). A walk over all names could pass
+                # many names of others.
+                own = "SELECT number, name FROM names WHERE owner = {} AND name > ?1 ORDER BY name LIMIT ?2"
+                given = (
+                    "SELECT names.number, names.name FROM shares JOIN names ON names.name = shares.name "
+                    "WHERE shares.caller = {} AND shares.name > ?1 ORDER BY shares.name LIMIT ?2"
+                )
+                walks = [walk.format(whose) for walk in (own, given) for whose in ("''", "?3")]
+                found = " UNION ".join(f"SELECT * FROM ({walk})" for walk in walks)  # noqa: S608
+                found = f"SELECT number FROM ({found}) ORDER BY name LIMIT ?2"  # noqa: S608
+            rows = self._database.execute(
+                f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+                f"JOIN ideas ON ideas.number = p.idea WHERE names.number IN ({found}) ORDER BY names.name",
+                (after or "", limit + 1) if caller is None else (after or "", limit + 1, caller),
+            ).fetchall()
+            return Page([_read(row) for row in rows[:limit]], rows[limit - 1][0] if len(rows) > limit else None)
 
-    def of_numbers(self, numbers: list[int], caller: str) -> list[Publication]:
+    def most_used(self, limit: int, *, caller: str) -> list[Publication]:
+        """What is published to a caller, the `limit` most used of it (`note_uses`), by name."""
+        with self._database.guard:
+            rows = self._database.execute(
+                f"SELECT {_COLUMNS}, names.version, names.pinned FROM names "  # noqa: S608
+                "JOIN publications AS p ON p.name = names.name AND p.version = names.version "
+                "JOIN ideas ON ideas.number = p.idea WHERE names.number IN (SELECT names.number FROM names "
+                f"LEFT JOIN tool_uses ON tool_uses.tool = names.name WHERE {_OPEN_TO} "
+                "ORDER BY coalesce(tool_uses.count, 0) DESC, names.number DESC LIMIT ?2) ORDER BY names.name",
+                (caller, limit),
+            ).fetchall()
+            return [_read(row) for row in rows]
+
+    def search(self, words: str, limit: int, *, caller: str) -> list[Publication]:
+        """What is published to a caller, by words of its name and description, best first.
+
+        Raises:
+            CursorError: a limit out of bounds.
+        """
+        with self._database.guard:
+            fetch, begins = check_limit(limit), False
+            while True:
+                numbers = self._search.find_names(words, fetch, begins=begins)
+                found = self._of_numbers(numbers, caller)
+                if len(found) >= limit or len(numbers) < fetch or fetch >= SCORED:
+                    if found or begins:
+                        return found[:limit]
+                    # As where nobody has such words: what is not found must not tell that others have them.
+                    fetch, begins = limit, True
+                    continue
+                # Most are others': look further down.
+                fetch = min(SCORED, fetch * 8)
+
+    def _of_numbers(self, numbers: list[int], caller: str) -> list[Publication]:
         """What the rows of `names` stand for, in the order given, as far as it is published to a caller."""
         rows = self._database.execute(
             f"SELECT {_COLUMNS}, names.version, names.pinned FROM json_each(?2) AS part "  # noqa: S608
@@ -396,19 +530,22 @@ class Publications:
         return [_read(row) for row in rows]
 
     def note_uses(self, counts: Mapping[str, int]) -> None:
-        """Count calls of tools. Inside a transaction."""
-        self._database.connection.executemany(
-            "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
-            "ON CONFLICT(tool) DO UPDATE SET count = count + ?2, last = ?3",
-            [(tool, count, now_text()) for tool, count in counts.items()],
-        )
+        """Count calls of published tools, by name."""
+        with self._database.transaction():
+            self._database.connection.executemany(
+                "INSERT INTO tool_uses(tool, count, last) VALUES (?1, ?2, ?3) "
+                "ON CONFLICT(tool) DO UPDATE SET count = count + ?2, last = ?3",
+                [(tool, count, now_text()) for tool, count in counts.items()],
+            )
 
-    def count(self, caller: str | None) -> int:
-        """How many names are published now."""
-        if caller is None:
-            return self._database.number("SELECT count(*) FROM names")
-        return self._database.number(f"SELECT count(*) FROM names WHERE {_OPEN_TO}", (caller,))  # noqa: S608
+    def count(self, *, caller: str | None = None) -> int:
+        """How many names are published now; with `caller`, of those it may see."""
+        with self._database.guard:
+            if caller is None:
+                return self._database.number("SELECT count(*) FROM names")
+            return self._database.number(f"SELECT count(*) FROM names WHERE {_OPEN_TO}", (caller,))  # noqa: S608
 
     def catalogue_version(self) -> int:
-        """A number that grows with every `publish` and `unpublish` of any process."""
-        return self._database.number("SELECT value FROM counters WHERE key = 'catalogue'")
+        """A number that grows with every publication and withdrawal, of this and of other processes."""
+        with self._database.guard:
+            return self._database.number("SELECT value FROM counters WHERE key = 'catalogue'")

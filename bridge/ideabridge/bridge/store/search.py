@@ -1,6 +1,6 @@
 """Search: full-text search over ideas and published names.
 
-A save does not index: the next search does, or whoever has time (`Store.index_ideas`), or, once too much is left
+A save does not index: the next search does, or whoever has time (`Ideas.index`), or, once too much is left
 over, a later save. What is indexed can be read again from the idea, so the index keeps no copy of it.
 """
 

@@ -179,7 +179,7 @@ class Deciding:
             kept.extend([key] if holds else [])
             return "\n".join(kept).encode()
 
-        self._store.change_setting(_setting(run), change)
+        self._store.settings.change(_setting(run), change)
         if not holds:
             self._held.pop(f"{key} {run}", None)
         return kept
@@ -194,7 +194,7 @@ class Deciding:
             return IN_THE_FORM.format(self.commands.decide)
         if self._only_persons or only_persons(run.machine.settings.approval):
             return AT_A_TERMINAL.format(self.commands.decide)
-        return ELSEWHERE.format(self.commands.decide) if self._store.settings(_setting(run.root.id)) else None
+        return ELSEWHERE.format(self.commands.decide) if self._store.settings.get(_setting(run.root.id)) else None
 
     def told(self, run: Run, asked: ToolRequest) -> str:
         """Who decides, and how, as an answer says it."""

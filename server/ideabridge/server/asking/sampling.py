@@ -298,7 +298,7 @@ class Outstanding:
         kept = {put.sample.run: put for put in self.unanswered(root, waiting)}
         kept.update((sample.run, Put(sample, now)) for sample in samples)
         told: list[JSON] = [[put.sample.run, put.sample.turn, put.sample.attempt, put.at] for put in kept.values()]
-        self._bridge.store.set_setting(_key(root), encode(told))
+        self._bridge.store.settings.set(_key(root), encode(told))
 
     def unanswered(self, root: Run, waiting: Iterable[Run]) -> list[Put]:
         """What of the Requests that runs ask now went out before.
@@ -307,7 +307,7 @@ class Outstanding:
             root: the run they belong to.
             waiting: the runs that wait for a solution.
         """
-        raw = self._bridge.store.settings(_key(root))
+        raw = self._bridge.store.settings.get(_key(root))
         if raw is None:
             return []
         held: Any = decode_trusted(raw)

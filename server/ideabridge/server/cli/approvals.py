@@ -157,7 +157,7 @@ def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
     """
     if chosen is not None:
         while chosen.parent is not None:
-            found = store.run(chosen.parent)
+            found = store.runs.get(chosen.parent)
             if found is None:
                 break
             chosen = found
@@ -165,7 +165,7 @@ def pending(store: Store, chosen: RunRecord | None = None) -> Iterator[Pending]:
         return
     after: str | None = None
     while True:
-        page = store.runs(status=_WAITING, limit=_PAGE, after=after, rooms=False)
+        page = store.runs.newest(status=_WAITING, limit=_PAGE, after=after, rooms=False)
         for record in page:
             yield from _of_run(store, record, record, "")
         if len(page) < _PAGE:
@@ -180,7 +180,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
     from ideabridge.bridge.runs.people import questions
     from ideabridge.server.cli.follow import read_history
 
-    history = read_history(list(store.events(record.id)), {})
+    history = read_history(list(store.runs.events(record.id)), {})
     machine = history.machine
     if history.broken or machine.phase == "ended":
         return
@@ -191,7 +191,7 @@ def _of_run(store: Store, record: RunRecord, root: RunRecord, prefix: str) -> It
         since = asked.get(question.approval)
         deadline = None if seconds is None or since is None else since + seconds
         yield Pending(root, f"{prefix}{question.approval}", question, since, deadline, at_work)
-    for room in store.rooms_of(record.id):
+    for room in store.runs.rooms(record.id):
         if call_of_room(room.id) in machine.open_rooms:
             yield from _of_run(store, room, root, f"{prefix}{room.id.rpartition('.')[2]}/")
 

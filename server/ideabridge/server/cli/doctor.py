@@ -156,8 +156,8 @@ def _store(found: _Findings, configuration: Configuration) -> None:
         return
     try:
         with Store.open(path) as store:
-            runs = Counter(run_status(run)[0] for run in store.runs(limit=100, rooms=False))
-            published = len(store.publications(limit=100).items)
+            runs = Counter(run_status(run)[0] for run in store.runs.newest(limit=100, rooms=False))
+            published = len(store.publications.page(limit=100).items)
             retention = _retention(store, configuration)
     except IdeabridgeError as error:
         found.add("store", str(error), wrong=True)

@@ -58,7 +58,7 @@ LONGEST = 2000
 
 def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     """What the run of the idea gave, if this store has the run and the idea was its last."""
-    record = store.run(stored.meta.run) if stored.meta.run else None
+    record = store.runs.get(stored.meta.run) if stored.meta.run else None
     if record is None or record.summary is None or record.summary.get("idea") != stored.id:
         return {}
     # An earlier ideabridge noted what a run gave beside its journal, too.
@@ -80,7 +80,7 @@ def _given(store: Store, run: str) -> JSONObject:
     from ideabridge.bridge.runs.values import given_by
 
     machine = Machine()
-    for _, event in store.events(run):
+    for _, event in store.runs.events(run):
         machine.receive(event_from_json(event))
     return {"output" if machine.has_output else "state": given_by(machine)}
 
@@ -297,7 +297,7 @@ def list_ideas(
     items: list[JSON]
     with open_store(options) as store:
         if published:
-            shown = store.publications(limit, after)
+            shown = store.publications.page(limit, after)
             items = [{**_publication(one), "to": list[JSON](_shared(store, one))} for one in shown.items]
             titles = ("name", "version", "answers by", "for", "idea", "description")
             rows = [
@@ -306,7 +306,7 @@ def list_ideas(
             ]
             following = shown.next
         else:
-            page = store.ideas(limit, after, chosen=chosen)
+            page = store.ideas.page(limit, after, chosen=chosen)
             items = [{"id": one.id, "names": list[JSON](one.names), **one.meta.to_json()} for one in page.items]
             titles = ("idea", "published as", "outcome", "saved", "title")
             rows = [(one.id[:12], ", ".join(one.names), *_meta(one.meta)) for one in page.items]
@@ -341,7 +341,7 @@ def _shared(store: Store, one: Publication) -> list[str]:
     """Who has a published tool besides its owner, by name; `all`: everybody."""
     from ideabridge.bridge.store.users import person_of
 
-    return [person_of(caller) or "all" for caller in store.shares(one.name)]
+    return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]
 
 
 def _for(store: Store, one: Publication) -> str:
@@ -384,7 +384,7 @@ def search_ideas(
 ) -> int:
     """Search ideas by words, best first. Exit code 1 if nothing is found."""
     with open_store(options) as store:
-        hits = store.search_ideas(" ".join(words or ()), limit, chosen)
+        hits = store.ideas.search(" ".join(words or ()), limit, chosen)
     if options.json:
         found: list[JSON] = [
             {"id": hit.id, "names": list[JSON](hit.names), "score": hit.score, **hit.meta.to_json()} for hit in hits
@@ -404,7 +404,7 @@ def show_idea(options: Options, ref: RefArgument) -> int:
     """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
     with open_store(options) as store:
         ref = resolve_idea(store, ref)
-        stored = store.idea(ref)
+        stored = store.ideas.get(ref)
         result = result_of(store, stored)
         publication = _published(store, ref)
     if options.json:
@@ -429,7 +429,7 @@ def _published(store: Store, ref: str) -> Publication | None:
     from ideabridge.bridge.store.errors import UnknownPublicationError
 
     try:
-        return store.named(ref)
+        return store.publications.named(ref)
     except UnknownPublicationError:
         # `ref` was an id or a run.
         return None
@@ -487,7 +487,7 @@ async def _publish(
             say("nothing was published", "yellow")
             return ExitCode.FAILED
         change = bridge.store.change_of(publication)
-        given = bridge.store.shares(name)
+        given = bridge.store.publications.shares(name)
     if options.json:
         print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})
     else:
@@ -525,8 +525,8 @@ def share_idea(
     from ideabridge.bridge.store.users import person_of
 
     with open_store(options) as store:
-        store.share(name, read_audience(store, to))
-        given = store.shares(name)
+        store.publications.share(name, read_audience(store, to))
+        given = store.publications.shares(name)
     if options.json:
         print_json({"name": name, "to": [person_of(caller) or "all" for caller in given]})
     else:
@@ -542,7 +542,7 @@ def unpublish_idea(
 ) -> int:
     """Withdraw a published tool. The idea and every version stay in the store."""
     with open_store(options) as store:
-        store.unpublish(name)
+        store.publications.unpublish(name)
     if options.json:
         print_json({"unpublished": name})
     else:
@@ -570,7 +570,7 @@ def call_idea(
 
     given = read_input(input) or {}
     with open_store(options) as store:
-        publication = store.named(name)
+        publication = store.publications.named(name)
     return anyio.run(_call, options, name, publication, given)
 
 

@@ -298,11 +298,11 @@ def show_history(options: Options, name: NameArgument) -> int:
     """List the versions of a name: when each was published, from which idea, and what in it breaks callers."""
     told: list[JSONObject] = []
     with open_store(options) as store:
-        versions = store.versions(name)
+        versions = store.publications.versions(name)
         for place, one in enumerate(versions):
             before = versions[place + 1] if place + 1 < len(versions) else None
-            meta = store.idea(one.idea_id).meta
-            record = store.run(meta.run) if meta.run else None
+            meta = store.ideas.get(one.idea_id).meta
+            record = store.runs.get(meta.run) if meta.run else None
             line: JSONObject = {
                 "version": one.version,
                 "live": one.live,
@@ -373,7 +373,7 @@ def roll_back(options: Options, ref: VersionArgument) -> int:
 def unpin_name(options: Options, name: NameArgument) -> int:
     """Make a pinned name stand for its latest version again."""
     with open_store(options) as store:
-        told = store.stand_for(name)
+        told = store.publications.stand_for(name)
     return _print_publication(options, told)
 
 
@@ -383,7 +383,7 @@ def _stand(options: Options, ref: str, *, pinned: bool) -> int:
     if not (version.isascii() and version.isdigit()):
         raise UsageError(f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}")
     with open_store(options) as store:
-        told = store.stand_for(name, int(version), pinned=pinned)
+        told = store.publications.stand_for(name, int(version), pinned=pinned)
     return _print_publication(options, told)
 
 
@@ -410,7 +410,7 @@ def tag_idea(
 ) -> int:
     """Add tags to an idea, or remove them. A tagged idea is never pruned."""
     with open_store(options) as store:
-        now = store.tag_idea(resolve_idea(store, ref), tags or (), remove or ())
+        now = store.ideas.tag(resolve_idea(store, ref), tags or (), remove or ())
     if options.json:
         print_json({"tags": list[JSON](now)})
     else:
@@ -437,8 +437,8 @@ def suggest_ideas(
     """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
     with open_store(options) as store:
         # What ends with errors is no tool, however often it was tried.
-        well = [one for one in store.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
-        found = [(one, store.idea(one.latest.id).idea.solution) for one in well]
+        well = [one for one in store.ideas.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
+        found = [(one, store.ideas.get(one.latest.id).idea.solution) for one in well]
     if options.json:
         ideas: list[JSON] = [
             {"times": one.times, "idea": one.latest.id, **one.latest.meta.to_json(), "literals": _literals(solution)}
@@ -460,7 +460,7 @@ def suggest_ideas(
 
 
 def _ended_well(store: Store, one: Repeated) -> bool:
-    record = store.run(one.latest.meta.run) if one.latest.meta.run else None
+    record = store.runs.get(one.latest.meta.run) if one.latest.meta.run else None
     return record is None or not (record.summary or {}).get("errors")
 
 

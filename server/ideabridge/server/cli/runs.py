@@ -95,7 +95,7 @@ def _listed(store: Store, status: Status | None, after: str | None) -> Iterator[
     # Only a look at its process tells whether a run that is noted as running is interrupted.
     noted = [] if status is None else ["running", "interrupted"] if status is Status.INTERRUPTED else [status.value]
     while True:
-        page = store.runs(status=noted, limit=_PAGE, after=after, rooms=False)
+        page = store.runs.newest(status=noted, limit=_PAGE, after=after, rooms=False)
         yield from (record for record in page if status is None or run_status(record)[0] == status.value)
         if len(page) < _PAGE:
             return
@@ -132,7 +132,7 @@ def list_direct_calls(
 ) -> int:
     """List direct calls of exposed tools, newest first: those of every caller. No parameters and results are kept."""
     with open_store(options) as store:
-        page = store.direct_calls(limit, after)
+        page = store.direct_calls.page(limit, after)
     if options.json:
         calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
         print_json({"calls": calls, "next": page.next})
@@ -241,7 +241,7 @@ async def _cancel(options: Options, records: list[RunRecord]) -> int:
             # What a room gives belongs to its run: that is what ends.
             root = record.id.partition(".")[0]
             try:
-                before = bridge.store.run(root)
+                before = bridge.store.runs.get(root)
                 if before is not None and before.status in _ENDED:
                     raise FinishedRunError(f"run {root} has ended ({before.status}); there is nothing to cancel")
                 run = await bridge.cancel(root, "cancelled at the command line")
@@ -278,10 +278,10 @@ def show_run(
 
     with open_store(options) as store:
         record = resolve_run(store, run)
-        journal = list(store.events(record.id))
+        journal = list(store.runs.events(record.id))
         if at is not None and not 1 <= at <= len(journal):
             raise UsageError(f"--at: expected 1 to {len(journal)}, an event of the run, found {at}")
-        history = read_history(journal[:at], store.event_times(record.id))
+        history = read_history(journal[:at], store.runs.event_times(record.id))
         lineage = _lineage(store, record)
     if at is not None:
         return _show_at(options, record, history)
@@ -299,13 +299,15 @@ def _lineage(store: Store, record: RunRecord) -> JSONObject:
         told["part_of"] = record.parent
     if record.forked_from is not None:
         told["forked_from"] = {"run": record.forked_from, "at": record.forked_at}
-    forks: list[JSON] = [{"run": run, "at": at} for run, at in store.forks(record.id)]
+    forks: list[JSON] = [{"run": run, "at": at} for run, at in store.runs.forks(record.id)]
     if forks:
         told["forks"] = forks
-    rooms: list[JSON] = [{"run": one.id, "status": one.status, "title": one.title} for one in store.rooms_of(record.id)]
+    rooms: list[JSON] = [
+        {"run": one.id, "status": one.status, "title": one.title} for one in store.runs.rooms(record.id)
+    ]
     if rooms:
         told["rooms"] = rooms
-    ideas: list[JSON] = [one.id for one in store.step_ideas(record.id)]
+    ideas: list[JSON] = [one.id for one in store.ideas.of_run(record.id)]
     return {**told, "ideas": ideas} if ideas else told
 
 
@@ -483,7 +485,7 @@ def _input_of(store: Store, run_id: str) -> JSONObject:
     from ideabridge.bridge.context.messages import read_context
     from ideabridge.bridge.loop.event import RunStarted, event_from_json
 
-    first = next(store.events(run_id), None)
+    first = next(store.runs.events(run_id), None)
     started = event_from_json(first[1]) if first is not None else None
     if isinstance(started, RunStarted):
         for message in read_context(started.context):

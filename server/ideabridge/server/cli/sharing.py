@@ -89,7 +89,7 @@ def _published(store: Store) -> list[str]:
     names: list[str] = []
     after: str | None = None
     while True:
-        page = store.publications(500, after)
+        page = store.publications.page(500, after)
         names += [one.name for one in page.items]
         if page.next is None:
             return names

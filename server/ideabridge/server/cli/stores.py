@@ -81,24 +81,24 @@ def resolve_run(store: Store, text: str) -> RunRecord:
     """
     from ideabridge.bridge.store.errors import UnknownRunError
 
-    record = store.run(text)
+    record = store.runs.get(text)
     if record is None and text == LAST:
-        record = next(iter(store.runs(limit=1, rooms=False)), None)
+        record = next(iter(store.runs.newest(limit=1, rooms=False)), None)
         if record is None:
             raise UnknownRunError("there is no last run: the store has no runs yet")
     if record is not None:
         return record
     # Rooms bear the id of their run, and more.
     found = [
-        one for one in store.run_ids(text, 100) or store.run_ids(f"run_{text}", 100) if "." in text or "." not in one
+        one for one in store.runs.ids(text, 100) or store.runs.ids(f"run_{text}", 100) if "." in text or "." not in one
     ]
     if not found or not text:
-        known = [one.id for one in store.runs(limit=200)]
+        known = [one.id for one in store.runs.newest(limit=200)]
         raise UnknownRunError(f"unknown run {text[:80]!r}.{did_you_mean(text, known)}")
     if len(found) > 1:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         raise UsageError(f"several runs begin with {text[:80]!r}: {', '.join(found[:_NAMED])}{more}")
-    record = store.run(found[0])
+    record = store.runs.get(found[0])
     assert record is not None
     return record
 
@@ -119,7 +119,7 @@ def resolve_idea(store: Store, ref: str) -> str:
     from ideabridge.bridge.store.errors import UnknownIdeaError, UnknownRunError
 
     try:
-        store.idea(ref)
+        store.ideas.get(ref)
     except UnknownIdeaError as error:
         try:
             return resolve_run(store, ref).id

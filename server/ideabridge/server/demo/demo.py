@@ -288,5 +288,5 @@ async def _serving(command: list[str]) -> AsyncGenerator[str]:
 def _result_bytes(store: Path, run: str) -> list[int]:
     """The size of each call's result as JSON, from the journal of the run."""
     with Store.open(str(store)) as opened:
-        events = [event for _, event in opened.events(run)]
+        events = [event for _, event in opened.runs.events(run)]
     return [len(encode(event.get("value"))) for event in events if event.get("event") == "call_finished"]
