@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         UnknownToolError,
         ValueMismatchError,
     )
-    from ideabridge.tools.explain import Problem
+    from ideabridge.tools.keywords import Problem
     from ideabridge.tools.reading import read_solution
     from ideabridge.tools.rename import rename_meta_parameters
     from ideabridge.tools.schema import Validator, inline_refs
@@ -115,7 +115,7 @@ _HOMES: Final = {
         "UnknownToolError",
         "ValueMismatchError",
     ),
-    "explain": ("Problem",),
+    "keywords": ("Problem",),
     "reading": ("read_solution",),
     "rename": ("rename_meta_parameters",),
     "schema": (

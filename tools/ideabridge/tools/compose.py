@@ -8,8 +8,15 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ToolDefinitionError
-from ideabridge.tools.explain import REFERENCE_PATTERN, describe
-from ideabridge.tools.keywords import REFERRING, check_size, children, move_refs, resolve
+from ideabridge.tools.keywords import (
+    REFERENCE_PATTERN,
+    REFERRING,
+    check_size,
+    children,
+    describe,
+    move_refs,
+    resolve,
+)
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.rename import matches_meta, rename_meta_parameters, room_for_meta
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool, ToolKey

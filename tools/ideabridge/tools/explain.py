@@ -1,117 +1,116 @@
 """Explain why a value does not satisfy a schema: where, what was found, what was expected.
 
-jsonschema-rs decides whether a value fits. Of one that does not, jsonschema names the reasons; this module puts them
-into words. A pattern from outside never reaches Python's `re`, which may never end on it: jsonschema-rs matches it, in
-linear time or within a bound. Nothing is fetched. What jsonschema cannot explain safely or in full (a reference out of
-the schema, recursion deeper than Python's stack) is told in the words of jsonschema-rs.
+jsonschema-rs decides whether a value satisfies a schema. For a value that does not, jsonschema finds the errors, and
+this module puts them into words. Schemas and values come from outside, so some parts of jsonschema are replaced:
+
+- Python's `re` can take forever on a pattern, and jsonschema compares each item of an array with each other item. All
+  keywords that do this are replaced by ones that ask jsonschema-rs, which works within bounds.
+- Nothing is fetched: the registry of references knows only the published meta-schemas.
+
+If jsonschema cannot explain a schema safely or completely (references out of the schema, `unevaluatedProperties`,
+recursion deeper than Python's stack), the problems are in the words of jsonschema-rs.
+
+Importing this module imports jsonschema, which takes 0.1 s. Import it only after a value has failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, Final, cast
 
+import jsonschema
 import jsonschema_rs
+import referencing
+from jsonschema import ValidationError, validators
+from jsonschema.protocols import Validator
 
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.keywords import REFERRING, Place, resolve, show, show_path
+from ideabridge.tools.keywords import (
+    A_REFERENCE,
+    MOST_LISTED,
+    PATTERNS,
+    REFERENCE_PATTERN,
+    REFERRING,
+    Problem,
+    describe,
+    describe_values,
+    show,
+    show_path,
+)
 from ideabridge.tools.names import did_you_mean
 
-if TYPE_CHECKING:
-    from jsonschema import ValidationError
-    from jsonschema.protocols import Validator
-
-REFERENCE_PATTERN: Final = "^†"
-"""The pattern that marks the alternative "or a reference" in composed schemas."""
-
-PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
-"""The bounds within which patterns are compiled and matched."""
-
-_A_REFERENCE: Final = "a reference such as †state.x"
-_LISTED: Final = 12
 _NOTHING: Final = "nothing"
 _REQUIRED: Final = " (required)"
 
-_ARTICLES: Final = {
-    "array": "an array",
-    "boolean": "true or false",
-    "integer": "an integer",
-    "null": "null",
-    "number": "a number",
-    "object": "an object",
-    "string": "text",
-}
 
+def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> list[Problem]:
+    """The problems of a value that does not satisfy a schema.
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One reason why a value does not fit.
-
-    Attributes:
-        path: where in the value (`calls.0.path`); "" for the whole.
-        found: what stands there, as shortened JSON, or "nothing".
-        expected: what was expected there, in words.
-        place: the same path as keys and indexes.
-        hint: " Did you mean 'x'?" or "".
+    Args:
+        valid: the compiled schema, which has refused the value.
+        schema: the schema.
+        value: the value.
     """
-
-    path: str
-    found: str
-    expected: str
-    place: Place = ()
-    hint: str = ""
-
-    @property
-    def message(self) -> str:
-        """`path: found X, expected Y`."""
-        told = f"found {self.found}, expected {self.expected}{'.' + self.hint if self.hint else ''}"
-        return f"{self.path}: {told}" if self.path else told
-
-
-def _alternatives(values: Iterable[JSON]) -> str:
-    shown = list(dict.fromkeys(show(value, 60) for value in values))
-    if len(shown) == 1:
-        return shown[0]
-    rest = f", … ({len(shown)} in all)" if len(shown) > _LISTED else ""
-    return f"one of {', '.join(shown[:_LISTED])}{rest}"
+    named = schema.get("$schema")
+    draft = named.split("://", 1)[-1].rstrip("#") if isinstance(named, str) else ""
+    problems: list[Problem] = []
+    try:
+        root = _prepared(schema)
+        validator = _VALIDATORS[draft](root, registry=cast("Any", referencing).Registry())
+        problems = _problems(validator.iter_errors(value), root)
+    except (LookupError, RecursionError):
+        # The draft is unknown, a reference leads out of the schema or nowhere, or the recursion is too deep.
+        pass
+    return problems or [_plain(error) for error in valid.iter_errors(value)]
 
 
-def _types(types: Iterable[str]) -> str:
-    return " or ".join(_ARTICLES.get(name, name) for name in sorted(types, key=lambda name: name == "null"))
+def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> Problem:
+    """The problem of a schema that is invalid, as jsonschema-rs reports it."""
+    kind = error.kind
+    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
+        return replace(_plain(error), expected="a regular expression")
+    place = tuple(error.instance_path)
+    if not place:
+        return _plain(error)
+    part: Any = schema
+    for step in place[:-1]:
+        part = part[step]
+    # Only the keyword that is wrong: the whole schema may be large.
+    meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
+    for problem in _problems(meta.iter_errors({str(place[-1]): part[place[-1]]}), None):
+        whole = place[:-1] + problem.place
+        return replace(problem, path=show_path(whole), place=whole)
+    return _plain(error)
 
 
-def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
-    """A few words on what a schema wants: `an integer`, `one of "a", "b"`, `text or null`."""
-    if not isinstance(schema, dict):
-        return "no value" if schema is False else "any value"
-    if schema.get("pattern") == REFERENCE_PATTERN:
-        return _A_REFERENCE
-    if "const" in schema:
-        return show(schema["const"], 60)
-    options = schema.get("enum")
-    if isinstance(options, list) and options:
-        return _alternatives(options)
-    types = schema.get("type")
-    if isinstance(types, str):
-        return _types([types])
-    if isinstance(types, list):
-        return _types(str(name) for name in types)
-    if depth > 0:
-        pointer = schema.get("$ref")
-        if isinstance(pointer, str):
-            return describe(resolve(root, pointer), root, depth - 1)
-        for keyword in ("anyOf", "oneOf"):
-            branches = schema.get(keyword)
-            if isinstance(branches, list) and branches:
-                told = dict.fromkeys(describe(branch, root, depth - 1) for branch in branches[:_LISTED])
-                return " or ".join(told)
-    return "an object" if "properties" in schema else "any value"
+# -- from errors to problems -------------------------------------------------------------------------------------
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun if number == 1 else {'property': 'properties'}.get(noun, noun + 's')}"
+def _problems(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
+    problems: list[Problem] = []
+    for error in errors:
+        if error.context:
+            problems.extend(_problems_of_alternatives(error, root))
+        elif "propertyNames" in error.absolute_schema_path:
+            problems.append(_problem(error, f"a property name that is {_expected(error, root)}"))
+        else:
+            problems.append(_problem(error, _expected(error, root), _hint([error])))
+    return list(dict.fromkeys(problems))
+
+
+def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
+    place = tuple(error.absolute_path)
+    found = _NOTHING if error.validator == "required" else show(cast("JSON", error.instance))
+    return Problem(show_path(place), found, expected, place, hint)
+
+
+def _plain(error: jsonschema_rs.ValidationError) -> Problem:
+    """A problem in the words of jsonschema-rs."""
+    place = tuple(error.instance_path)
+    expected = f"a value that fits the schema: {error.message[:120]}"
+    return Problem(show_path(place), show(cast("JSON", error.instance)), expected, place)
 
 
 _LIMITS: Final = {
@@ -122,40 +121,39 @@ _LIMITS: Final = {
     "multipleOf": "a multiple of {}",
 }
 _COUNTS: Final = {
-    "minLength": ("at least", "character"),
-    "maxLength": ("at most", "character"),
-    "minItems": ("at least", "item"),
-    "maxItems": ("at most", "item"),
-    "minProperties": ("at least", "property"),
-    "maxProperties": ("at most", "property"),
+    "minLength": ("at least", "character", "characters"),
+    "maxLength": ("at most", "character", "characters"),
+    "minItems": ("at least", "item", "items"),
+    "maxItems": ("at most", "item", "items"),
+    "minProperties": ("at least", "property", "properties"),
+    "maxProperties": ("at most", "property", "properties"),
 }
 
 
-def _wanted(error: ValidationError, root: JSON) -> str:
-    """What an error that concerns the value at its own place expected there."""
+def _expected(error: ValidationError, root: JSON) -> str:
+    """What the schema expects at the place of an error."""
     keyword, limit = cast("str | None", error.validator), cast("Any", error.validator_value)
-    if keyword is None:
-        return "nothing here"
     if keyword in _LIMITS:
         return _LIMITS[keyword].format(limit)
     if keyword in _COUNTS:
-        bound, noun = _COUNTS[keyword]
+        bound, one, many = _COUNTS[keyword]
         found = f", not {len(cast('Any', error.instance)):,}" if keyword in ("maxLength", "maxItems") else ""
-        return f"{bound} {_count(limit, noun)}{found}"
-    if keyword == "required":
-        properties = _properties(error)
-        name = str(error.path[-1])
-        return (describe(properties[name], root) if name in properties else "a value") + _REQUIRED
-    if keyword in ("additionalProperties", "unevaluatedProperties") and error.path:
-        known = list(_properties(error))
-        return "no property of this name" + (
-            f"; there {'is' if len(known) == 1 else 'are'} {_listing(known)}" if known else ""
-        )
+        return f"{bound} {limit:,} {one if limit == 1 else many}{found}"
     match keyword:
+        case None:
+            return "nothing here"
+        case "required":
+            properties, name = _properties(error), str(error.path[-1])
+            return (describe(properties[name], root) if name in properties else "a value") + _REQUIRED
+        case "additionalProperties":
+            known = [repr(name[:60]) for name in _properties(error)]
+            more = ", …" if len(known) > MOST_LISTED else ""
+            names = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(known[:MOST_LISTED])}{more}"
+            return f"no property of this name{names if known else ''}"
         case "type" | "const" | "enum":
             return describe({keyword: limit})
         case "pattern":
-            return _A_REFERENCE if limit == REFERENCE_PATTERN else f"text that matches {show(limit, 60)}"
+            return A_REFERENCE if limit == REFERENCE_PATTERN else f"text that matches {show(limit, 60)}"
         case "uniqueItems":
             return "items that all differ"
         case "contains" | "minContains" | "maxContains":
@@ -164,14 +162,12 @@ def _wanted(error: ValidationError, root: JSON) -> str:
             return f"what does not match {show(limit)}"
         case "oneOf":
             return "a value that fits exactly one of the alternatives, not several"
-        case "items":
-            return error.message[:120].replace("Expected", "", 1).strip()
         case _:
-            return error.message[:120]
+            return error.message[:120].removeprefix("Expected ")
 
 
 def _schema(error: ValidationError) -> JSONObject:
-    """The schema that the error is about; {} where it is `true` or `false`."""
+    """The schema that contains the failed keyword; {} if it is `true` or `false`."""
     schema: object = error.schema
     return cast("JSONObject", schema) if isinstance(schema, dict) else {}
 
@@ -181,18 +177,14 @@ def _properties(error: ValidationError) -> JSONObject:
     return properties if isinstance(properties, dict) else {}
 
 
-def _listing(names: list[str]) -> str:
-    return ", ".join(repr(name[:60]) for name in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-
-
 def _hint(errors: Iterable[ValidationError]) -> str:
-    """The name or text among those expected that looks like the one found."""
+    """The expected name or text that resembles the one found."""
     value: object = None
     options: list[object] = []
     for error in errors:
         value = error.instance
         if error.validator == "additionalProperties":
-            return did_you_mean(str(error.path[-1]), _properties(error)) if error.path else ""
+            return did_you_mean(str(error.path[-1]), _properties(error))
         if error.validator == "enum":
             options.extend(cast("list[object]", error.validator_value))
         elif error.validator == "const":
@@ -201,33 +193,56 @@ def _hint(errors: Iterable[ValidationError]) -> str:
     return did_you_mean(value, texts) if isinstance(value, str) else ""
 
 
-def _problem(error: ValidationError, expected: str, hint: str = "") -> Problem:
-    place = tuple(error.absolute_path)
-    found = _NOTHING if error.validator == "required" else show(cast("JSON", error.instance))
-    return Problem(show_path(place), found, expected, place, hint)
+# -- alternatives: `anyOf` and `oneOf` ---------------------------------------------------------------------------
+#
+# A value that fits no alternative has errors in each. Only the errors of the intended alternative help: the one of the
+# right type, whose constant properties (such as `_tool` in a call) the value has.
 
 
-# -- alternatives ------------------------------------------------------------------------------------------------
+def _problems_of_alternatives(error: ValidationError, root: JSON) -> list[Problem]:
+    alternatives = _alternatives(error)
+    branches = [branch for branch in alternatives if not _is_reference(branch)]
+    or_reference = f" or {A_REFERENCE}" if len(branches) < len(alternatives) else ""
+    if not branches:
+        return [_problem(error, A_REFERENCE if or_reference else "another value")]
+    near = [branch for branch in branches if not _is_of_another_kind(branch)]
+    if not near:
+        own = [one for branch in branches for one in branch if not one.relative_path]
+        expected = dict.fromkeys(_expected(one, root) for one in own)
+        return [_problem(error, " or ".join(list(expected)[:MOST_LISTED]) + or_reference, _hint(own))]
+    intended = [branch for branch in near if not any(_constants_of_property(one) for one in branch)]
+    if not intended:
+        problem = _problem_of_constant(near)
+        if problem is not None:
+            return [problem]
+        intended = near
+    fewest = min(map(len, intended))
+    intended = [branch for branch in intended if len(branch) == fewest]
+    problems = _problems(intended[0], root)
+    if len(problems) != 1:
+        return problems
+    [problem] = problems
+    if len(intended) > 1 and problem.found == _NOTHING:
+        # The property that distinguishes the alternatives is missing: name what each alternative has there.
+        missing = [problem for branch in intended for problem in _problems(branch, root)]
+        if len({problem.place for problem in missing}) == 1:
+            names = list(dict.fromkeys(problem.expected.removesuffix(_REQUIRED) for problem in missing))
+            more = ", …" if len(names) > MOST_LISTED else ""
+            return [replace(problem, expected=" or ".join(names[:MOST_LISTED]) + more + _REQUIRED)]
+    if problem.place == tuple(error.absolute_path):
+        return [replace(problem, expected=problem.expected + or_reference)]
+    return problems
 
 
-def _branches(error: ValidationError) -> list[list[ValidationError]]:
-    """The errors of each alternative of a failed `anyOf` or `oneOf`."""
-    found: dict[object, list[ValidationError]] = {}
+def _alternatives(error: ValidationError) -> list[list[ValidationError]]:
+    """The errors of each alternative. Alternatives within it that are all of another kind are taken apart."""
+    branches: dict[object, list[ValidationError]] = {}
     for inner in error.context or ():
-        found.setdefault(inner.relative_schema_path[0], []).append(inner)
-    return [_flat(branch) for branch in found.values()]
-
-
-def _flat(errors: list[ValidationError]) -> list[ValidationError]:
-    """The errors of an alternative, with alternatives inside it that fail at the same place as a whole taken apart."""
-    result: list[ValidationError] = []
-    for error in errors:
-        inner = [] if error.relative_path else _branches(error)
-        if inner and all(_is_of_another_kind(branch) for branch in inner):
-            result.extend(one for branch in inner for one in branch)
-        else:
-            result.append(error)
-    return result
+        nested = [] if inner.relative_path else _alternatives(inner)
+        apart = bool(nested) and all(_is_of_another_kind(branch) for branch in nested)
+        errors = [one for branch in nested for one in branch] if apart else [inner]
+        branches.setdefault(inner.relative_schema_path[0], []).extend(errors)
+    return list(branches.values())
 
 
 def _is_reference(errors: list[ValidationError]) -> bool:
@@ -235,185 +250,45 @@ def _is_reference(errors: list[ValidationError]) -> bool:
 
 
 def _is_of_another_kind(branch: list[ValidationError]) -> bool:
-    """Whether an alternative fails because the value itself is of another type, or another constant."""
+    """Whether an alternative fails because the value itself has another type, or is another constant."""
     return any(error.validator in (None, "type", "const", "enum") and not error.relative_path for error in branch)
 
 
-def _constants(error: ValidationError) -> list[ValidationError]:
-    """The errors that say that the value is another constant: this one, or one in an alternative to a reference."""
+def _constants_of_property(error: ValidationError) -> list[ValidationError]:
+    """The errors that say that a property of the value is another constant; [] if this error is about something else.
+
+    The constant may be an alternative to a reference.
+    """
+    if len(error.relative_path) != 1:
+        return []
     if error.validator == "const":
         return [error]
     return [one for one in error.context or () if one.validator == "const" and not one.relative_path]
 
 
-def _choose(error: ValidationError, root: JSON) -> list[Problem]:
-    """Explain failed alternatives by the one that was meant, or by all where none came near."""
-    every = _branches(error)
-    branches = [branch for branch in every if not _is_reference(branch)]
-    tail = f" or {_A_REFERENCE}" if len(branches) < len(every) else ""
-    if not branches:
-        return [_problem(error, _A_REFERENCE if tail else "another value")]
-    near = [branch for branch in branches if not _is_of_another_kind(branch)]
-    if not near:
-        own = [one for branch in branches for one in branch if not one.relative_path]
-        wanted = dict.fromkeys(_wanted(one, root) for one in own)
-        return [_problem(error, " or ".join(list(wanted)[:_LISTED]) + tail, _hint(own))]
-    # Variants are told apart by a constant in one of their properties.
-    meant = [branch for branch in near if not any(_tells_apart(one) for one in branch)]
-    if not meant:
-        variants = _variants(near)
-        if variants is not None:
-            return [variants]
-        meant = near
-    fewest = min(map(len, meant))
-    meant = [branch for branch in meant if len(branch) == fewest]
-    problems = _told(meant[0], root)
-    if len(meant) > 1 and len(problems) == 1 and problems[0].found == _NOTHING:
-        # The property that tells variants apart is missing: name what each variant has there.
-        missing = [problem for branch in meant for problem in _told(branch, root)]
-        if len({problem.place for problem in missing}) == 1:
-            wanted = list(dict.fromkeys(problem.expected.removesuffix(_REQUIRED) for problem in missing))
-            expected = " or ".join(wanted[:_LISTED]) + (", …" if len(wanted) > _LISTED else "") + _REQUIRED
-            return [replace(problems[0], expected=expected)]
-    if tail and len(problems) == 1 and problems[0].place == tuple(error.absolute_path):
-        return [replace(problems[0], expected=problems[0].expected + tail)]
-    return problems
-
-
-def _tells_apart(error: ValidationError) -> bool:
-    """Whether a property of the value says that another variant was meant."""
-    return len(error.relative_path) == 1 and bool(_constants(error))
-
-
-def _variants(branches: list[list[ValidationError]]) -> Problem | None:
-    """One problem for variants that all differ from the value in the same constant, as `_tool` of calls."""
+def _problem_of_constant(branches: list[list[ValidationError]]) -> Problem | None:
+    """One problem for alternatives that all have another constant in the same property, as `_tool` in calls."""
     found: dict[str | int, list[list[ValidationError]]] = {}
-    for error in (error for branch in branches for error in branch if _tells_apart(error)):
-        found.setdefault(error.path[-1], []).append(_constants(error))
+    for error in (error for branch in branches for error in branch):
+        if constants := _constants_of_property(error):
+            found.setdefault(error.path[-1], []).append(constants)
     for groups in found.values():
         if len(groups) >= len(branches):
             errors = [error for group in groups for error in group]
-            wanted = _alternatives(cast("JSON", one.validator_value) for one in errors)
-            return _problem(errors[0], wanted, _hint(errors))
+            return _problem(
+                errors[0], describe_values(cast("JSON", one.validator_value) for one in errors), _hint(errors)
+            )
     return None
 
 
-def _told(errors: Iterable[ValidationError], root: JSON) -> list[Problem]:
-    problems: list[Problem] = []
-    for error in errors:
-        if error.context:
-            problems.extend(_choose(error, root))
-        elif "propertyNames" in error.absolute_schema_path:
-            problems.append(_problem(error, f"a property name that is {_wanted(error, root)}"))
-        else:
-            problems.append(_problem(error, _wanted(error, root), _hint([error])))
-    return list(dict.fromkeys(problems))
-
-
-# -- jsonschema, held to what is safe ----------------------------------------------------------------------------
-
-
-@lru_cache(256)
-def _rs(keyword: str, value: str | bool) -> jsonschema_rs.Draft202012Validator:
-    return jsonschema_rs.Draft202012Validator({keyword: value}, pattern_options=PATTERNS)
-
-
-def _pattern(_: Validator, pattern: str, instance: object, __: JSONObject) -> Iterator[ValidationError]:
-    from jsonschema import ValidationError
-
-    if isinstance(instance, str) and not _rs("pattern", pattern).is_valid(instance):
-        yield ValidationError(f"does not match {pattern}")
-
-
-def _unique(_: Validator, wanted: bool, instance: object, __: JSONObject) -> Iterator[ValidationError]:
-    # jsonschema compares each item with each other one.
-    from jsonschema import ValidationError
-
-    if wanted and not _rs("uniqueItems", value=True).is_valid(instance):
-        yield ValidationError("items are equal")
-
-
-def _below(
-    validator: Validator, value: JSON, schema: JSON, name: str, place: str | None = None
-) -> Iterator[ValidationError]:
-    """The errors of one property. Of those that `false` refuses jsonschema does not report the place."""
-    from jsonschema import ValidationError
-
-    if schema is False:
-        yield ValidationError("is not allowed", validator=cast("Any", None), path=[name], instance=value)
-    else:
-        yield from cast("Any", validator).descend(value, schema, path=name, schema_path=place)
-
-
-def _own_properties(
-    validator: Validator, properties: JSONObject, instance: object, _: JSONObject
-) -> Iterator[ValidationError]:
-    values = cast("JSONObject", instance) if isinstance(instance, dict) else {}
-    for name, schema in properties.items():
-        if name in values:
-            yield from _below(validator, values[name], schema, name, name)
-
-
-def _pattern_properties(
-    validator: Validator, patterns: JSONObject, instance: object, _: JSONObject
-) -> Iterator[ValidationError]:
-    for pattern, schema in patterns.items():
-        for name, value in cast("JSONObject", instance).items() if isinstance(instance, dict) else ():
-            if _rs("pattern", pattern).is_valid(name):
-                yield from _below(validator, value, schema, name, pattern)
-
-
-def _additional(validator: Validator, rest: JSON, instance: object, schema: JSONObject) -> Iterator[ValidationError]:
-    from jsonschema import ValidationError
-
-    known, patterns = cast("Any", schema.get("properties", {})), cast("Any", schema.get("patternProperties", {}))
-    for name, value in cast("JSONObject", instance).items() if isinstance(instance, dict) else ():
-        if name in known or any(_rs("pattern", pattern).is_valid(name) for pattern in patterns):
-            continue
-        if rest is False:
-            yield ValidationError("is not expected", path=[name], instance=value)
-        else:
-            yield from _below(validator, value, rest, name)
-
-
-def _required(_: Validator, names: list[str], instance: object, __: JSONObject) -> Iterator[ValidationError]:
-    from jsonschema import ValidationError
-
-    for name in names if isinstance(instance, dict) else ():
-        if name not in cast("JSONObject", instance):
-            yield ValidationError("is missing", path=[name])
-
-
-@cache
-def _explainers() -> dict[str, Any]:
-    """The validators of jsonschema by the `$schema` that names their draft; imported when a first value fails."""
-    import jsonschema
-    from jsonschema import validators
-
-    extend = cast("Any", validators).extend
-    changed: dict[str, Callable[..., Any]] = {
-        "pattern": _pattern,
-        "properties": _own_properties,
-        "patternProperties": _pattern_properties,
-        "additionalProperties": _additional,
-        "required": _required,
-        "uniqueItems": _unique,
-    }
-    drafts = {
-        "": jsonschema.Draft202012Validator,
-        "json-schema.org/draft/2020-12/schema": jsonschema.Draft202012Validator,
-        "json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
-        "json-schema.org/draft-07/schema": jsonschema.Draft7Validator,
-        "json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
-    }
-    return {name: extend(draft, changed) for name, draft in drafts.items()}
+# -- the keywords that are replaced ------------------------------------------------------------------------------
 
 
 def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
-    """The schema without `$schema`, by which jsonschema would change to a validator that runs patterns in `re`.
+    """The schema without `$schema`, which would switch jsonschema back to its own keywords.
 
     Raises:
-        LookupError: jsonschema would leave the schema, or run names of `patternProperties` in `re`.
+        LookupError: a reference leads out of the schema, or a keyword is not replaced here.
     """
     if isinstance(schema, list):
         return [_prepared(item, is_root=False) for item in schema]
@@ -421,9 +296,9 @@ def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
         return schema
     if any(isinstance(target := schema.get(keyword), str) and not target.startswith("#") for keyword in REFERRING):
         raise LookupError
-    if (not is_root and isinstance(schema.get("$id"), str)) or {"unevaluatedProperties", "unevaluatedItems"} & set(
-        schema
-    ):
+    if not is_root and isinstance(schema.get("$id"), str):
+        raise LookupError
+    if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
         raise LookupError
     dropped = ("$schema", "$id") if is_root else ("$schema",)
     return {
@@ -433,52 +308,88 @@ def _prepared(schema: JSON, *, is_root: bool = True) -> JSON:
     }
 
 
-def explain(valid: jsonschema_rs.Validator, schema: JSONObject, value: JSON) -> list[Problem]:
-    """The problems of a value that does not satisfy a schema, as jsonschema finds them.
-
-    Args:
-        valid: the compiled schema, which has found that the value does not fit.
-        schema: the schema.
-        value: the value.
-    """
-    named = schema.get("$schema")
-    draft = named.split("://", 1)[-1].rstrip("#") if isinstance(named, str) else ""
-    try:
-        explainer = _explainers()[draft]
-        import referencing
-
-        prepared = _prepared(schema)
-        # The empty registry fetches nothing; it knows the published meta-schemas alone.
-        nothing = cast("Any", referencing).Registry()
-        problems = _told(explainer(prepared, registry=nothing).iter_errors(value), prepared)
-    except (LookupError, RecursionError):
-        # An unresolvable reference is a LookupError too.
-        problems = []
-    return problems or [plain(error) for error in valid.iter_errors(value)]
+@lru_cache(256)
+def _rs(keyword: str, value: str | bool) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator({keyword: value}, pattern_options=PATTERNS)
 
 
-def explain_schema(error: jsonschema_rs.ValidationError, schema: JSONObject) -> Problem:
-    """The problem of a schema that is invalid, as jsonschema-rs reports it."""
-    kind = error.kind
-    if isinstance(kind, jsonschema_rs.ValidationErrorKind.Format) and kind.format == "regex":
-        return replace(plain(error), expected="a regular expression")
-    place = tuple(error.instance_path)
-    part: Any = schema
-    for step in place[:-1]:
-        part = part[step]
-    import jsonschema
-
-    # Only the keyword that is wrong: the whole schema may be large.
-    meta: Any = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
-    alone: JSON = {str(place[-1]): part[place[-1]]} if place else schema
-    for problem in _told(meta.iter_errors(alone), None) if place else []:
-        whole = place[:-1] + problem.place
-        return replace(problem, path=show_path(whole), place=whole)
-    return plain(error)
+def _pattern(_: Validator, pattern: str, value: object, __: JSONObject) -> Iterator[ValidationError]:
+    if isinstance(value, str) and not _rs("pattern", pattern).is_valid(value):
+        yield ValidationError(f"does not match {pattern}")
 
 
-def plain(error: jsonschema_rs.ValidationError) -> Problem:
-    """A problem in the words of jsonschema-rs."""
-    place = tuple(error.instance_path)
-    expected = f"a value that fits the schema: {error.message[:120]}"
-    return Problem(show_path(place), show(cast("JSON", error.instance)), expected, place)
+def _unique_items(_: Validator, wanted: bool, value: object, __: JSONObject) -> Iterator[ValidationError]:
+    if wanted and not _rs("uniqueItems", value=True).is_valid(value):
+        yield ValidationError("items are equal")
+
+
+def _own_properties(
+    validator: Validator, schemas: JSONObject, value: object, _: JSONObject
+) -> Iterator[ValidationError]:
+    members = _members(value)
+    for name, schema in schemas.items():
+        if name in members:
+            yield from _errors_of_property(validator, members[name], schema, name, name)
+
+
+def _pattern_properties(
+    validator: Validator, schemas: JSONObject, value: object, _: JSONObject
+) -> Iterator[ValidationError]:
+    for pattern, schema in schemas.items():
+        for name, member in _members(value).items():
+            if _rs("pattern", pattern).is_valid(name):
+                yield from _errors_of_property(validator, member, schema, name, pattern)
+
+
+def _additional_properties(
+    validator: Validator, rest: JSON, value: object, schema: JSONObject
+) -> Iterator[ValidationError]:
+    known, patterns = cast("Any", schema.get("properties", {})), cast("Any", schema.get("patternProperties", {}))
+    for name, member in _members(value).items():
+        if name in known or any(_rs("pattern", pattern).is_valid(name) for pattern in patterns):
+            continue
+        if rest is False:
+            yield ValidationError("is not expected", path=[name], instance=member)
+        else:
+            yield from _errors_of_property(validator, member, rest, name)
+
+
+def _errors_of_property(
+    validator: Validator, value: JSON, schema: JSON, name: str, schema_path: str | None = None
+) -> Iterator[ValidationError]:
+    if schema is False:
+        # jsonschema does not report the place of a value that `false` refuses.
+        yield ValidationError("is not allowed", validator=cast("Any", None), path=[name], instance=value)
+    else:
+        yield from cast("Any", validator).descend(value, schema, path=name, schema_path=schema_path)
+
+
+def _required(_: Validator, names: list[str], value: object, __: JSONObject) -> Iterator[ValidationError]:
+    for name in names if isinstance(value, dict) else ():
+        if name not in cast("JSONObject", value):
+            yield ValidationError("is missing", path=[name])
+
+
+def _members(value: object) -> JSONObject:
+    return cast("JSONObject", value) if isinstance(value, dict) else {}
+
+
+_KEYWORDS: Final[dict[str, Any]] = {
+    "pattern": _pattern,
+    "uniqueItems": _unique_items,
+    "properties": _own_properties,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional_properties,
+    "required": _required,
+}
+_VALIDATORS: Final[dict[str, Any]] = {
+    draft: cast("Any", validators).extend(validator, _KEYWORDS)
+    for draft, validator in {
+        "": jsonschema.Draft202012Validator,
+        "json-schema.org/draft/2020-12/schema": jsonschema.Draft202012Validator,
+        "json-schema.org/draft/2019-09/schema": jsonschema.Draft201909Validator,
+        "json-schema.org/draft-07/schema": jsonschema.Draft7Validator,
+        "json-schema.org/draft-06/schema": jsonschema.Draft6Validator,
+    }.items()
+}
+"""The validators by the `$schema` that names their draft."""

@@ -1,14 +1,18 @@
-"""Keywords of JSON Schema that hold schemas, and walks over them (JSON Schema 2020-12, core 10 and 11).
+"""Keywords of JSON Schema: which of them contain schemas, walks over these, and schemas in words.
 
-The names of older drafts (`definitions`, `dependencies`, `additionalItems`) are in: remote tools still use them.
+The keywords are those of 2020-12, and those of older drafts (`definitions`, `dependencies`, `additionalItems`), which
+remote tools still use.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
+
+import jsonschema_rs
 
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import LimitExceededError
@@ -239,3 +243,94 @@ def move_refs(schema: JSONObject, place: Place) -> JSON:
         return moved
 
     return map_schemas(schema, move)
+
+
+# -- describing schemas and problems in words ----------------------------------------------------------------------
+
+REFERENCE_PATTERN: Final = "^†"
+"""The pattern that marks the alternative "or a reference" in composed schemas."""
+
+PATTERNS: Final = jsonschema_rs.FancyRegexOptions(backtrack_limit=100_000, size_limit=2_000_000)
+"""The bounds within which patterns are compiled and matched."""
+
+A_REFERENCE: Final = "a reference such as †state.x"
+"""How messages describe that alternative."""
+
+MOST_LISTED: Final = 12
+"""How many alternatives or names a message lists."""
+
+_ARTICLES: Final = {
+    "array": "an array",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "text",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why a value does not satisfy a schema.
+
+    Attributes:
+        path: the place in the value (`calls.0.path`); "" for the whole value.
+        found: the value at that place, as shortened JSON, or "nothing".
+        expected: what was expected there, in words.
+        place: the same path as keys and indexes.
+        hint: " Did you mean 'x'?" or "".
+    """
+
+    path: str
+    found: str
+    expected: str
+    place: Place = ()
+    hint: str = ""
+
+    @property
+    def message(self) -> str:
+        """`path: found X, expected Y`."""
+        text = f"found {self.found}, expected {self.expected}{'.' + self.hint if self.hint else ''}"
+        return f"{self.path}: {text}" if self.path else text
+
+
+def describe_values(values: Iterable[JSON]) -> str:
+    """Alternatives in words: `1`, `one of 1, 2, 3`."""
+    shown = list(dict.fromkeys(show(value, 60) for value in values))
+    if len(shown) == 1:
+        return shown[0]
+    rest = f", … ({len(shown)} in all)" if len(shown) > MOST_LISTED else ""
+    return f"one of {', '.join(shown[:MOST_LISTED])}{rest}"
+
+
+def _describe_types(types: Iterable[str]) -> str:
+    return " or ".join(_ARTICLES.get(name, name) for name in sorted(types, key=lambda name: name == "null"))
+
+
+def describe(schema: JSON, root: JSON = None, depth: int = 3) -> str:
+    """What a schema expects, in a few words: `an integer`, `one of "a", "b"`, `text or null`."""
+    if not isinstance(schema, dict):
+        return "no value" if schema is False else "any value"
+    if schema.get("pattern") == REFERENCE_PATTERN:
+        return A_REFERENCE
+    if "const" in schema:
+        return show(schema["const"], 60)
+    options = schema.get("enum")
+    if isinstance(options, list) and options:
+        return describe_values(options)
+    types = schema.get("type")
+    if isinstance(types, str):
+        return _describe_types([types])
+    if isinstance(types, list):
+        return _describe_types(str(name) for name in types)
+    if depth > 0:
+        pointer = schema.get("$ref")
+        if isinstance(pointer, str):
+            return describe(resolve(root, pointer), root, depth - 1)
+        for keyword in ("anyOf", "oneOf"):
+            branches = schema.get(keyword)
+            if isinstance(branches, list) and branches:
+                words = dict.fromkeys(describe(branch, root, depth - 1) for branch in branches[:MOST_LISTED])
+                return " or ".join(words)
+    return "an object" if "properties" in schema else "any value"

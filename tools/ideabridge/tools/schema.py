@@ -16,14 +16,15 @@ import jsonschema_rs
 
 from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import InvalidJSONError, LimitExceededError, SchemaError, ValueMismatchError
-from ideabridge.tools.explain import PATTERNS, Problem, explain, explain_schema
 from ideabridge.tools.keywords import (
     DEFINITIONS,
     MANY,
     MAX_SCHEMA_DEPTH,
     NAMED,
     ONE,
+    PATTERNS,
     REFERRING,
+    Problem,
     check_size,
     children,
     resolve,
@@ -453,6 +454,9 @@ class Validator:
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
     """Why a value does not satisfy a schema, whatever that takes."""
+    # Importing this imports jsonschema, which takes 0.1 s.
+    from ideabridge.tools.explain import explain
+
     if _nodes(value, _EXPLAINED_NODES) < _EXPLAINED_NODES:
         return explain(compiled.valid, schema, value)
     # Of a value too large to collect all its errors (a million items that each fail take 16 s), a sample.
@@ -584,6 +588,8 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
 
 def _told(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
     if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+        from ideabridge.tools.explain import explain_schema
+
         return explain_schema(error, schema).message
     for place, keyword, target in _references(schema):
         if target.lstrip("#") in error.message:
