@@ -1,8 +1,11 @@
-"""StdioTransport: a module that is a child process, for `mcp.Client` (SDK-NOTES).
+"""StdioTransport: connects `mcp.Client` to a module that runs as a child process.
 
-The SDK's own transport has no bound on lines, dies of bytes that are not UTF-8, hides the exit code, does not tell
-its owner of the end, and takes four seconds over a stubborn child. This one bounds lines, skips and counts
-garbage, keeps the last words of stderr, and is gone within two seconds.
+The transport of the SDK reads lines of any length, fails on bytes that are not UTF-8, hides the exit code, does not
+report the end of the process, and needs four seconds to end a process that ignores signals. This one bounds lines,
+skips and counts lines that are no messages, keeps the last lines of stderr, and ends the process within two seconds.
+
+Three classes do the work below it. `Lines` cuts output into bounded lines. `Guard` talks to a small process that ends
+the children if this process dies. `ChildProcess` starts a child in a process group of its own, and ends the group.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,17 +38,13 @@ from ideabridge.bridge.modules.sdk import TransportStreams
 from ideabridge.bridge.modules.settings import Launch
 from ideabridge.tools.encoding import count_values
 
-# -- lines -----------------------------------------------------------------------------------------------------------
-#
-# Lines of a child's output, bounded: no child can make us hold more than the limit (DESIGN 7).
-
 _ENDS: Final = 512
-"""How much of the beginning and the end of an over-long line is kept, in bytes."""
+"""Bytes that are kept of the beginning and of the end of a line over the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LongLine:
-    """A line over the limit, of which only the ends were kept."""
+    """A line over the limit: its first and last bytes, and how many bytes it had."""
 
     head: bytes
     tail: bytes
@@ -53,7 +52,7 @@ class LongLine:
 
 
 class Lines:
-    """Cuts a stream of bytes into lines. A line over `limit` bytes comes as a `LongLine`, without being held."""
+    """Cuts a stream of bytes into lines. Of a line over `limit` bytes only the ends are kept, as a `LongLine`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -78,7 +77,7 @@ class Lines:
             self._add(chunk[start:])
 
     def rest(self) -> bytes | LongLine | None:
-        """What stood after the last line end, at the end of the stream."""
+        """The bytes after the last line end, at the end of the stream; None if there are none."""
         return self._take() if self._size else None
 
     def _add(self, piece: bytes) -> None:
@@ -87,8 +86,8 @@ class Lines:
             self._parts.append(piece)
             return
         if self._parts:
-            held = b"".join(self._parts)
-            self._head, self._tail = held[:_ENDS], held[-_ENDS:]
+            start = b"".join(self._parts)
+            self._head, self._tail = start[:_ENDS], start[-_ENDS:]
             self._parts = []
         if len(self._head) < _ENDS:
             self._head = (self._head + piece)[:_ENDS]
@@ -101,79 +100,76 @@ class Lines:
         return line
 
 
-# -- guard -----------------------------------------------------------------------------------------------------------
-#
-# Guard: no child outlives us, even where we are killed with SIGKILL (SDK-NOTES: orphans).
-#
-# One small process per process of ours, started with the first stdio module, or by a server. It holds the read end of a
-# pipe whose write end only we have: when we are gone, however that happened, the pipe ends, and it ends every process
-# group that is still registered: SIGTERM, and SIGKILL after half a second. Registered groups survive nothing; the guard
-# itself goes with the pipe. It is in its own session and ignores SIGINT, SIGTERM and SIGHUP, so a signal to our
-# group does not take it away first.
-#
-# It also sees to it that a signal ends us: Python's handler in C writes the number of each signal to the pipe, whatever
-# code we are in. Where we are still there three seconds after SIGTERM or SIGINT, it kills us.
-#
-# Not covered: a child that leaves its process group, a SIGKILL within the microseconds between a child's start and
-# its registration, and Windows, where there are no process groups (there children only see their pipes close).
-
 _SCRIPT: Final = Path(__file__).with_name("guard_process.py")
 
 
 class Guard:
-    """The connection to the guard process. Thread-safe; started when first needed, again if somebody killed it."""
+    """Ends the children if this process dies, even by SIGKILL. Thread-safe.
+
+    The guard is one small process, started with the first stdio module or by a server, and started again if somebody
+    kills it. It reads a pipe of which only this process has the write end. Process groups are registered through the
+    pipe. When the pipe ends, the guard sends SIGTERM to all registered groups, SIGKILL half a second later, and ends.
+    It runs in its own session and ignores SIGINT, SIGTERM and SIGHUP, so a signal to this process group does not end
+    it.
+
+    The guard also ends this process if a signal does not: Python's handler in C writes the number of each signal to the
+    pipe, whatever code is running. Three seconds after SIGTERM or SIGINT, the guard kills this process.
+
+    Not covered: a child that leaves its process group, a SIGKILL in the microseconds between the start of a child and
+    its registration, and Windows, which has no process groups (there the children only see their pipes close).
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._groups: set[int] = set()
-        self._hears = False
+        self._hears_signals = False
 
     @contextmanager
     def hearing(self) -> Generator[None]:
-        """Let the guard see the signals that Python handles here, and end this process where it does not end by itself.
+        """Send the signals that Python handles here to the guard, which ends this process if it does not end by itself.
 
-        Only in the main thread, and not on Windows.
+        Works in the main thread only, and not on Windows.
         """
         with self._lock:
-            self._forget()
-            self._hears = True
+            self._forget_after_fork()
+            self._hears_signals = True
             if self._process is None or self._process.poll() is not None:
                 self._start()
             else:
-                self._hear()
+                self._send_signals()
         try:
             yield
         finally:
-            self._hears = False
+            self._hears_signals = False
             signal.set_wakeup_fd(-1)
 
-    def _hear(self) -> None:
+    def _send_signals(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             descriptor = self._process.stdin.fileno()
             os.set_blocking(descriptor, False)
-            # Only the main thread may say so; without it, the process ends as far as Python can see to it.
+            # Only the main thread may set this. In other threads, ending this process is left to Python.
             with suppress(ValueError):
                 signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
 
-    def _forget(self) -> None:
+    def _forget_after_fork(self) -> None:
         if self._owner != os.getpid():
-            # After a fork the parent's groups are the parent's business.
-            self._groups, self._process, self._owner, self._hears = set(), None, os.getpid(), False
+            # The groups belong to the parent process.
+            self._groups, self._process, self._owner, self._hears_signals = set(), None, os.getpid(), False
 
     def watch(self, group: int) -> None:
-        """End process group `group` when we are gone."""
+        """Register a process group, which is ended if this process dies."""
         if sys.platform == "win32":
             return
         with self._lock:
-            self._forget()
+            self._forget_after_fork()
             self._groups.add(group)
             if not self._write(b"+%d\n" % group):
                 self._start()
 
     def release(self, group: int) -> None:
-        """The group is gone; its number may belong to somebody else from now on."""
+        """Remove a group that has ended. Its number may be used for other processes from now on."""
         with self._lock:
             if self._owner == os.getpid() and group in self._groups:
                 self._groups.discard(group)
@@ -204,11 +200,11 @@ class Guard:
         )
         for group in sorted(self._groups):
             self._write(b"+%d\n" % group)
-        if self._hears:
-            self._hear()
+        if self._hears_signals:
+            self._send_signals()
 
     def close(self) -> None:
-        """Let go of the guard: it ends what is still registered, then itself. Done at exit."""
+        """Close the pipe: the guard ends the groups that are still registered, then itself. Called at exit."""
         with self._lock:
             process = self._process
             if process is None or self._owner != os.getpid():
@@ -218,17 +214,13 @@ class Guard:
             try:
                 process.wait(timeout=1)
             except subprocess.TimeoutExpired:
-                # It is still ending children of ours, and goes after that.
+                # It is still ending children.
                 return
 
 
 guard: Final = Guard()
 """The one guard of this process."""
 
-
-# -- process ---------------------------------------------------------------------------------------------------------
-#
-# A child process in its own group: started, watched, ended within two seconds (SDK-NOTES).
 
 INHERITED: Final = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"),
@@ -238,49 +230,149 @@ INHERITED: Final = (
     *("APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMDATA"),
     *("PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"),
 )
-"""What a child inherits of our environment: where things are, how to reach the network; no tokens."""
+"""The variables that a child inherits: locations and proxies, no tokens."""
 
 STDIN_GRACE: Final = 0.5
 """Seconds a child has to end by itself after its input is closed."""
 TERM_GRACE: Final = 0.5
 """Seconds a group has after SIGTERM."""
 KILL_GRACE: Final = 0.5
-"""Seconds to see the death of what was killed."""
+"""Seconds to wait for the end of killed processes."""
 _POLL: Final = 0.005
+_DRAIN_SECONDS: Final = 0.3
+"""Seconds to wait for the exit code after the pipes have closed, and for the rest of the output after the exit."""
+
+
+class ChildProcess:
+    """A process in a session and process group of its own, registered with the guard; `end` ends the whole group."""
+
+    def __init__(self, process: anyio.abc.Process) -> None:
+        self._process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.stdin = process.stdin
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+
+    @classmethod
+    async def start(cls, module: str, launch: Launch) -> ChildProcess:
+        """Start a module's process.
+
+        Raises:
+            ModuleConnectError: it cannot be started; the message says why.
+        """
+        process: anyio.abc.Process | None = None
+        environment = child_environment(launch.env)
+        command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
+        try:
+            # Without the shield, a cancellation halfway would leave the child to asyncio.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.open_process(
+                    [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
+                )
+        except (OSError, ValueError) as error:
+            raise ModuleConnectError(
+                module, f"module {module!r} cannot be started: {_why_not_started(launch, error)}", lasting=True
+            ) from None
+        assert process is not None
+        guard.watch(process.pid)
+        return cls(process)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process and of its group."""
+        return self._process.pid
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the process itself has ended; other processes of its group may still run."""
+        return self._process.returncode is not None
+
+    @property
+    def how_it_ended(self) -> str:
+        """For a message: 'ended with exit code 3', 'was ended by SIGKILL', 'closed its output'."""
+        code = self._process.returncode
+        if code is None:
+            return "closed its output"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            return f"was ended by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was ended by signal {-code}"
+
+    async def wait(self) -> None:
+        """Wait until the process itself has ended.
+
+        On some versions of Python, `anyio.abc.Process.wait` also waits for the pipes, which a grandchild may hold open.
+        """
+        if hasattr(os, "pidfd_open"):
+            try:
+                descriptor = os.pidfd_open(self.pid)
+            except OSError:
+                # The process has been reaped already, or too many files are open: poll for the return code.
+                descriptor = -1
+            if descriptor >= 0:
+                try:
+                    await anyio.wait_readable(descriptor)
+                finally:
+                    os.close(descriptor)
+                await self.exits_within(KILL_GRACE)
+                return
+        await self.exits_within(math.inf, poll=0.2)
+
+    async def exits_within(self, seconds: float, *, poll: float = _POLL) -> bool:
+        """Whether the process itself ends within `seconds`; returns when it does."""
+        return await _becomes_true(lambda: self.has_exited, seconds, poll)
+
+    async def end(self) -> None:
+        """End a process whose input is closed, with its whole group: wait, SIGTERM, SIGKILL. At most 1.5 s.
+
+        Call it shielded: if it does not finish, the child is left over.
+        """
+        await self.exits_within(STDIN_GRACE)
+        gone = not self._signal_group(signal.SIGTERM) and self.has_exited
+        if not gone and not await self._group_ends_within(TERM_GRACE):
+            if sys.platform != "win32":
+                self._signal_group(signal.SIGKILL)
+            await self._group_ends_within(KILL_GRACE)
+        if self.has_exited:
+            guard.release(self.pid)
+        # A descendant that left the group may hold the pipes; asyncio would keep its transport until then.
+        transport = getattr(getattr(self._process, "_process", None), "_transport", None)
+        close = getattr(transport, "close", None)
+        if callable(close):
+            with suppress(PermissionError, ProcessLookupError):
+                close()
+
+    async def _group_ends_within(self, seconds: float) -> bool:
+        # The group exists as long as any of its processes, also after the child itself.
+        return await _becomes_true(lambda: self.has_exited and not self._signal_group(0), seconds)
+
+    def _signal_group(self, number: int) -> bool:
+        """Send a signal to the group (on Windows: end the child). False: the group has no process any more."""
+        if sys.platform == "win32":
+            if self.has_exited:
+                return False
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            return True
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
 
 
 def child_environment(configured: Mapping[str, str] | None) -> dict[str, str]:
-    """The environment of a child: a small inherited one, and what the configuration gives."""
+    """The environment of a child: the inherited variables, and those of the configuration."""
     # A value that starts with "()" is an exported shell function, which is code.
     inherited = {name: os.environ[name] for name in INHERITED if not os.environ.get(name, "()").startswith("()")}
     return inherited | dict(configured or {})
 
 
-async def start(module: str, launch: Launch) -> anyio.abc.Process:
-    """Start a child with pipes in a session and process group of its own, known to the guard.
-
-    Raises:
-        ModuleConnectError: it cannot be started; the message says why.
-    """
-    process: anyio.abc.Process | None = None
-    environment = child_environment(launch.env)
-    command = shutil.which(launch.command, path=environment.get("PATH")) or launch.command
-    try:
-        # Cancelled halfway, asyncio would leave the child to a loop that is closed when it ends.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                [command, *launch.args], cwd=launch.cwd, env=environment, start_new_session=True
-            )
-    except (OSError, ValueError) as error:
-        raise ModuleConnectError(
-            module, f"module {module!r} cannot be started: {_why(launch, error)}", lasting=True
-        ) from None
-    assert process is not None
-    guard.watch(process.pid)
-    return process
-
-
-def _why(launch: Launch, error: OSError | ValueError) -> str:
+def _why_not_started(launch: Launch, error: OSError | ValueError) -> str:
     if not Path(launch.cwd).is_dir():
         return f"its working directory {launch.cwd!r} does not exist"
     if isinstance(error, FileNotFoundError):
@@ -291,115 +383,30 @@ def _why(launch: Launch, error: OSError | ValueError) -> str:
     return f"{launch.command!r}: {reason or error}"
 
 
-def how_it_ended(process: anyio.abc.Process) -> str:
-    """For a message: 'ended with exit code 3', 'was ended by SIGKILL', 'closed its output'."""
-    code = process.returncode
-    if code is None:
-        return "closed its output"
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was ended by signal {-code}"
-
-
-async def exited(process: anyio.abc.Process) -> None:
-    """Wait until the child itself has ended, whoever still holds its pipes.
-
-    `process.wait()` also waits for the pipes on some Pythons, so a grandchild that inherited them would hide
-    the death of the server.
-    """
-    if hasattr(os, "pidfd_open"):
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except OSError:
-            # Gone and reaped already, or too many files: the return code tells.
-            descriptor = -1
-        if descriptor >= 0:
-            try:
-                await anyio.wait_readable(descriptor)
-            finally:
-                os.close(descriptor)
-            await wait_exit(process, KILL_GRACE)
-            return
-    await wait_exit(process, math.inf, poll=0.2)
-
-
-async def wait_exit(process: anyio.abc.Process, seconds: float, *, poll: float = _POLL) -> bool:
-    """Whether the child ended within `seconds`."""
+async def _becomes_true(condition: Callable[[], bool], seconds: float, poll: float = _POLL) -> bool:
     deadline = anyio.current_time() + seconds
-    while process.returncode is None:
+    while not condition():
         if anyio.current_time() >= deadline:
             return False
         await anyio.sleep(poll)
     return True
 
 
-def _signal_group(process: anyio.abc.Process, number: int) -> bool:
-    """Send a signal to the child's group (Windows: end the child). False: nobody is there any more."""
-    if sys.platform == "win32":
-        if process.returncode is not None:
-            return False
-        with suppress(ProcessLookupError):
-            process.kill()
-        return True
-    try:
-        os.killpg(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-async def _group_gone(process: anyio.abc.Process, seconds: float) -> bool:
-    deadline = anyio.current_time() + seconds
-    # The group lives as long as any member, also after the child itself.
-    while process.returncode is None or _signal_group(process, 0):
-        if anyio.current_time() >= deadline:
-            return False
-        await anyio.sleep(_POLL)
-    return True
-
-
-async def end(process: anyio.abc.Process) -> None:
-    """End a child whose input is closed, with everything in its group: wait, SIGTERM, SIGKILL. At most 1.5 s.
-
-    Call it shielded: it must finish, or the child would be left over.
-    """
-    await wait_exit(process, STDIN_GRACE)
-    gone = not _signal_group(process, signal.SIGTERM) and process.returncode is not None
-    if not gone and not await _group_gone(process, TERM_GRACE):
-        if sys.platform != "win32":
-            _signal_group(process, signal.SIGKILL)
-        gone = await _group_gone(process, KILL_GRACE)
-    if process.returncode is not None:
-        guard.release(process.pid)
-    # A descendant that left the group may hold the pipes; asyncio would keep its transport until then.
-    transport = getattr(getattr(process, "_process", None), "_transport", None)
-    close = getattr(transport, "close", None)
-    if callable(close):
-        with suppress(PermissionError, ProcessLookupError):
-            close()
-
-
-# -- stdio -----------------------------------------------------------------------------------------------------------
-
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Default bound on one message of a child."""
 BYTES_FOR_VALUE: Final = 16
-"""A message may hold one JSON value for so many of the bytes it may have: what is made of a value takes far more."""
+"""For each this many bytes of the limit, a message may hold one JSON value: parsed values take much more memory."""
 STDERR_LINES: Final = 20
 GARBAGE_LINES: Final = 5
 OVERSIZED: Final = "ideabridge: message over the limit"
-"""`data` of the error that stands for an answer over the limit."""
+"""`data` of the error that replaces an answer over the limit."""
 UNREADABLE: Final = "ideabridge: answer that cannot be read"
-"""`data` of the error that stands for an answer that is no message."""
+"""`data` of the error that replaces an answer that is no message."""
 
 _SHOWN: Final = 300
 _LAST_BYTES: Final = 8192
 _DISCARD_FACTOR: Final = 8
-"""A line without end is read and thrown away up to so many times the limit."""
-_DRAIN_SECONDS: Final = 0.3
+"""A line is read, and discarded, up to this many times the limit."""
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 
 
@@ -412,9 +419,9 @@ class StdioTransport:
     """A child process as an MCP `Transport`: enter it for the streams, exit it to end the child.
 
     Attributes:
-        ended: set once no message can come any more; `reason` then says what happened.
-        reason: "ended with exit code 3", ...; None while it runs.
-        protocol_fault: whether it was ended by us because of what it sent.
+        ended: set when no further message can arrive; `reason` then says why.
+        reason: "ended with exit code 3", ...; None while the process runs.
+        protocol_fault: whether the connection was ended because of what the process sent.
         garbage: how many lines were no message; `garbage_lines` holds the last few, shortened.
     """
 
@@ -423,7 +430,7 @@ class StdioTransport:
         self._launch = launch
         self._limit = max_line_bytes
         self._values = most_values(max_line_bytes)
-        self._process: anyio.abc.Process | None = None
+        self._process: ChildProcess | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._incoming: MemoryObjectSendStream[SessionMessage | Exception] | None = None
         self._streams: list[anyio.abc.AsyncResource] = []
@@ -438,21 +445,16 @@ class StdioTransport:
         self.garbage_lines: deque[str] = deque(maxlen=GARBAGE_LINES)
 
     @property
-    def pid(self) -> int | None:
-        """The child's process id, which is also its group's."""
-        return self._process.pid if self._process is not None else None
-
-    @property
     def last_words(self) -> list[str]:
         """The last lines of stderr, unmasked."""
         return list(self._stderr)
 
     async def __aenter__(self) -> TransportStreams:
-        process = await start(self._module, self._launch)
+        process = await ChildProcess.start(self._module, self._launch)
         self._process = process
         incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-        # Room for what is accepted but not written: a child that does not read must not hold a caller past its
-        # time-out. Callers are bounded by `parallel`.
+        # The buffer holds requests that are accepted and not written: a child that does not read must not block a
+        # caller past its time-out. `parallel` bounds the number of callers.
         from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](4096)
         self._incoming = incoming
         self._streams = [incoming, to_session, from_session, outgoing]
@@ -471,14 +473,15 @@ class StdioTransport:
         if process is None or group is None:
             return
         self._closing = True
-        # Whatever cancels us, the child must not be left over; every wait in here is bounded.
+        # Even if this task is cancelled, the child must be ended. Every wait below is bounded.
         with anyio.CancelScope(shield=True):
             for stream in self._streams[1:3]:
                 await stream.aclose()
             with anyio.move_on_after(0.2):
                 await self._written.wait()
-            await _close(process.stdin)
-            await end(process)
+            with anyio.move_on_after(0.1), suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await process.stdin.aclose()
+            await process.end()
             with anyio.move_on_after(0.1):
                 await self._read.wait()
             self._end("was closed")
@@ -495,10 +498,9 @@ class StdioTransport:
             self._incoming.close()
 
     async def _read_output(
-        self, process: anyio.abc.Process, incoming: MemoryObjectSendStream[SessionMessage | Exception]
+        self, process: ChildProcess, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
         lines = Lines(self._limit)
-        assert process.stdout is not None
         fault: str | None = None
         try:
             while True:
@@ -519,14 +521,14 @@ class StdioTransport:
         finally:
             self._read.set()
         if not self._closing and self.reason is None:
-            # The end of output mostly is the end of the process: a moment later we know its exit code.
-            await wait_exit(process, _DRAIN_SECONDS)
-            self._end(how_it_ended(process))
+            # The process has probably ended: its exit code is known a moment later.
+            await process.exits_within(_DRAIN_SECONDS)
+            self._end(process.how_it_ended)
 
     async def _take(
         self, line: bytes | LongLine, incoming: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> str | None:
-        """Hand one line to the session. What is wrong, where the connection cannot go on."""
+        """Pass one line to the session. Returns why the connection has to end; None if it goes on."""
         message: SessionMessage | None
         if isinstance(line, LongLine):
             what = f"its answer has {line.size:,} bytes; at most {self._limit:,} are taken"
@@ -560,31 +562,26 @@ class StdioTransport:
         self.protocol_fault = True
         return what
 
-    async def _write_input(
-        self, process: anyio.abc.Process, outgoing: MemoryObjectReceiveStream[SessionMessage]
-    ) -> None:
-        assert process.stdin is not None
+    async def _write_input(self, process: ChildProcess, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
         try:
             async for item in outgoing:
                 data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await process.stdin.send(data.encode("utf-8") + b"\n")
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
             if not self._closing:
-                await wait_exit(process, _DRAIN_SECONDS)
-                reason = how_it_ended(process) if process.returncode is not None else "closed its input"
-                self._end(reason)
+                await process.exits_within(_DRAIN_SECONDS)
+                self._end(process.how_it_ended if process.has_exited else "closed its input")
         finally:
             self._written.set()
 
-    async def _read_errors(self, process: anyio.abc.Process) -> None:
+    async def _read_errors(self, process: ChildProcess) -> None:
         lines = Lines(64 * 1024)
-        assert process.stderr is not None
         while True:
             try:
                 chunk = await process.stderr.receive()
             except (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
                 chunk = b""
-            # Only the last lines are kept: of a flood the rest need not be looked at.
+            # Only the last lines are kept, so the rest of a large chunk is skipped.
             for line in lines.feed(chunk[-_LAST_BYTES:] or b"\n"):
                 text = line.head if isinstance(line, LongLine) else line
                 if text.strip():
@@ -592,42 +589,26 @@ class StdioTransport:
             if not chunk:
                 return
 
-    async def _watch_exit(self, process: anyio.abc.Process) -> None:
-        await exited(process)
-        # What it wrote before it ended is still read, unless a grandchild keeps the pipe open.
+    async def _watch_exit(self, process: ChildProcess) -> None:
+        await process.wait()
+        # The output that it wrote before is still read, unless a grandchild keeps the pipe open.
         with anyio.move_on_after(_DRAIN_SECONDS):
             await self._read.wait()
         if not self._closing:
-            self._end(how_it_ended(process))
-
-
-async def _close(stream: anyio.abc.AsyncResource | None) -> None:
-    if stream is None:
-        return
-    with anyio.move_on_after(0.1):
-        try:
-            await stream.aclose()
-        except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return  # gone already, which is what we want
+            self._end(process.how_it_ended)
 
 
 def _parse(line: bytes) -> SessionMessage | None:
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-    except ValueError:
-        pass
-    text = line.decode("utf-8", "replace")
-    if "\ufffd" not in text:
-        return None
-    try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
-    except ValueError:
-        return None
+    # Bytes that are not UTF-8 are replaced: they may be anywhere in a text.
+    for text in (line, line.decode("utf-8", "replace")):
+        with suppress(ValueError):
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+    return None
 
 
 def _answer_instead(head: bytes, tail: bytes, what: str, data: str) -> SessionMessage | None:
-    """An error for the request that an unusable answer was meant for, if its id can be seen."""
-    # A request or notification has "method" at the top; in an answer it may stand inside.
+    """An error for the request that an unusable answer belongs to, if the answer's id can be found."""
+    # A request or notification has "method" at the top level; an answer may have it only inside its result.
     if not head.lstrip().startswith(b"{") or b'"method"' in head.partition(b'"result"')[0]:
         return None
     if b'"result"' not in head + tail and b'"error"' not in head + tail:
