@@ -1,6 +1,9 @@
-"""Wire: what an endpoint's HTTP client takes in of one answer: bounded, and of the kind asked for (DESIGN 5, 7).
+"""What arrives from a model endpoint over HTTP: answers within bounds, and failures as the errors of minds.
 
-The libraries above read an error's body whole, and a line of a stream until it ends, however long it is.
+The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however long it is. `bind`
+adds hooks to the HTTP client of a provider: they bound every answer, refuse compressed answers and web pages, and accept
+a chat completion that arrives whole although a stream was requested. `translate` turns what pydantic-ai raises into the
+errors of minds, whose classes decide what happens next.
 """
 
 from __future__ import annotations
@@ -37,16 +40,14 @@ from ideabridge.bridge.minds.errors import (
 from ideabridge.tools.encoding import MAX_BYTES
 from ideabridge.tools.errors import IdeabridgeError
 
-# -- wire ------------------------------------------------------------------------------------------------------------
-
 MAX_ERROR: Final = 1024 * 1024
 """Bytes of the body of an error."""
 
 MAX_LINE: Final = 2 * MAX_BYTES
-"""Bytes of one line: a whole answer may come in one, escaped."""
+"""Bytes of one line, which may contain a whole answer, escaped."""
 
 MAX_ANSWER: Final = 16 * MAX_BYTES
-"""Bytes of one answer: each few letters of it, and of the thought before it, come in an object of their own."""
+"""Bytes of one answer: a stream sends every few letters of it, and of the reasoning before it, in an object."""
 
 _CHAT: Final = "/chat/completions"
 _PAGE: Final = ("text/html", "application/xhtml+xml")
@@ -58,9 +59,9 @@ Response = httpx.Response | httpx2.Response
 class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
     """The bytes of an answer, counted."""
 
-    def __init__(self, stream: Any, *, is_error: bool) -> None:
+    def __init__(self, stream: Any, most: int) -> None:
         self._stream = stream
-        self._most = MAX_ERROR if is_error else MAX_ANSWER
+        self._most = most
         self._length = 0
         self._line = 0
 
@@ -83,36 +84,20 @@ class _Bounded(httpx.AsyncByteStream, httpx2.AsyncByteStream):
                 )
 
 
-class _Streamed(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    """A stream that turned out to hold one JSON object, read as the stream it should have been; else as it is."""
+class _Streamed(_Bounded):
+    """An answer that is declared as JSON although a stream was requested: read whole, then passed on as a stream.
 
-    def __init__(self, stream: _Bounded) -> None:
-        self._stream = stream
+    pydantic-ai offers no way to read a completion that has arrived, and asking again without a stream would cost every
+    answer twice.
+    """
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        held = bytearray()
-        is_whole: bool | None = None
-        async for part in self._stream:
-            if is_whole is False:
-                yield part
-                continue
-            held += part
-            if is_whole is None and part.strip():
-                # White space may come before, and nothing else has.
-                is_whole = part.lstrip().startswith(b"{")
-            if is_whole is False:
-                yield bytes(held)
-            elif len(held) > MAX_LINE:
-                raise ModelRefusalError(f"the model endpoint sent more than {MAX_LINE:,} bytes in one object")
-        if is_whole:
-            yield _as_stream(bytes(held))
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+        body = b"".join([part async for part in super().__aiter__()])
+        yield _as_stream(body) if body.lstrip().startswith(b"{") else body
 
 
 def bind(provider: Provider[Any]) -> None:
-    """Bound what a provider's HTTP client takes in, where it has one of httpx. Not bounded so: boto3's (bedrock)."""
+    """Bound what the HTTP client of a provider accepts. Only clients of httpx are bounded; Bedrock uses boto3's."""
     client: Any = getattr(provider, "_own_http_client", None)
     if not isinstance(client, httpx.AsyncClient | httpx2.AsyncClient):
         return
@@ -124,7 +109,7 @@ def bind(provider: Provider[Any]) -> None:
 
 
 def fault_in(error: BaseException) -> IdeabridgeError | None:
-    """What was found here, in what a library made of it; None: it is a fault of another kind."""
+    """The error that was raised here, below what a library raised from it; None if there is none."""
     seen: set[int] = set()
     below: BaseException | None = error
     while below is not None and id(below) not in seen:
@@ -147,47 +132,39 @@ async def _check(response: Response) -> None:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status_code == 200 and kind in _PAGE:
         raise ModelRefusalError(f"the model endpoint answered with a web page ({kind}); is base_url right?")
-    bounded = _Bounded(response.stream, is_error=response.status_code >= 400)
-    is_json = response.status_code == 200 and kind == "application/json" and response.request.url.path.endswith(_CHAT)
-    response.stream = _Streamed(bounded) if is_json else bounded
+    if response.status_code == 200 and kind == "application/json" and response.request.url.path.endswith(_CHAT):
+        response.stream = _Streamed(response.stream, MAX_LINE)
+    else:
+        response.stream = _Bounded(response.stream, MAX_ERROR if response.status_code >= 400 else MAX_ANSWER)
 
 
 def _as_stream(body: bytes) -> bytes:
-    """A chat completion that came whole, as a stream's chunks.
+    """The events of a stream for a chat completion that arrived whole.
 
     Raises:
-        ModelUnavailableError: it is an error. ModelRefusalError: it is something else.
+        ModelUnavailableError: the body is an error, or no whole object.
+        ModelRefusalError: it is another object.
     """
     try:
         read: object = json.loads(body)
     except (ValueError, RecursionError):
         raise ModelUnavailableError("what the model endpoint sent cannot be read: no whole JSON object") from None
-    told = cast("dict[str, Any]", read)
-    choices: Any = told.get("choices")
-    if not isinstance(choices, list) or not all(_is_choice(one) for one in cast("list[Any]", choices)):
-        shown = json.dumps(told, ensure_ascii=False)[:_SHOWN]
-        if told.get("error"):
-            raise ModelUnavailableError(f"the model endpoint answered with an error: {shown}")
-        raise ModelRefusalError(f"the model endpoint answered with JSON that is no chat completion: {shown}")
-    deltas = [{**one, "delta": one["message"]} for one in cast("list[dict[str, Any]]", choices)]
-    for one in deltas:
-        del one["message"]
-    chunk = {**told, "object": "chat.completion.chunk", "choices": deltas}
+    completion = cast("dict[str, Any]", read)
+    try:
+        deltas = [{**choice, "delta": dict(choice["message"])} for choice in completion["choices"]]
+    except (KeyError, TypeError, ValueError):
+        shown = json.dumps(completion, ensure_ascii=False)[:_SHOWN]
+        if completion.get("error"):
+            raise ModelUnavailableError(f"the model endpoint answered with an error: {shown}") from None
+        raise ModelRefusalError(f"the model endpoint answered with JSON that is no chat completion: {shown}") from None
+    chunk = {**completion, "object": "chat.completion.chunk", "choices": deltas}
     return f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n".encode()
 
-
-def _is_choice(one: Any) -> bool:
-    return isinstance(one, dict) and isinstance(cast("dict[str, Any]", one).get("message"), dict)
-
-
-# -- faults ----------------------------------------------------------------------------------------------------------
-#
-# Faults: what pydantic-ai raises, as the errors of minds: what to do about each is decided by its class.
 
 _LONGEST: Final = 600
 
 _SILENT: Final = "ended without content"
-"""How pydantic-ai tells of a stream in which nothing came."""
+"""Part of the message of pydantic-ai about an empty stream."""
 
 _OF_SCHEMA: Final = re.compile(
     r"response_?format|json_?schema|json_?object|\bschema|grammar|oneOf|anyOf|allOf|\$ref|\$defs|additionalProperties"
@@ -197,11 +174,11 @@ _OF_SCHEMA: Final = re.compile(
 
 
 def translate(error: Exception, place: str = "") -> IdeabridgeError:
-    """The error of ours for one that pydantic-ai, or a library below it, raised.
+    """The error of a mind for an error that pydantic-ai, or a library below it, raised.
 
     Args:
         error: what was raised.
-        place: host and port of the endpoint; "" where nobody knows.
+        place: host and port of the endpoint; "" if they are unknown.
     """
     found = fault_in(error)
     if found is not None:
@@ -216,7 +193,7 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
             certain=False,
         )
     if not isinstance(error, ModelAPIError):
-        # The libraries trust what they read: a chunk that is no object is an AttributeError to them.
+        # The libraries do not check what they read: a chunk that is no object raises an AttributeError.
         said = _bounded(f"{type(error).__name__}: {error}")
         return ModelUnavailableError(f"what the model endpoint sent cannot be read: {said}")
     said = _said(error)
@@ -249,11 +226,11 @@ def translate(error: Exception, place: str = "") -> IdeabridgeError:
 
 
 def _said(error: ModelAPIError) -> str:
-    """The provider's own words."""
+    """What the provider says about the error."""
     body = error.body
     if isinstance(body, dict):
-        told = cast("dict[str, object]", body)
-        inner = told.get("error", told)
+        members = cast("dict[str, object]", body)
+        inner = members.get("error", members)
         message = cast("dict[str, object]", inner).get("message") if isinstance(inner, dict) else inner
         text = message if isinstance(message, str) and message else json.dumps(body, ensure_ascii=False, default=str)
     elif isinstance(body, str) and body.strip():
@@ -261,17 +238,17 @@ def _said(error: ModelAPIError) -> str:
     else:
         text = error.message
         cause = error.__cause__
-        # "Connection error." alone helps nobody; what lies below says which.
+        # "Connection error." says too little; the first cause says what happened.
         while cause is not None and cause.__cause__ is not None:
             cause = cause.__cause__
         if isinstance(error, ModelConnectionError) and cause is not None:
-            # A connection that was reset has no words of its own.
+            # A reset connection has no message.
             below = str(cause) or type(cause).__name__
             text = text if below in text else f"{text} {below}"
     return _bounded(text)
 
 
 def _bounded(text: str) -> str:
-    # Nothing a terminal would obey, nor half a surrogate pair.
+    # Without characters that control a terminal, and without halves of surrogate pairs.
     flat = " ".join("".join(one if one.isprintable() else " " for one in text[: 4 * _LONGEST]).split())
     return flat if len(flat) <= _LONGEST else f"{flat[:_LONGEST]}..."
