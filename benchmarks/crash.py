@@ -371,7 +371,7 @@ class Trial:
         torn = self.witness.torn()
         spoilt: set[str] = set()
         for mine, other, call in zip(run.calls(), reference.calls(), plan["calls"], strict=True):
-            key, once, standing = call["key"], call["_tool"] in ONCE, mine.standing.value
+            key, once, standing = call["key"], call["_tool"] in ONCE, mine.status.value
             depends = any(
                 f"†state.{label}" in text for label in spoilt for text in (str(call["n"]), *call.get("_imports", ()))
             )
@@ -401,15 +401,13 @@ class Trial:
             self.counts["unknown"] += len(unknown)
             if depends and self.witness.ran[key, ""]:
                 self.violations.append(f"{where}: {key} ran, and reads the result of an unknown call")
-            if standing == "done" and other.standing.value == "done":
+            if standing == "done" and other.status.value == "done":
                 if mine.value != other.value:
                     self.violations.append(f"{where}: {key} gave {mine.value}, undisturbed {other.value}")
             elif unknown or depends:
                 spoilt.update(call["_outputPath"].split(" || "))
-            elif mine.standing is not other.standing:
-                self.violations.append(
-                    f"{where}: {key} is {standing}, undisturbed {other.standing.value}: {mine.error}"
-                )
+            elif mine.status is not other.status:
+                self.violations.append(f"{where}: {key} is {standing}, undisturbed {other.status.value}: {mine.error}")
 
 
 def rooms_under(store: Store, run_id: str) -> dict[str, str]:

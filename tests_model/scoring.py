@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ideabridge.bridge import Bridge, Run
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, encode_text
 from tests_model.references import References, calls_of, count_references
 from tests_model.tasks import OFFERED, Task
@@ -79,7 +79,7 @@ async def score(bridge: Bridge, task: Task, tools: Sequence[str] = OFFERED) -> S
         answer.get("output"),
         _faults(run, bridge),
         tuple(str(call.get("_tool")) for call in calls_of(solutions[0])) if solutions else (),
-        count_references(solutions, task.input, [one.value for one in run.calls() if one.standing is Standing.DONE]),
+        count_references(solutions, task.input, [one.value for one in run.calls() if one.status is CallStatus.DONE]),
         sum(len(encode_text(one)) for one in solutions),
         seconds,
     )

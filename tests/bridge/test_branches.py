@@ -59,7 +59,7 @@ TAKEN = {"free": {"a", "b", "d"}, "full": {"c", "e", "f"}}
 def check(run: Run, room: str) -> None:
     assert run.errors() == []
     assert set(run.state) == {"yes" if room == "free" else "no", "either", "after", *TAKEN[room]}
-    skipped = [one.call.place for one in run.calls() if one.standing.value == "skipped"]
+    skipped = [one.call.place for one in run.calls() if one.status.value == "skipped"]
     assert skipped == ([3, 5, 8, 9] if room == "free" else [1, 2, 5, 7])
 
 

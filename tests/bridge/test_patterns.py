@@ -292,7 +292,7 @@ async def test_any_gives_the_first_success_and_the_others_never_write() -> None:
         await desk.until("late", stopped=True)
         assert session.state in ({"city": "Oslo", "x": "good"}, {"city": "Oslo", "same": "same"})
         assert session.underlying.errors() == []
-        assert sorted(one.standing.value for one in run.calls()) == ["cancelled", "cancelled", "done", "failed"]
+        assert sorted(one.status.value for one in run.calls()) == ["cancelled", "cancelled", "done", "failed"]
 
 
 async def test_any_of_which_all_fail_raises_one_error_that_holds_all() -> None:

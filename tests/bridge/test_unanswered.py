@@ -122,7 +122,7 @@ async def test_no_refund_follows_a_payment_that_was_not_answered(kind: str, do: 
             run.decide(entry["approval"], "value", by="Ann", value="receipt 7")
             assert await run.wait(20) == "done"
             assert run.value("†state.paid") == "receipt 7"
-            assert run.calls()[1].standing.value == "skipped"
+            assert run.calls()[1].status.value == "skipped"
         assert sum(line.startswith("pay") for line in bank.ledger) == 1
 
 
@@ -177,7 +177,7 @@ async def test_items_of_each_are_asked_about_one_by_one_and_never_caught(tmp_pat
         assert (entry["item"], entry["call"]["to"]) == (1, "Bob")
         run.decide(entry["approval"], "skip", by="Ann")
         assert await run.wait(20) == "done"
-        assert [one.standing.value for one in run.calls()] == ["failed", "failed"]
+        assert [one.status.value for one in run.calls()] == ["failed", "failed"]
         assert bank.ledger == ["pay Ada", "pay Bob", "pay Cid"]
 
 
@@ -357,7 +357,7 @@ async def test_what_only_reads_is_caught_and_what_may_be_repeated_is_asked_about
     async with opened("stdio", tmp_path) as bank, Bridge(bank.configuration(retry={"*": 1})) as bridge:
         run = await bridge.run_plan(read_plan({"calls": calls}))
         assert await run.wait(20) == "needs_approval"
-        assert run.calls()[0].standing.value == "caught"
+        assert run.calls()[0].status.value == "caught"
         # It is harmless to run it twice, and not to take it for something that did not happen.
         assert only(run)["why"] == (
             f"outcome unknown: module 'bank' ended with exit code 3 while tool 'put' was running{CHOICES}"

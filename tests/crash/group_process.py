@@ -55,7 +55,7 @@ async def main() -> None:
         say("session", session.id)
         group.start_soon(work, session, name)
         run = session.underlying
-        while [one.standing.value for one in run.calls()] != ["done", "running"]:
+        while [one.status.value for one in run.calls()] != ["done", "running"]:
             await run.runner.wait_changed()
         say("ready")
 

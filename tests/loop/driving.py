@@ -171,8 +171,8 @@ class Driven:
     def documents(self) -> dict[str, JSON]:
         return self.machine.documents
 
-    def standings(self) -> list[str]:
-        return [progress.standing.value for progress in self.machine.history]
+    def statuses(self) -> list[str]:
+        return [progress.status.value for progress in self.machine.history]
 
     def error_of(self, index: int) -> str:
         error = self.machine.history[index].error

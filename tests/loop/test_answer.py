@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.reading import read_solution
 
 
 def read(text: str | bytes, cuts: int = 0) -> list[Piece]:
     """Every piece, the text cut at `cuts` random places."""
-    answer = Answer()
+    answer = AnswerReader()
     places = sorted(random.Random(cuts).choices(range(len(text) + 1), k=cuts))
     pieces: list[Piece] = []
     before = 0
@@ -69,7 +69,7 @@ def test_cut_anywhere_it_reads_the_same(
 
 def test_each_call_is_given_the_moment_it_closes() -> None:
     text = '{"calls": [{"_tool": "a", "x": "}]\\""}, {"_tool": "b"}], "output": 12}'
-    answer = Answer()
+    answer = AnswerReader()
     seen: list[tuple[str, Piece]] = []
     for number in range(len(text)):
         for piece in answer.feed(text[number]):
@@ -150,6 +150,6 @@ def test_what_is_read_leniently_means_the_same_whole_and_streamed(given: JSON) -
 def test_the_cost_is_linear_whatever_the_pieces() -> None:
     # Counted, not timed: a value cut into single characters is joined once.
     text = '{"calls": [{"_tool": "a", "x": "' + "y" * 200_000 + '"}]}'
-    answer = Answer()
+    answer = AnswerReader()
     pieces = [piece for char in text for piece in answer.feed(char)]
     assert len(calls([*pieces, *answer.close()])) == 1

@@ -12,7 +12,7 @@ from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.graph import components, emission
 from ideabridge.bridge.loop.memory import Memory, Write
-from ideabridge.bridge.loop.progress import Absent, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.progress import Absent, CallStatus, Judge, Progress, Wait
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.plan import read_plan
 from ideabridge.tools.encoding import JSON
@@ -36,10 +36,10 @@ def bound(count: int) -> tuple[Memory, Counting, Read]:
     return memory, progress, Read(parse_reference("†state.log"), [[tuple(range(count))]])
 
 
-def settle(memory: Memory, progress: Counting, index: int, standing: Standing = Standing.DONE) -> None:
+def settle(memory: Memory, progress: Counting, index: int, status: CallStatus = CallStatus.DONE) -> None:
     one = progress[index]
-    one.standing = standing
-    if standing is Standing.DONE:
+    one.status = status
+    if status is CallStatus.DONE:
         one.wrote = (("state", "log"),)
         writes = [Write(index, "", ("state", "log"), "push", index)]
         memory.commit(writes, memory.try_write(writes))
@@ -69,7 +69,7 @@ def test_a_reader_of_data_is_woken_once_where_calls_settle_in_order() -> None:
     assert isinstance(found, Absent)
     assert found.why == "skipped"
     # Another reader waits for the last one that is left, and passes over each settled one once.
-    progress[500].standing = Standing.WAITING
+    progress[500].status = CallStatus.WAITING
     item = Read(parse_reference("†data.log"), [[tuple(range(1_000))]])
     progress.looked = 0
     for _ in range(1_000):
@@ -80,7 +80,7 @@ def test_a_reader_of_data_is_woken_once_where_calls_settle_in_order() -> None:
 def test_a_failed_writer_is_told_of_before_the_later_ones_settle() -> None:
     memory, progress, item = bound(3)
     judge = Judge(memory, progress)
-    settle(memory, progress, 0, Standing.FAILED)
+    settle(memory, progress, 0, CallStatus.FAILED)
     found = judge.evaluate(item, "")
     assert isinstance(found, Absent)
     assert found.why == "failed"
@@ -90,7 +90,7 @@ def test_a_failed_writer_is_told_of_before_the_later_ones_settle() -> None:
 def test_a_branch_not_taken_by_many_is_told_briefly() -> None:
     memory, progress, item = bound(1_000)
     for index in range(1_000):
-        settle(memory, progress, index, Standing.SKIPPED)
+        settle(memory, progress, index, CallStatus.SKIPPED)
     found = Judge(memory, progress).evaluate(item, "")
     assert isinstance(found, Absent)
     assert found.why == "skipped"
@@ -149,9 +149,9 @@ def test_ordered_calls_in_a_circle_through_a_later_alternative_still_run() -> No
         {"_tool": "write", "x": 4, "_outputPath": "d"},
     ]
     whole = Driven().whole(started(), calls)
-    assert whole.standings() == ["done"] * 4
+    assert whole.statuses() == ["done"] * 4
     assert [call for call, _ in whole.executions] == [2, 1, 0, 3]
-    assert Driven().streamed(started(), calls).standings() == ["done"] * 4
+    assert Driven().streamed(started(), calls).statuses() == ["done"] * 4
 
 
 # -- what is told ------------------------------------------------------------------------------------------------

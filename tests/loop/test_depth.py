@@ -31,7 +31,7 @@ def test_a_call_that_is_null_is_an_error_and_journaled_as_one() -> None:
     driven.post(started(mode="solve"))
     driven.post(CallProposed(None))
     driven.post(SolutionClosed())
-    assert driven.standings() == ["failed"]
+    assert driven.statuses() == ["failed"]
     assert "found null, expected a call" in driven.error_of(0)
 
 
@@ -41,7 +41,7 @@ def test_parameters_that_nest_too_deep_fail_their_call_alone() -> None:
     driven = Driven().whole(
         started([{"type": "state", "state": {"a": nested(90, 1)}}], settings=Settings(approval="default")), wide
     )
-    assert driven.standings() == ["failed", "done"]
+    assert driven.statuses() == ["failed", "done"]
     assert "the resolved call" in driven.error_of(0)
     assert "nests deeper than the limit" in driven.error_of(0)
 

@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, OutputPiece
+from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import AskApproval, AskMind, AskPlan, Cancel, Commit, Effect, Execute, Finish
 from ideabridge.bridge.loop.event import (
@@ -40,7 +40,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import allow_all
 from ideabridge.bridge.loop.question import Edit, read_edit
-from ideabridge.bridge.loop.resuming import ending
+from ideabridge.bridge.loop.resuming import finish_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.people import Decision, read_decision
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, normalise
@@ -115,13 +115,13 @@ def told(effect: Effect) -> JSON:
             return ["finish", effect.status, effect.reason]
 
 
-def standing(machine: Machine) -> JSON:
+def status(machine: Machine) -> JSON:
     """All that a machine stands at: two that took the same events must be equal in it."""
     return [
         machine.phase,
         machine.step,
         machine.status,
-        [one.standing.value for one in machine.history],
+        [one.status.value for one in machine.history],
         [one.value for one in machine.history],
         [one.error for one in machine.history],
         [told(effect) for effect in machine.due()],
@@ -161,14 +161,14 @@ class Fuzzed:
 
     def check(self) -> None:
         machine = self.machine
-        assert standing(machine) == standing(self.folded), "the journal folds to another machine"
+        assert status(machine) == status(self.folded), "the journal folds to another machine"
         executions = sum(max(1, len(one.items)) for one in machine.history)
         assert len(machine.due()) <= executions + 2
         # Listing, proposals, approvals and executions: a few events each, so that no run goes on for ever.
         most = 20 + 3 * len(machine.history) + 2 * executions + self.planned + 3 * self.doubted
         assert self.events <= most, "more events than anything needs"
         for index, one in enumerate(machine.history):
-            now = one.standing.value
+            now = one.status.value
             before = self.settled.get(index)
             # What a group wrote is given up with it; nothing else ever changes.
             withdrawn = now == "cancelled" and self.pattern == "all" and before != "failed"
@@ -263,7 +263,7 @@ class Fuzzed:
         if self.random.random() < 0.1:
             self.doubted += 1
             lost: JSONObject = {"kind": "unknown", "message": "its module ended"}
-            for event in ending(self.machine, CallFinished(index, item, error=lost), 1.0):
+            for event in finish_events(self.machine, CallFinished(index, item, error=lost), 1.0):
                 self.post(event)
                 if isinstance(event, OutcomeAsked):
                     self.doubts.append(event)
@@ -312,7 +312,7 @@ class Fuzzed:
 
     def streamed(self, data: bytes) -> None:
         """Stream a Solution in, in pieces cut anywhere; calls end in between."""
-        answer = Answer()
+        answer = AnswerReader()
         pieces = self.random.choice((1, 7, 7, 40, 40, 40, len(data) or 1))
         for start in range(0, len(data), pieces):
             if not self.take(answer, data[start : start + pieces]):
@@ -322,7 +322,7 @@ class Fuzzed:
         while self.move():
             pass
 
-    def take(self, answer: Answer, data: bytes | None) -> bool:
+    def take(self, answer: AnswerReader, data: bytes | None) -> bool:
         for piece in answer.close() if data is None else answer.feed(data):
             match piece:
                 case CallPiece(call) if self.machine.calls_left:

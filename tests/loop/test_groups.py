@@ -77,7 +77,7 @@ def test_whatever_ends_first_the_state_is_that_of_the_pattern(pattern: Pattern, 
             assert driven.machine.state == before == {"kept": 1}, "a group is seen outside before all of it is there"
     assert driven.machine.phase == "asking"
     written = {key for key in driven.machine.state if key != "kept"}
-    done = {f"v{one.call.place}" for one in driven.machine.history if one.standing.value == "done"}
+    done = {f"v{one.call.place}" for one in driven.machine.history if one.status.value == "done"}
     assert written == done
     if pattern == "all":
         assert written == (set() if bad else {f"v{number}" for number in range(len(calls))})
@@ -114,7 +114,7 @@ def test_what_ends_in_the_same_moment_as_the_winner_never_writes() -> None:
     machine.receive(CallFinished(1, value="late"))
     driven.perform()
     assert machine.state == {"kept": 1, "v0": "first"}
-    assert [one.standing.value for one in machine.history] == ["done", "cancelled"]
+    assert [one.status.value for one in machine.history] == ["done", "cancelled"]
 
 
 def test_a_group_cut_between_the_last_call_and_its_commit_is_committed_when_it_is_taken_up() -> None:

@@ -193,7 +193,7 @@ def test_one_failed_item_fails_the_call_and_keeps_the_others_where_it_is_caught(
             {"_tool": "echo", "_each": [1, 2, 3], "x": "†item", "_outputPath": "good || caught"},
         ],
     )
-    assert driven.standings() == ["failed", "caught"]
+    assert driven.statuses() == ["failed", "caught"]
     assert "1 of 3 items failed: item 1" in driven.error_of(0)
     caught = driven.machine.state_of()["caught"]
     assert isinstance(caught, dict)
@@ -222,7 +222,7 @@ def test_after_a_failed_call_nothing_runs_and_after_a_caught_one_it_does() -> No
             {"_tool": "echo", "x": 3, "_after": ["caught"]},
         ],
     )
-    assert driven.standings() == ["failed", "failed", "caught", "done"]
+    assert driven.statuses() == ["failed", "failed", "caught", "done"]
     assert "call 0 (echo) failed" in driven.error_of(1)
 
 
@@ -239,7 +239,7 @@ def test_a_failure_names_itself_down_the_chain_and_leaves_siblings_alone() -> No
             {"_tool": "echo", "x": "fine", "_outputPath": "sibling"},
         ],
     )
-    assert driven.standings() == ["failed", "failed", "failed", "done"]
+    assert driven.statuses() == ["failed", "failed", "failed", "done"]
     assert driven.error_of(0) == "boom"
     assert "†state.a: call 0 (echo), which writes it, failed" in driven.error_of(1)
     assert "call 1 (echo), which writes it, failed" in driven.error_of(2)
@@ -255,10 +255,10 @@ def test_the_branch_not_taken_is_skipped() -> None:
         {"_tool": "echo", "x": "†state.then || †state.else", "_outputPath": "end"},
     ]
     good = Driven().whole(started(), calls)
-    assert good.standings() == ["done", "done", "skipped", "done"]
+    assert good.statuses() == ["done", "done", "skipped", "done"]
     assert state(good) == {"ok": 0, "then": 0, "end": 0}
     bad = Driven(failing(0)).whole(started(), calls)
-    assert bad.standings() == ["caught", "skipped", "done", "done"]
+    assert bad.statuses() == ["caught", "skipped", "done", "done"]
     assert bad.machine.state_of()["end"] == "boom"
     assert not good.machine.errors
     assert not bad.machine.errors, "a caught failure is no error"
@@ -273,7 +273,7 @@ def test_a_failed_supplier_with_another_operand_is_no_error_for_the_reader() -> 
             {"_tool": "echo", "x": "†state.a || †state.b", "_outputPath": "c"},
         ],
     )
-    assert driven.standings() == ["failed", "done", "done"]
+    assert driven.statuses() == ["failed", "done", "done"]
     assert driven.machine.state_of()["c"] == 7
 
 
@@ -282,7 +282,7 @@ def test_resolved_values_are_checked_against_the_exact_schema() -> None:
         started([{"type": "input", "input": {"n": "three"}}], tools=[*TOOLS, STRICT]),
         [{"_tool": "add", "a": 1, "b": "†input.n"}],
     )
-    assert driven.standings() == ["failed"]
+    assert driven.statuses() == ["failed"]
     assert "b" in driven.error_of(0)
     assert driven.executions == []
 
@@ -326,7 +326,7 @@ def test_a_cycle_through_a_later_alternative_is_named_when_nothing_moves_any_mor
             {"_tool": "echo", "x": "†state.b", "_outputPath": "c"},
         ],
     )
-    assert driven.standings() == ["failed", "failed", "failed"]
+    assert driven.statuses() == ["failed", "failed", "failed"]
     assert "a cycle" in driven.error_of(1)
 
 
@@ -345,7 +345,7 @@ def test_a_state_schema_closes_the_paths_and_checks_values() -> None:
         "does not declare †state.sentimant" in check([{"_tool": "echo", "_outputPath": "sentimant"}], None, context)[0]
     )
     driven = Driven().whole(started(context), [{"_tool": "echo", "x": 5, "_outputPath": "sentiment"}])
-    assert driven.standings() == ["failed"]
+    assert driven.statuses() == ["failed"]
     errors = [str(error) for error in driven.machine.errors]
     assert len(errors) == 2, "the call, and the state that lacks a required member in the end"
 
@@ -505,7 +505,7 @@ def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
         driven.post(CallDecided(1, "another", "deny", decider_of("Ann")))
     driven.post(CallDecided(1, digest(driven), "deny", decider_of("Ann"), "not today"))
     driven.finish_all()
-    assert driven.standings() == ["done", "failed", "failed"]
+    assert driven.statuses() == ["done", "failed", "failed"]
     assert driven.error_of(1) == "denied by Ann: not today"
     assert driven.machine.corrections == [
         {
@@ -547,7 +547,7 @@ def test_a_long_chain_and_a_wide_fan_do_not_recurse() -> None:
     driven = Driven().whole(started(), chain, "†state.s1500")
     assert driven.machine.output == 0
     broken = Driven(failing(0)).whole(started(), chain)
-    assert set(broken.standings()) == {"failed"}
+    assert set(broken.statuses()) == {"failed"}
     fan: list[JSON] = []
     for n in range(1000):
         fan.append({"_tool": "echo", "x": n, "_outputPath": f"part.p{n}"})
@@ -562,7 +562,7 @@ def test_a_closed_state_takes_no_undeclared_members_however_they_come(method: st
     write: dict[str, JSON] = {"_tool": "echo", "_outputPath": "†state", "_outputMethod": method}
     calls: list[JSON] = [{**write, "x": {"text": "a", "extra": 1}}, {**write, "x": {"text": "b", "sentiment": "c"}}]
     driven = Driven().whole(started(context), calls)
-    assert driven.standings() == ["failed", "done"]
+    assert driven.statuses() == ["failed", "done"]
     assert driven.machine.state == {"text": "b", "sentiment": "c"}
 
 
@@ -574,7 +574,7 @@ LISTED = Tool("listed", parameters={"type": "object", "properties": {"x": {}}}, 
 def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
     calls: list[JSON] = [{"_tool": "listed", **given} for given in ({"y": 1}, {"x": "a †state.b"}, {"x": 2})]
     driven = Driven().streamed(started(mode="solve", tools=[LISTED]), calls, "done")
-    assert driven.standings() == ["failed", "failed", "done"]
+    assert driven.statuses() == ["failed", "failed", "done"]
     assert "y: found 1, expected no parameter of this name; there is 'x'" in driven.error_of(0)
     assert "template" in driven.error_of(1)
 
@@ -588,7 +588,7 @@ def test_a_run_begun_under_earlier_rules_is_read_again_by_them() -> None:
         {"_tool": "listed", "x": "{item.name}"},
     ]
     driven = Driven().whole(start, calls, "it is †results.0, {state.a}")
-    assert driven.standings() == ["done", "done", "done"]
+    assert driven.statuses() == ["done", "done", "done"]
     assert driven.machine.output == "it is †results.0, {state.a}"
     ran = driven.machine.history[0].items[0].parameters
     assert ran == {"x": "a †state.b and ††state.c", "y": 1, "_outputpath": 2}

@@ -198,14 +198,14 @@ def test_order_waits_for_the_end_of_a_call_not_for_its_success() -> None:
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
     driven.running.clear()
     driven.perform()
-    assert driven.standings() == ["failed", "running", "queued"]
+    assert driven.statuses() == ["failed", "running", "queued"]
 
 
 def test_after_demands_success() -> None:
     calls: list[JSON] = [{"_tool": "poke", "_id": "first"}, {"_tool": "poke", "_after": ["first"]}]
     driven = begun(calls)
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
-    assert driven.standings() == ["failed", "failed"]
+    assert driven.statuses() == ["failed", "failed"]
 
 
 def test_a_call_whose_reads_fail_fails_at_once_and_holds_nothing() -> None:
@@ -217,9 +217,9 @@ def test_a_call_whose_reads_fail_fails_at_once_and_holds_nothing() -> None:
     ]
     driven = begun(calls)
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
-    assert driven.standings() == ["failed", "running", "failed", "queued"]
+    assert driven.statuses() == ["failed", "running", "failed", "queued"]
     driven.post(CallFinished(1, value=1))
-    assert driven.standings() == ["failed", "done", "failed", "running"]
+    assert driven.statuses() == ["failed", "done", "failed", "running"]
 
 
 # -- approvals -----------------------------------------------------------------------------------------------
@@ -233,27 +233,27 @@ def approve(driven: Driven, index: int, decision: Any = "approve") -> None:
 
 def test_what_is_ordered_is_asked_about_at_once_and_runs_in_its_place() -> None:
     driven = begun("poke poke poke_there", approval="default")
-    assert driven.standings() == ["asking"] * 3
+    assert driven.statuses() == ["asking"] * 3
     approve(driven, 1)
-    assert driven.standings() == ["asking", "queued", "asking"]
+    assert driven.statuses() == ["asking", "queued", "asking"]
     approve(driven, 2)
-    assert driven.standings() == ["asking", "queued", "running"], "other modules go on"
+    assert driven.statuses() == ["asking", "queued", "running"], "other modules go on"
     approve(driven, 0)
-    assert driven.standings() == ["running", "queued", "running"]
+    assert driven.statuses() == ["running", "queued", "running"]
 
 
 def test_a_call_that_is_denied_no_longer_holds_what_is_behind_it() -> None:
     driven = begun("poke poke look", approval="default")
     approve(driven, 1)
     approve(driven, 0, "deny")
-    assert driven.standings() == ["failed", "running", "queued"]
+    assert driven.statuses() == ["failed", "running", "queued"]
 
 
 def test_a_read_waits_for_an_earlier_change_though_a_later_one_has_been_denied() -> None:
     driven = begun("poke poke look", approval="default")
     approve(driven, 1, "deny")
     approve(driven, 0)
-    assert driven.standings() == ["running", "failed", "queued"]
+    assert driven.statuses() == ["running", "failed", "queued"]
 
 
 # -- items ---------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_a_failed_item_does_not_hold_the_next() -> None:
         driven.running.clear()
         error: JSONObject | None = {"kind": "runtime", "message": "no"} if item == 1 else None
         driven.post(CallFinished(0, item, value=item, error=error))
-    assert driven.standings() == ["failed", "running"]
+    assert driven.statuses() == ["failed", "running"]
 
 
 def test_items_run_at_once_where_the_module_keeps_no_order() -> None:
@@ -318,9 +318,9 @@ def test_a_circle_of_later_alternatives_fails_and_what_it_held_runs() -> None:
     driven.running.clear()
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
     assert "a cycle: call 1 (poke) -> call 2 (poke) -> call 1 (poke)" in driven.error_of(1)
-    assert driven.standings()[3:] == ["running", "waiting"]
+    assert driven.statuses()[3:] == ["running", "waiting"]
     driven.finish_all()
-    assert driven.standings() == ["caught", "failed", "failed", "done", "done"]
+    assert driven.statuses() == ["caught", "failed", "failed", "done", "done"]
 
 
 def test_calls_in_a_circle_of_later_alternatives_keep_their_order_as_far_as_they_can() -> None:
@@ -334,7 +334,7 @@ def test_calls_in_a_circle_of_later_alternatives_keep_their_order_as_far_as_they
     driven = begun(calls, context=context)
     driven.running.clear()
     driven.post(CallFinished(0, error={"kind": "runtime", "message": "no"}))
-    assert driven.standings() == ["caught", "waiting", "running"], "the change needs what the read gives"
+    assert driven.statuses() == ["caught", "waiting", "running"], "the change needs what the read gives"
     driven.finish_all()
     assert [index for index, _ in driven.executions] == [2, 1]
 

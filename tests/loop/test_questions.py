@@ -20,7 +20,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.question import asked
-from ideabridge.bridge.loop.resuming import aftermath, ending
+from ideabridge.bridge.loop.resuming import finish_events, resume_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSONObject
 
@@ -85,7 +85,7 @@ def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
     run = driven()
     one = question(run)
     run.post(one)
-    again, events = aftermath(run.machine, 1.0)
+    again, events = resume_events(run.machine, 1.0)
     # Its tool may run twice, so both calls do.
     assert [effect.key for effect in again] == [(0, None), (1, None)]
     [gone] = events
@@ -98,7 +98,7 @@ def test_what_was_asked_in_a_process_that_died_is_cancelled_first() -> None:
 def cut_off(run: Driven, call: int = 0) -> OutcomeAsked:
     """The module of a call ends while it runs: the question what came of it."""
     error: JSONObject = {"kind": "unknown", "message": "its module ended"}
-    for event in ending(run.machine, CallFinished(call, error=error), 1.0):
+    for event in finish_events(run.machine, CallFinished(call, error=error), 1.0):
         run.post(event)
     last = run.journal[-1] if isinstance(run.journal[-1], OutcomeAsked) else run.journal[-2]
     assert isinstance(last, OutcomeAsked)
@@ -139,8 +139,8 @@ def test_the_place_of_a_call_in_doubt_is_taken_at_once() -> None:
     assert cut_off(run).approval != doubt.approval
 
 
-@pytest.mark.parametrize(("older", "standing"), [(False, "failed"), (True, "caught")])
-def test_an_item_in_doubt_is_not_caught_but_in_journals_that_did(older: bool, standing: str) -> None:
+@pytest.mark.parametrize(("older", "status"), [(False, "failed"), (True, "caught")])
+def test_an_item_in_doubt_is_not_caught_but_in_journals_that_did(older: bool, status: str) -> None:
     start = started(settings=Settings(approval="allow_all"))
     noted = {key: value for key, value in start.settings.items() if not older or key != "uncaught_items"}
     run = Driven()
@@ -149,4 +149,4 @@ def test_an_item_in_doubt_is_not_caught_but_in_journals_that_did(older: bool, st
     run.post(SolutionProposed([call], None))
     run.post(CallFinished(0, 0, value=1))
     run.post(CallFinished(0, 1, error={"kind": "unknown", "message": "its module ended"}))
-    assert run.standings() == [standing]
+    assert run.statuses() == [status]

@@ -16,7 +16,7 @@ from ideabridge.bridge.loop.event import (
     decider_of,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.resuming import aftermath
+from ideabridge.bridge.loop.resuming import resume_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.runs.people import questions
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -146,7 +146,7 @@ def test_order_gives_way_to_data() -> None:
     replace(driven, 1, STORE)
     assert at_work(driven) == ["as store"]
     driven.finish_all()
-    assert sorted(driven.standings()) == ["done"] * 3
+    assert sorted(driven.statuses()) == ["done"] * 3
     assert driven.machine.status == "done"
 
 
@@ -161,7 +161,7 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
     driven = begun(calls, streamed=True, mode="solve")
     closed = False
     while driven.machine.phase == "solving":
-        asking = [one.call.index for one in driven.machine.history if one.standing.value == "asking"]
+        asking = [one.call.index for one in driven.machine.history if one.status.value == "asking"]
         if not closed and chosen.random() < 0.3:
             driven.post(SolutionClosed())
             closed = True
@@ -176,7 +176,7 @@ def test_whatever_is_replaced_whenever_the_run_ends_and_its_journal_folds(seed: 
     folded = Machine()
     for event in driven.journal:
         folded.receive(event)
-    assert [one.standing for one in folded.history] == [one.standing for one in driven.machine.history]
+    assert [one.status for one in folded.history] == [one.status for one in driven.machine.history]
     assert folded.documents == driven.machine.documents
 
 
@@ -187,12 +187,12 @@ def test_after_a_crash_the_tool_that_ran_says_whether_it_may_run_again(tool: Too
     folded = Machine(Catalogue([PEEK]))
     for event in driven.journal:
         folded.receive(event)
-    executions, events = aftermath(folded, 0.0)
+    executions, events = resume_events(folded, 0.0)
     assert [(one.tool.name, one.activity) for one in executions] == ([(tool.name, None)] if again else [])
     assert [type(event) for event in events] == ([] if again else [CallFinished])
     plan = begun([{"_tool": "peek", "x": "?"}])
     replace(plan, 0, STORE)
-    _, [asked] = aftermath(plan.machine, 0.0)
+    _, [asked] = resume_events(plan.machine, 0.0)
     plan.post(asked)
     [question] = questions(plan.machine)
     assert question.shown == {"_tool": "store", "x": "as store"}

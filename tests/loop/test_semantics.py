@@ -214,7 +214,7 @@ def check_invariants(driven: Driven) -> None:
     assert not driven.running
     assert machine.due() == []
     assert len(driven.executions) == len(set(driven.executions)), "a call ran twice"
-    assert all(progress.settled for progress in machine.history), driven.standings()
+    assert all(progress.settled for progress in machine.history), driven.statuses()
 
 
 def run_whole(scenario: Scenario) -> Driven:
@@ -225,7 +225,7 @@ def run_whole(scenario: Scenario) -> Driven:
 
 
 def same_meaning(one: Driven, two: Driven) -> None:
-    assert one.standings() == two.standings()
+    assert one.statuses() == two.statuses()
     assert plain({**one.documents}) == plain({**two.documents})
     assert plain(one.machine.output) == plain(two.machine.output)
     assert one.machine.status == two.machine.status
@@ -252,10 +252,10 @@ def means_the_same_however_it_runs(scenario: Scenario) -> None:
     if scenario.disjoint:
         base: JSONObject = {"input": INPUT, "state": STATE, "results": {}, "data": {"old": OLD}}
         oracle = None if malformed else Interpreter(base, scenario.calls, World(scenario).run, scenario.lane)
-        standings, documents = ([], {}) if oracle is None else oracle.interpret()
+        statuses, documents = ([], {}) if oracle is None else oracle.interpret()
         if oracle is not None and not oracle.circular:
             event("oracle")
-            assert whole.standings() == standings
+            assert whole.statuses() == statuses
             assert plain(whole.documents[""]) == plain(documents)
         same_meaning(whole, streamed)
     cut = random.Random(scenario.seed).randrange(3, len(whole.journal) + 1)

@@ -17,7 +17,7 @@ import pytest
 
 from ideabridge.bridge import Bridge, Configuration, Run
 from ideabridge.bridge.context.messages import Draft, Handlers, Message
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.minds.model import ModelMind
 from ideabridge.bridge.minds.settings import ModelConfiguration
 from ideabridge.tools import Toolbox, tool
@@ -262,7 +262,7 @@ async def test_a_schema_that_a_server_drops_without_a_word_holds_all_the_same() 
         run = await solved(bridge)
         # The server took the schema, and answered as if there were none; nothing of that ran.
         assert fake.formats == ["json_schema"] * 2
-        assert [(one.call.name, one.value) for one in run.calls() if one.standing is Standing.DONE] == [("shout", "A")]
+        assert [(one.call.name, one.value) for one in run.calls() if one.status is CallStatus.DONE] == [("shout", "A")]
         assert fake.texts(1).splitlines()[-3:] == [
             (
                 'This failed: call 0 {"_tool": "shout", "text": ["a"], "_outputPath": "a"}:'

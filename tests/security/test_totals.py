@@ -11,7 +11,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.loop.output import MOST_RESOLVED
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.plan import read_plan
 from ideabridge.bridge.runs import executor, runs
 from ideabridge.bridge.runs.run import Run
@@ -191,6 +191,6 @@ async def test_the_runs_of_one_caller_together_keep_a_bounded_part_of_memory(
 
 async def ended_or_waiting(run: Run) -> bool:
     """Wait until the rows of a run are there or were refused; whether they were refused."""
-    while not (calls := run.calls()) or calls[0].standing not in (Standing.DONE, Standing.FAILED):
+    while not (calls := run.calls()) or calls[0].status not in (CallStatus.DONE, CallStatus.FAILED):
         await run.runner.wait_changed()
-    return calls[0].standing is Standing.FAILED
+    return calls[0].status is CallStatus.FAILED

@@ -39,14 +39,14 @@ from ideabridge.bridge.trust import (
     FILE_NAME,
     MAX_FILE_BYTES,
     ProjectFile,
-    Standing,
+    ProjectTrust,
     TrustError,
     Untrusted,
     Variables,
     project_file,
+    project_trust,
     read_own,
     read_trusted,
-    standing_of,
     was_trusted,
 )
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, content_hash, decode, encode, normalise
@@ -570,7 +570,7 @@ def user_configuration(project: Path) -> Configuration:
     return _read_alone(own.absolute(), project) if own.is_file() else Configuration(project=project)
 
 
-Ask = Callable[[Standing, Configuration, Configuration], bool]
+Ask = Callable[[ProjectTrust, Configuration, Configuration], bool]
 """Asks a person whether to trust a project file: (how it stands, what it holds, the user's configuration)."""
 
 
@@ -596,7 +596,7 @@ def load_workspace(file: Path, *, project: Path, ask: Ask | None = None) -> Conf
         _parsed(_read(file.absolute())[1], project, file.absolute())
         return user.model_copy(update={"untrusted": Untrusted(file.absolute(), problem=read_trusted()[1])})
     found, parsed = read_project_file(file, project)
-    standing = standing_of(found)
+    standing = project_trust(found)
     if not standing.is_trusted and not (ask is not None and ask(standing, parsed, user)):
         changed = tuple(path for path, _ in standing.changed)
         return user.model_copy(update={"untrusted": Untrusted(file.absolute(), changed, standing.problem)})
@@ -632,7 +632,7 @@ def _read_alone(source: Path, project: Path) -> Configuration:
     return _parsed(_read(source)[1], project, source)
 
 
-def lay_over(user: Configuration, project: Configuration, standing: Standing) -> Configuration:
+def lay_over(user: Configuration, project: Configuration, standing: ProjectTrust) -> Configuration:
     """The settings of a trusted project file over the user's.
 
     Modules merge by name, `tools` are joined, `limits` and `sampling` merge key by key, everything else replaces. Of

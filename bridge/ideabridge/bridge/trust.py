@@ -354,7 +354,7 @@ def repository_of(folder: Path) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProjectTrust:
     """How a project file stands.
 
     Attributes:
@@ -392,10 +392,10 @@ class Standing:
         return found
 
 
-def standing_of(found: ProjectFile) -> Standing:
+def project_trust(found: ProjectFile) -> ProjectTrust:
     """How a project file stands."""
     trusted, problem = read_trusted()
-    return Standing(found, trusted.get(_key(found.file)), problem)
+    return ProjectTrust(found, trusted.get(_key(found.file)), problem)
 
 
 def is_trusted(file: Path) -> bool:
@@ -404,7 +404,7 @@ def is_trusted(file: Path) -> bool:
     Raises:
         TrustError, OSError: as `look_at`.
     """
-    return was_trusted(file) and standing_of(look_at(file)).is_trusted
+    return was_trusted(file) and project_trust(look_at(file)).is_trusted
 
 
 def was_trusted(file: Path) -> bool:

@@ -66,7 +66,7 @@ _STRING: Final = re.compile(r'["\\]')
 _SCALAR_END: Final = re.compile(r"[\s,}\]]")
 
 
-class Answer:
+class AnswerReader:
     """Reads one streamed answer."""
 
     def __init__(self) -> None:

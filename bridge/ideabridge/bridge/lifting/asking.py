@@ -15,7 +15,7 @@ from ideabridge.bridge.lifting.lift import Lifted
 from ideabridge.bridge.lifting.origins import Leaf, Source, names_of, short
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -313,7 +313,7 @@ def _unread(
         default=0,
     )
     for place, one in enumerate(kept):
-        if not told <= one.step < decided.lifted.requests - 1 or one.progress.standing is not Standing.DONE:
+        if not told <= one.step < decided.lifted.requests - 1 or one.progress.status is not CallStatus.DONE:
             continue
         said = f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads"
         if place not in read:

@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import CallDecided, Pattern, SolutionCancelled, SolutionProposed
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.bridge.loop.question import edited_parameters
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
@@ -404,7 +404,7 @@ def executed_calls(run: RecordedRun) -> tuple[list[Executed], list[LeftOut]]:
     failed: list[Progress] = []
     again: set[int] = set()
     for one, step in zip(run.machine.history, run.steps, strict=True):
-        if one.standing is Standing.FAILED:
+        if one.status is CallStatus.FAILED:
             failed.append(one)
             continue
         first = [other for other in failed if _same(other, one)]

@@ -46,7 +46,7 @@ from ideabridge.bridge.lifting.origins import (
 )
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.graph import emission
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.store.idea import RunRecord
 from ideabridge.bridge.store.store import Store
 from ideabridge.tools.builtins import builtin_toolbox
@@ -89,7 +89,7 @@ def placed(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], list
             try:
                 written.append(_renumbered(one.raw, places))
             except _GoneError as error:
-                if one.progress.standing is not Standing.SKIPPED:
+                if one.progress.status is not CallStatus.SKIPPED:
                     raise PublicationError(f"{one.progress.call.label} reads {error}, which is left out") from None
                 gone = one
                 break
@@ -296,7 +296,7 @@ def _contradiction(mine: Witness, other: Witness) -> str | None:
     for place, (one, two) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if _parameters(one.raw) != _parameters(two.raw) or one.progress.call.has_each != two.progress.call.has_each:
             return f"calls.{place} ({one.name}) has other parameters"
-        if (one.progress.standing is Standing.DONE) != (two.progress.standing is Standing.DONE):
+        if (one.progress.status is CallStatus.DONE) != (two.progress.status is CallStatus.DONE):
             return f"calls.{place} ({one.name}) took another branch"
         for keys, text in references_in(one.raw):
             written = other.written_reference(place, keys)

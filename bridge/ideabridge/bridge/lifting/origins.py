@@ -23,7 +23,7 @@ from ideabridge.bridge.context.references import (
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text, read
 from ideabridge.bridge.lifting.function import Executed, Function, digest, same, standing, tells, walk
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.shaping import search
@@ -187,7 +187,7 @@ class Witness:
         if place is None:
             return self.function.input or {}
         progress = self.calls[place].progress
-        return progress.value if progress.standing is Standing.DONE else MISSING
+        return progress.value if progress.status is CallStatus.DONE else MISSING
 
     def value(self, source: Source) -> JSON | Missing:
         """What stands there."""
@@ -246,7 +246,7 @@ class Witness:
         if source.place is None:
             return format_reference(("input", *source.path))
         one = self.calls[source.place]
-        if one.progress.standing is not Standing.DONE or not one.progress.wrote:
+        if one.progress.status is not CallStatus.DONE or not one.progress.wrote:
             return None
         at = one.progress.wrote[0]
         if at[0] == "results":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ideabridge.bridge.loop.effect import Cancel, Effect, EffectKey
 from ideabridge.bridge.loop.event import Pattern
 from ideabridge.bridge.loop.graph import Graph
-from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.tools.encoding import JSON, JSONObject
 
 
@@ -37,7 +37,7 @@ class Group:
         """
         if self.pattern is None or self.decided is not None:
             return False
-        failed = progress.standing is Standing.FAILED
+        failed = progress.status is CallStatus.FAILED
         if self.pattern == "all":
             if not failed:
                 return False
@@ -61,7 +61,7 @@ class Group:
 
     def keeps(self, progress: Progress) -> bool:
         """Whether what a settled call did counts."""
-        return self.pattern is None or progress.standing in (Standing.DONE, Standing.CAUGHT)
+        return self.pattern is None or progress.status in (CallStatus.DONE, CallStatus.CAUGHT)
 
     def error(self) -> JSONObject:
         """The error of a call that was cancelled."""

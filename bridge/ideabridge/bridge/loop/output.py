@@ -13,7 +13,7 @@ from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.event import JournalError
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.memory import InitialDocuments, Memory
-from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait
+from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait
 from ideabridge.tools.compose import wrap_output
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
@@ -134,7 +134,7 @@ class Readiness:
             before = self._progress[index]
             if not before.settled:
                 return Wait(index)
-            if before.standing is Standing.FAILED:
+            if before.status is CallStatus.FAILED:
                 return Absent("failed", f"_after: {before.call.label} failed")
         return None
 

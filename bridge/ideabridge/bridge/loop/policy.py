@@ -27,17 +27,17 @@ these: the strictest decides on each call.
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PolicyVerdict:
     """What a policy says of one call, and why."""
 
     verdict: Then
     why: str = ""
 
 
-Policy: TypeAlias = Callable[[Tool, JSONObject], Verdict]
+Policy: TypeAlias = Callable[[Tool, JSONObject], PolicyVerdict]
 """A pure function of the tool and the call with its references resolved: the same call, the same verdict."""
 
-ALLOW = Verdict("allow")
+ALLOW = PolicyVerdict("allow")
 _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -49,7 +49,7 @@ class Rule:
         then: what happens to such a call.
         module: pattern of module names (`*`, `?`, `[abc]`); "" stands for tools that are in no module.
         tool: pattern of tool names, as calls have them or as their module has them.
-        read_only, destructive, idempotent, open_world: what the tool's annotations come to; see `standing`.
+        read_only, destructive, idempotent, open_world: what the tool's annotations come to; see `effective_hints`.
         why: what the person, or the mind of a denied call, is told.
     """
 
@@ -100,7 +100,7 @@ class Rule:
 
     def _fits(self, tool: Tool) -> bool:
         """Whether the tool's annotations are those the rule names."""
-        told = standing(tool.annotations)
+        told = effective_hints(tool.annotations)
         return all(
             wanted is None or wanted == found
             for wanted, found in zip(
@@ -120,7 +120,7 @@ def _module_fits(tool: Tool, pattern: str) -> bool:
     return pattern == "" if tool.module is None else fnmatchcase(tool.module, pattern)
 
 
-def standing(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
+def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
     """(read-only, destructive, idempotent, open world), with what is not said taken as MCP says: not read-only,
     destructive, not idempotent, open world. A read-only tool destroys nothing and may be called again.
     """
@@ -133,20 +133,20 @@ def standing(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
     )
 
 
-def allow_all(tool: Tool, call: JSONObject) -> Verdict:
+def allow_all(tool: Tool, call: JSONObject) -> PolicyVerdict:
     """Every call runs."""
     return ALLOW
 
 
-def default_policy(tool: Tool, call: JSONObject) -> Verdict:
+def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
     """Calls of tools that say they are read-only run, all others ask; a room opens, and its calls ask by themselves."""
     if tool.annotations.read_only is True or tool.in_room:
         return ALLOW
     if tool.annotations.destructive is True:
-        return Verdict("ask", f"{_named(tool)} says it is destructive")
+        return PolicyVerdict("ask", f"{_named(tool)} says it is destructive")
     if tool.annotations.read_only is False:
-        return Verdict("ask", f"{_named(tool)} says it changes things")
-    return Verdict("ask", f"{_named(tool)} does not say that it is read-only")
+        return PolicyVerdict("ask", f"{_named(tool)} says it changes things")
+    return PolicyVerdict("ask", f"{_named(tool)} does not say that it is read-only")
 
 
 def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: str = "") -> Policy:
@@ -159,14 +159,14 @@ def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: st
         also: one more name that the tool is reached by.
     """
 
-    def policy(tool: Tool, call: JSONObject) -> Verdict:
+    def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         least = ALLOW
         for number, rule in enumerate(rules):
             exact = rule.holds(tool, as_offered=folds and rule.then == "allow")
             if not exact and (not folds or rule.then == "allow" or not rule.holds_folded(tool, also)):
                 continue
             why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"
-            found = ALLOW if rule.then == "allow" else Verdict(rule.then, why)
+            found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, found)
             # Only by another of its names: a rule further down may be stricter still.
@@ -176,12 +176,13 @@ def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: st
         if otherwise == "allow":
             return least
         how: Then = "deny" if otherwise == "deny" else "ask"
-        return _stricter(least, Verdict(how, f"no rule speaks of {_named(tool)}, and approval.default says {how}"))
+        why = f"no rule speaks of {_named(tool)}, and approval.default says {how}"
+        return _stricter(least, PolicyVerdict(how, why))
 
     return policy
 
 
-def _stricter(one: Verdict, other: Verdict) -> Verdict:
+def _stricter(one: PolicyVerdict, other: PolicyVerdict) -> PolicyVerdict:
     return one if _STRICTNESS[one.verdict] >= _STRICTNESS[other.verdict] and one is not ALLOW else other
 
 
@@ -205,7 +206,7 @@ def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
 def strictest(policies: Sequence[Policy]) -> Policy:
     """The policy that says what the strictest of several says; of equally strict ones, the first."""
 
-    def policy(tool: Tool, call: JSONObject) -> Verdict:
+    def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
 
     return policy

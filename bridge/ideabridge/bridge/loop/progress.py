@@ -20,7 +20,7 @@ _NAMED = 10
 """How many calls one message names."""
 
 
-class Standing(Enum):
+class CallStatus(Enum):
     """Where a call stands. The last five are settled: nothing more will come of it."""
 
     WAITING = "waiting"
@@ -34,7 +34,7 @@ class Standing(Enum):
     CANCELLED = "cancelled"
 
 
-_SETTLED = frozenset({Standing.DONE, Standing.CAUGHT, Standing.FAILED, Standing.SKIPPED, Standing.CANCELLED})
+_SETTLED = frozenset({CallStatus.DONE, CallStatus.CAUGHT, CallStatus.FAILED, CallStatus.SKIPPED, CallStatus.CANCELLED})
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Progress:
     """One call on its way.
 
     Attributes:
-        standing: see `Standing`.
+        status: see `CallStatus`.
         items: its executions, once its references are resolved.
         error: `{"kind", "message", ...}` where it failed, was caught or skipped.
         wrote: full paths it wrote.
@@ -89,7 +89,7 @@ class Progress:
     """
 
     call: Call
-    standing: Standing = Standing.WAITING
+    status: CallStatus = CallStatus.WAITING
     items: list[Item] = field(default_factory=list[Item])
     open_items: int = 0
     error: JSONObject | None = None
@@ -110,11 +110,11 @@ class Progress:
     @property
     def settled(self) -> bool:
         """Whether nothing more will come of it."""
-        return self.standing in _SETTLED
+        return self.status in _SETTLED
 
     def withdraw(self, error: JSONObject) -> None:
         """Its group failed as a whole: what it wrote inside counts no more."""
-        self.standing, self.error = Standing.CANCELLED, error
+        self.status, self.error = CallStatus.CANCELLED, error
         self.wrote, self.staged, self.value = (), False, None
 
 
@@ -141,7 +141,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
     return [
         (one, number if one.call.has_each else None)
         for one in history
-        if one.standing is Standing.RUNNING
+        if one.status is CallStatus.RUNNING
         for number, item in enumerate(one.items)
         if item.started and not item.finished and item.doubt is None
     ]
@@ -152,7 +152,7 @@ def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
     return [
         item.question
         for one in history
-        if one.standing is Standing.RUNNING
+        if one.status is CallStatus.RUNNING
         for item in one.items
         if item.question is not None
     ]
@@ -229,7 +229,7 @@ class Judge:
         position = cursors.get(id(writers), (writers, 0))[1]
         while position < len(writers):
             writer = self._progress[writers[position]]
-            if not writer.settled or (or_failed and writer.standing is Standing.FAILED):
+            if not writer.settled or (or_failed and writer.status is CallStatus.FAILED):
                 break
             position += 1
         cursors[id(writers)] = (writers, position)
@@ -299,7 +299,7 @@ def _reads_wrapper(operand: Reference, writer: Progress) -> bool:
 
 def _unadded(operand: Reference, bound: Sequence[Progress]) -> Absent:
     """No call added data of a kind: a branch that was not taken, unless one that might have added it failed."""
-    failed = [one.call.label for one in bound if one.standing is Standing.FAILED]
+    failed = [one.call.label for one in bound if one.status is CallStatus.FAILED]
     if failed:
         shown = " and ".join([*failed[:_NAMED], *(["others"] if failed[_NAMED:] else [])])
         return Absent("failed", f"{clipped(operand.text)}: no call added it, and {shown} failed")

@@ -24,7 +24,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
 from ideabridge.bridge.loop.policy import Policy
-from ideabridge.bridge.loop.progress import Item, Progress, Standing, parked
+from ideabridge.bridge.loop.progress import CallStatus, Item, Progress, parked
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
@@ -122,7 +122,7 @@ class Question:
 
 def call_question(progress: Progress) -> Question | None:
     """Whether a call may run; None where nobody is asked."""
-    if progress.standing is not Standing.ASKING or progress.approval is None:
+    if progress.status is not CallStatus.ASKING or progress.approval is None:
         return None
     approval, digest, resolved, why = progress.approval
     return Question("call", approval, digest, resolved, why, progress.call.index, tool=progress.tool)
@@ -376,7 +376,7 @@ def take(progress: Mapping[int, Progress], event: QuestionAsked | QuestionAnswer
         JournalError: the call does not run, asks already, or asks nothing, or asks another question.
     """
     one = progress.get(event.call)
-    if one is None or one.standing is not Standing.RUNNING or (event.item or 0) >= len(one.items):
+    if one is None or one.status is not CallStatus.RUNNING or (event.item or 0) >= len(one.items):
         raise JournalError(f"call {event.call} is not running")
     item = one.items[event.item or 0]
     if isinstance(event, QuestionRefused):

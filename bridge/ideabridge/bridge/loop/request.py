@@ -16,7 +16,7 @@ from ideabridge.bridge.context.state import Missing, read
 from ideabridge.bridge.loop.catalogue import Catalogue, Latent, change_of, offered_by
 from ideabridge.bridge.loop.event import RequestMade
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Progress, Standing
+from ideabridge.bridge.loop.progress import CallStatus, Progress
 from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import inline_refs
@@ -46,7 +46,7 @@ class Guidance:
     def __init__(self, documents: Mapping[str, JSON], instances: list[str], history: Iterable[Progress]) -> None:
         self._documents = documents
         self._instances = instances
-        self._made = {(one.call.instance, _written(one.call.raw)) for one in history if one.standing is Standing.DONE}
+        self._made = {(one.call.instance, _written(one.call.raw)) for one in history if one.status is CallStatus.DONE}
 
     def told(self, message: Message) -> Message:
         """A plan message with `standing`: of each call `{"place", "tool", "writes"?, "done"}`; where there are
@@ -294,10 +294,10 @@ def _told(progress: Progress) -> JSONObject:
         told.update(tool=progress.replaced.name, proposed=call.name)
     if call.instance:
         told["instance"] = call.instance
-    told["status"] = progress.standing.value
+    told["status"] = progress.status.value
     path = value_path(progress)
     if path is not None:
         told["value"] = format_reference(path, call.instance or None)
-        if progress.standing is Standing.DONE and path[0] == "results":
+        if progress.status is CallStatus.DONE and path[0] == "results":
             told["preview"] = shorten(progress.value, path, instance=call.instance or None, small=400)
     return told

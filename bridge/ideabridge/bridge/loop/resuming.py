@@ -11,7 +11,7 @@ from ideabridge.bridge.loop.progress import Progress, in_flight
 from ideabridge.bridge.loop.question import FORKED, gone, outcome_question, unknown
 
 
-def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
+def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
     """What goes on with a run whose journal was folded.
 
     Executions in flight run again where the tool says that it may run twice. Of the others the mind is told that
@@ -38,7 +38,7 @@ def aftermath(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]
     return again, events
 
 
-def forked(machine: Machine) -> list[Event]:
+def fork_events(machine: Machine) -> list[Event]:
     """What is journaled in a fork of calls that had not ended in its parent. Nobody has been asked yet: the time that a
     person has begins when the fork does.
 
@@ -52,7 +52,7 @@ def forked(machine: Machine) -> list[Event]:
     ]
 
 
-def ending(machine: Machine, finished: CallFinished, now: float) -> list[Event]:
+def finish_events(machine: Machine, finished: CallFinished, now: float) -> list[Event]:
     """What is journaled of an execution that has ended in this process.
 
     Args:

@@ -8,9 +8,9 @@ A call waits for one thing at a time: a call that writes what it reads, or one t
 there is no polling and no barrier between layers. After every event `_drain` considers calls until nothing moves, and
 leaves new effects in `due`.
 
-The standings of a call (`Standing`), and what leads from one to the next:
+The statuses of a call (`CallStatus`), and what leads from one to the next:
 
-    standing   meaning                                        next
+    status     meaning                                        next
     WAITING    what it reads is not there yet                 resolved and allowed: QUEUED; the policy asks: ASKING;
                                                               malformed, or a value it needs is absent: FAILED;
                                                               it reads a branch not taken: SKIPPED
@@ -56,7 +56,7 @@ from ideabridge.bridge.loop.group import Group, halt
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
 from ideabridge.bridge.loop.policy import policy_named
-from ideabridge.bridge.loop.progress import Absent, Item, Judge, Progress, Standing, Wait, items_error
+from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait, items_error
 from ideabridge.bridge.loop.question import ENDED, Denial, apply, correction, judged, take, unknown
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -125,7 +125,7 @@ class CallSettler:
             self.fail(progress, "runtime", f"it ran, but its result cannot be written: {error}")
             return
         progress.value = value
-        self.settle(progress, Standing.DONE)
+        self.settle(progress, CallStatus.DONE)
 
     def _commit(self, progress: Progress, paths: tuple[Path, ...], value: JSON) -> None:
         call = progress.call
@@ -156,9 +156,9 @@ class CallSettler:
             except StateWriteError as fault:
                 progress.error = {**error, "message": f"{error.get('message')}; and that cannot be written: {fault}"}
             else:
-                self.settle(progress, Standing.CAUGHT)
+                self.settle(progress, CallStatus.CAUGHT)
                 return
-        self.settle(progress, Standing.FAILED)
+        self.settle(progress, CallStatus.FAILED)
 
     def fail_absent(self, progress: Progress, absent: Absent) -> None:
         """What a call reads is not there, and never will be."""
@@ -170,16 +170,16 @@ class CallSettler:
     def skip(self, progress: Progress, message: str) -> None:
         """What a call reads is of a branch not taken: no error."""
         progress.error = {"kind": "skipped", "message": message}
-        self.settle(progress, Standing.SKIPPED)
+        self.settle(progress, CallStatus.SKIPPED)
 
     def cancel(self, progress: Progress) -> None:
         """Nothing of a call counts: the group is decided."""
         progress.error = self._group.error()
-        self.settle(progress, Standing.CANCELLED)
+        self.settle(progress, CallStatus.CANCELLED)
 
-    def settle(self, progress: Progress, standing: Standing) -> None:
+    def settle(self, progress: Progress, status: CallStatus) -> None:
         """Nothing more comes of a call."""
-        progress.standing = standing
+        progress.status = status
         self._settled(progress)
 
 
@@ -224,7 +224,7 @@ def decide_outcome(progress: Mapping[int, Progress], event: OutcomeDecided) -> C
 
 def _item(progress: Mapping[int, Progress], call: int, number: int | None) -> Item:
     one = progress.get(call)
-    if one is None or one.standing is not Standing.RUNNING or (number or 0) >= len(one.items):
+    if one is None or one.status is not CallStatus.RUNNING or (number or 0) >= len(one.items):
         raise JournalError(f"call {call} is not running")
     return one.items[number or 0]
 
@@ -320,7 +320,7 @@ class Tick:
         if progress is not None and self.due.pop(("cancel", event.call, event.item), None) is not None:
             self._stopped(progress, number, event)
             return
-        if progress is None or progress.standing is not Standing.RUNNING or number >= len(progress.items):
+        if progress is None or progress.status is not CallStatus.RUNNING or number >= len(progress.items):
             raise JournalError(f"call {event.call} finished without running")
         item = progress.items[number]
         if item.finished or not item.started:
@@ -373,7 +373,7 @@ class Tick:
     def decided(self, event: events.CallDecided) -> None:
         """A person, or a policy acting for one, decided on a call."""
         progress = self.progress.get(event.call)
-        if progress is None or progress.approval is None or progress.standing is not Standing.ASKING:
+        if progress is None or progress.approval is None or progress.status is not CallStatus.ASKING:
             raise JournalError(f"call {event.call} is not waiting for a decision")
         if event.digest != progress.approval[1]:
             raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
@@ -418,7 +418,7 @@ class Tick:
         failed: list[JSONObject] = [
             {**one.call.located, "error": one.error}
             for one in self.progress.values()
-            if one.standing is Standing.FAILED and self.group.tells_failures
+            if one.status is CallStatus.FAILED and self.group.tells_failures
         ]
         why = self.group.cancelled
         return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
@@ -430,7 +430,7 @@ class Tick:
         found: list[JSONObject] = []
         for one in self.progress.values():
             reads = one.tool is not None and one.tool.annotations.read_only
-            if one.standing is not Standing.RUNNING or one.call.has_latent or reads:
+            if one.status is not CallStatus.RUNNING or one.call.has_latent or reads:
                 continue
             for number, item in enumerate(one.items):
                 if item.started and not item.finished:
@@ -451,7 +451,7 @@ class Tick:
         while True:
             while self._consider:
                 progress = self.progress[self._consider.popleft()]
-                if progress.standing is Standing.WAITING:
+                if progress.status is CallStatus.WAITING:
                     self._look(progress)
                 elif _waits(progress):
                     self._let_go(progress)
@@ -472,7 +472,7 @@ class Tick:
         waits = {index: {before} for before, held in self._waiting.items() if before is not None for index in held}
         circles = cycles(waits)
         for circle in circles:
-            held = [index for index in circle if self.progress[index].standing is Standing.QUEUED]
+            held = [index for index in circle if self.progress[index].status is CallStatus.QUEUED]
             if held:
                 [before] = waits[min(held)]
                 self.graph.give_way(self.progress[min(held)].call, before)
@@ -512,12 +512,12 @@ class Tick:
             self._settling.fail(progress, verdict.kind, verdict.message)
         else:
             progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
-            progress.standing = Standing.ASKING
+            progress.status = CallStatus.ASKING
             self._asking += 1
             self.due["approve", progress.call.index, None] = verdict
 
     def _queue_up(self, progress: Progress) -> None:
-        progress.standing = Standing.QUEUED
+        progress.status = CallStatus.QUEUED
         progress.open_items = sum(not item.finished for item in progress.items)
         self._let_go(progress)
 
@@ -543,7 +543,7 @@ class Tick:
         """Another tool runs in a call's place. What has not begun waits for whatever the order puts before it now."""
         self.graph.replace(progress.call, tool)
         self._consider.extend(self._waiting.pop(progress.call.index, ()))
-        queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].standing is Standing.QUEUED)
+        queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED)
         self._queue = deque(entry for entry in self._queue if entry[0] not in queued)
         for index in queued:
             self._let_go(self.progress[index])
@@ -552,7 +552,7 @@ class Tick:
         while self._queue and self._running < self._settings.parallel_calls:
             index, number = self._queue.popleft()
             progress = self.progress[index]
-            progress.standing = Standing.RUNNING
+            progress.status = CallStatus.RUNNING
             self._running += 1
             place = number if progress.call.has_each else None
             self.due["execute", index, place] = Execute.of(progress, place)
@@ -597,12 +597,12 @@ class Tick:
                 self._asking -= unasked
                 if not runs:
                     self._settling.cancel(progress)
-            elif not self._committed and progress.standing is not Standing.FAILED:
+            elif not self._committed and progress.status is not CallStatus.FAILED:
                 progress.withdraw(self.group.error())
 
     def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
         """A call that was cancelled has ended, or was told to: however it ended, nothing of it counts."""
-        if progress.standing is Standing.ASKING:
+        if progress.status is CallStatus.ASKING:
             self._asking -= 1
         else:
             self._end(progress, progress.items[number], event)
@@ -617,4 +617,4 @@ def _structural(call: Call) -> JSONObject:
 
 
 def _waits(progress: Progress) -> bool:
-    return progress.standing is Standing.WAITING or (progress.standing is Standing.QUEUED and progress.held)
+    return progress.status is CallStatus.WAITING or (progress.status is CallStatus.QUEUED and progress.held)

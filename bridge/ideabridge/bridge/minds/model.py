@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 import anyio.to_thread
 
-from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, Piece
+from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, Piece
 from ideabridge.bridge.context.mind import Usage, total
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.minds.adapt import adapt
@@ -67,7 +67,7 @@ class Reply:
     """
 
     def __init__(self) -> None:
-        self._answer = Answer()
+        self._answer = AnswerReader()
         self._held: list[str] = []
         # What may be, or is, a thought before the answer; None: the answer itself has come.
         self._before: str | None = ""

@@ -21,11 +21,11 @@ from ideabridge.bridge.publishing.idea_tools import hints_of
 from ideabridge.bridge.runs.pins import (
     Pin,
     calls_in,
+    check_pins,
     defined_in,
     essences_of,
     meant,
     read_pins,
-    standing_of,
     tools_meant,
 )
 from ideabridge.bridge.runs.replay import asking_calls, calls_of, cycle_through, next_version, without_cycles
@@ -230,7 +230,7 @@ async def _lifted(
     cycle = cycle_through(store, name, next_version(store, name), decided.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"
-    standing = standing_of(
+    standing = check_pins(
         read_pins(plan),
         calls_in(plan),
         catalogue,

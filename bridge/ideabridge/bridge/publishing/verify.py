@@ -12,7 +12,7 @@ from ideabridge.bridge.lifting.lift import lift_function
 from ideabridge.bridge.lifting.origins import contrast
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.solution import rejection
-from ideabridge.bridge.runs.pins import Standing
+from ideabridge.bridge.runs.pins import PinCheck
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.bridge.store.store import Store
@@ -49,7 +49,7 @@ class Verdict:
         }
 
 
-def verdict_of(publication: Publication, store: Store, standing: Standing) -> Verdict:
+def verdict_of(publication: Publication, store: Store, standing: PinCheck) -> Verdict:
     """What can be told without running anything: tools gone or changed, and whether the plan still does what its run
     did.
 

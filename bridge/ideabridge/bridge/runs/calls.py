@@ -28,9 +28,9 @@ from ideabridge.bridge.loop.event import (
     QuestionRefused,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import asked
-from ideabridge.bridge.loop.resuming import ending
+from ideabridge.bridge.loop.resuming import finish_events
 from ideabridge.bridge.runs.executor import CallContext, Executor, Kept
 from ideabridge.tools.encoding import JSON, JSONObject, normalise
 from ideabridge.tools.errors import ActivityError
@@ -121,7 +121,7 @@ class ModuleQuestions:
     def _runs(self, key: ExecutionKey) -> bool:
         """Whether the call runs, as far as the machine knows: it knows of a cancellation before the journal does."""
         progress = self._run.machine.history[key[0]]
-        return self._run.wanted and progress.standing is Standing.RUNNING and not progress.items[key[1] or 0].finished
+        return self._run.wanted and progress.status is CallStatus.RUNNING and not progress.items[key[1] or 0].finished
 
     def _tell(self, *events: Event) -> bool:
         """Journal what happened; whether that could be done."""
@@ -293,7 +293,7 @@ class Calls:
             self._ended = []
             if ended and self._run.wanted:
                 now = time.time()
-                self._run.post(*(event for one in ended for event in ending(self._run.machine, one, now)))
+                self._run.post(*(event for one in ended for event in finish_events(self._run.machine, one, now)))
 
     async def _outcome(self, effect: Execute) -> CallFinished:
         index = effect.call.index

@@ -44,7 +44,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.policy import ApprovalSetting, with_folded_names
 from ideabridge.bridge.loop.question import outcome_question
 from ideabridge.bridge.loop.request import Composer, SchemaCache
-from ideabridge.bridge.loop.resuming import forked
+from ideabridge.bridge.loop.resuming import fork_events
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.plan import Plan
@@ -227,7 +227,7 @@ class Retelling:
 
     def cut_off(self) -> None:
         """Note the calls that had not ended."""
-        for event in forked(self.machine):
+        for event in fork_events(self.machine):
             self._take(event)
 
     def _take(self, event: Event) -> None:

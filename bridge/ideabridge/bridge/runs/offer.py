@@ -12,7 +12,7 @@ from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.messages import Message, read_context
 from ideabridge.bridge.errors import PlanError
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
-from ideabridge.bridge.loop.policy import standing
+from ideabridge.bridge.loop.policy import effective_hints
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan
@@ -492,7 +492,7 @@ def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
         before = known.get(tool.name)
         if before is None or before.annotations == tool.annotations:
             continue
-        was, new = standing(before.annotations), standing(tool.annotations)
+        was, new = effective_hints(before.annotations), effective_hints(tool.annotations)
         if new[0] and not was[0]:
             found.append(f"{shown_name(tool.name)} says now that it only reads; before, it did not")
         elif was[1] and not new[1]:

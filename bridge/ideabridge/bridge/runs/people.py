@@ -44,7 +44,7 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import Refusal
 from ideabridge.bridge.loop.policy import approval_timeout, only_persons, policy_named
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.loop.question import (
     CHOICES,
     Choice,
@@ -162,9 +162,9 @@ def questions(machine: Machine) -> list[Question]:
     """Every question that waits for a person, in the order of the calls."""
     found: list[Question | None] = [machine.plan_question]
     for progress in machine.history:
-        if progress.standing is Standing.ASKING:
+        if progress.status is CallStatus.ASKING:
             found.append(call_question(progress))
-        elif progress.standing is Standing.RUNNING:
+        elif progress.status is CallStatus.RUNNING:
             found.extend(
                 outcome_question(progress, number if progress.call.has_each else None)
                 for number, item in enumerate(progress.items)

@@ -146,7 +146,7 @@ def essences_of(catalogue: Catalogue) -> dict[str, JSONObject]:
 
 
 @dataclass(slots=True)
-class Standing:
+class PinCheck:
     """How the tools of a published plan are now.
 
     Attributes:
@@ -168,7 +168,7 @@ class Standing:
         return "\n".join(lines)
 
 
-def standing_of(
+def check_pins(
     pins: Iterable[Pin] | None,
     calls: list[JSON],
     catalogue: Catalogue,
@@ -176,7 +176,7 @@ def standing_of(
     defined: frozenset[str],
     definition: Definition,
     away: Callable[[str], str | None],
-) -> Standing:
+) -> PinCheck:
     """How the tools that calls mean are now.
 
     Args:
@@ -188,7 +188,7 @@ def standing_of(
         away: why a configured module is not up; None: it is, or no such module is configured.
     """
     known = {pin.key: pin for pin in pins or ()}
-    found = Standing()
+    found = PinCheck()
     told: set[ToolKey] = set()
     for place, call in enumerate(calls):
         if not isinstance(call, dict):
@@ -268,7 +268,7 @@ def _is_earlier(pin: Pin, now: Tool, definition: Definition) -> bool:
     return {key: value for key, value in then.items() if key.endswith("Hint")} == hints
 
 
-def _compare(pin: Pin, now: Tool, found: Standing, definition: Definition, where: str) -> None:
+def _compare(pin: Pin, now: Tool, found: PinCheck, definition: Definition, where: str) -> None:
     if pin.digest != now.digest:
         then = definition(pin.digest)
         lines = [_UNKNOWN] if then is None else differences(then, now.essence)

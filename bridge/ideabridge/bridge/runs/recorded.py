@@ -17,7 +17,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.bridge.runs.values import given_by
 from ideabridge.bridge.store.errors import UnknownRunError
 from ideabridge.bridge.store.idea import RunRecord, StoredIdea
@@ -89,7 +89,7 @@ class RecordedRun:
                 why = "a person changed it"
             elif kind == "denied":
                 why = "it was denied"
-            elif one.standing is Standing.FAILED:
+            elif one.status is CallStatus.FAILED:
                 why = "it failed"
             else:
                 continue

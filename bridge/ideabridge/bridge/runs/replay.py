@@ -14,7 +14,7 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.offer import Offer, defined_tools
-from ideabridge.bridge.runs.pins import Pin, Standing, calls_in, defined_in, meant, read_pins, standing_of, tools_meant
+from ideabridge.bridge.runs.pins import Pin, PinCheck, calls_in, check_pins, defined_in, meant, read_pins, tools_meant
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_plan, start_solve
@@ -406,7 +406,7 @@ class Ways:
         if standing.faults:
             raise MeantToolError(standing.text(publication.name))
 
-    def standing(self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue) -> Standing:
+    def standing(self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue) -> PinCheck:
         """How the tools that calls of a published plan mean are now.
 
         Args:
@@ -414,7 +414,7 @@ class Ways:
             calls: of it.
             catalogue: the tools there are now.
         """
-        return standing_of(
+        return check_pins(
             read_pins(held),
             calls,
             catalogue,

@@ -48,7 +48,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
-from ideabridge.bridge.loop.progress import Progress, Standing, parked
+from ideabridge.bridge.loop.progress import CallStatus, Progress, parked
 from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
@@ -829,7 +829,7 @@ class Run:
         errors = f"\n{rejection(machine.errors)}" if machine.errors else ""
         message = f"its room {self.id} ended without a result, {machine.status}{reason}{errors}"[:4000]
         # What may have taken effect in the room is not caught outside it either.
-        kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.standing is Standing.FAILED}
+        kinds = {str((one.error or {}).get("kind")) for one in machine.history if one.status is CallStatus.FAILED}
         kind = next((kind for kind in UNCERTAIN if kind in kinds), "runtime")
         return CallFinished(index, item, error={"kind": kind, "message": message}, spent=spent)
 

@@ -12,7 +12,7 @@ import anyio
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
 
-from ideabridge.bridge.context.answer import Answer, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece, Piece
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.effect import (
@@ -44,7 +44,7 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer
-from ideabridge.bridge.loop.resuming import aftermath
+from ideabridge.bridge.loop.resuming import resume_events
 from ideabridge.bridge.runs.calls import ActiveRun, Calls, ModuleQuestions, ReportedProgress
 from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.screen import Screen
@@ -83,7 +83,7 @@ async def listen(listener: Listener, mind: Mind, request: Request) -> None:
         StaleDriverError, StoreError, JournalError: the run could not be journaled; whatever else a mind raises breaks
             its answer off, or ends the run (`MindError`).
     """
-    answer = Answer()
+    answer = AnswerReader()
     parts = mind.answer(request)
     listener.untold = parts if isinstance(parts, Counting) else None
     try:
@@ -628,8 +628,8 @@ class Runner:
             self.follows = False
 
     def resume(self) -> None:
-        """Go on after `fold`; see `aftermath`."""
-        again, events = aftermath(self.machine, time.time())
+        """Go on after `fold`; see `resume_events`."""
+        again, events = resume_events(self.machine, time.time())
         for effect in again:
             self._start(effect)
         if self.machine.awaits_mind:

@@ -28,7 +28,7 @@ from ideabridge.bridge.errors import (
     UnknownOutcomeError,
 )
 from ideabridge.bridge.loop.event import Pattern, SolutionCancelled
-from ideabridge.bridge.loop.progress import Item, Progress, Standing
+from ideabridge.bridge.loop.progress import CallStatus, Item, Progress
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
@@ -40,7 +40,7 @@ _KINDS: dict[object, type[CallError]] = {
     "cancelled": CancelledCallsError,
 }
 
-_GAVE = (Standing.DONE, Standing.CAUGHT, Standing.SKIPPED)
+_GAVE = (CallStatus.DONE, CallStatus.CAUGHT, CallStatus.SKIPPED)
 
 
 class Session:
@@ -143,7 +143,7 @@ class Session:
         if not given and pattern == "all":
             return []
         ended = await self._step(given, pattern)
-        if not any(one.standing in _GAVE for one in ended):
+        if not any(one.status in _GAVE for one in ended):
             raise self._error(ended, failure)
         return ended
 
@@ -186,20 +186,20 @@ class Session:
     # -- what came of them -------------------------------------------------------------------------------------
 
     def _first(self, ended: list[Progress]) -> JSON:
-        return next(self._given(one) for one in ended if one.standing in _GAVE)
+        return next(self._given(one) for one in ended if one.status in _GAVE)
 
     def _given(self, progress: Progress) -> JSON:
-        if progress.standing is Standing.DONE:
+        if progress.status is CallStatus.DONE:
             return progress.value
-        if progress.standing is Standing.CAUGHT:
+        if progress.status is CallStatus.CAUGHT:
             return progress.error
-        if progress.standing is Standing.SKIPPED:
+        if progress.status is CallStatus.SKIPPED:
             return None
         raise self._error([progress])
 
     def _error(self, ended: list[Progress], failure: type[CallError] | None = None) -> CallError:
         """Why calls gave nothing; by the cause itself where no class stands for the whole group."""
-        failed = [one for one in ended if one.standing is Standing.FAILED]
+        failed = [one for one in ended if one.status is CallStatus.FAILED]
         # Without a failure, all of them were cancelled alike.
         causes = failed or ended[:1]
         errors: list[JSONObject] = [{**one.call.located, "error": one.error} for one in causes]

@@ -12,7 +12,7 @@ from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.errors import OutputTypeError, UnknownPathError
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.progress import Standing
+from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 
 INLINE: Final = 4096
@@ -27,7 +27,7 @@ def results_of(machine: Machine, *, whole: bool) -> JSONObject:
     found: JSONObject = {}
     room = RESULTS
     for progress in machine.history:
-        if progress.standing is not Standing.DONE or not progress.wrote or progress.wrote[0][0] != "results":
+        if progress.status is not CallStatus.DONE or not progress.wrote or progress.wrote[0][0] != "results":
             continue
         if progress.staged:
             # Seen inside its group only, until all of it is there.

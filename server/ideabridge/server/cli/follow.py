@@ -119,7 +119,7 @@ class Board:
 
     def _row(self, progress: Progress) -> JSONObject:
         call = progress.call
-        row: JSONObject = {"call": call_name(progress), "tool": tool_name(progress), "status": progress.standing.value}
+        row: JSONObject = {"call": call_name(progress), "tool": tool_name(progress), "status": progress.status.value}
         if progress.tool is not None and progress.tool.module is not None:
             row["module"] = progress.tool.module
         times = self.times.get(call.index)
@@ -181,16 +181,16 @@ class PlainDisplay:
         """Print what is new since the last time."""
         for progress in self._board.run.calls():
             index = progress.call.index
-            if progress.standing.value == "running" and index not in self._started:
+            if progress.status.value == "running" and index not in self._started:
                 self._started.add(index)
                 say(f"▶ {_named(progress)}")
             if progress.settled and index not in self._settled:
                 self._settled.add(index)
-                mark, _ = _MARKS[progress.standing.value]
+                mark, _ = _MARKS[progress.status.value]
                 times = self._board.times.get(index)
                 took = f" in {times.seconds:.2f} s" if times else ""
                 why = f": {message_of(progress.error)}" if progress.error else ""
-                say(f"{mark} {_named(progress)} {progress.standing.value}{took}{why}")
+                say(f"{mark} {_named(progress)} {progress.status.value}{took}{why}")
 
     @contextmanager
     def aside(self) -> Generator[None]:
@@ -265,7 +265,7 @@ class LiveDisplay:
             table.add_column(title, no_wrap=True, justify="right" if title == "time" else "left")
         table.add_column(_TITLES[-1], no_wrap=True, overflow="ellipsis", max_width=room)
         for progress, row in zip(shown, rows, strict=True):
-            style = _MARKS[progress.standing.value][1]
+            style = _MARKS[progress.status.value][1]
             styles = (style, "", "", style, "", "red" if progress.error else "dim")
             table.add_row(*(Text(cell, style=style) for cell, style in zip(row, styles, strict=True)))
         if hidden:
@@ -277,10 +277,10 @@ class LiveDisplay:
         times = self._board.times.get(index)
         note = message_of(progress.error) if progress.error else self._board.notes.get(index, "")
         return (
-            _MARKS[progress.standing.value][0],
+            _MARKS[progress.status.value][0],
             clean(call_name(progress)),
             clean(tool_name(progress)),
-            progress.standing.value,
+            progress.status.value,
             f"{times.seconds:.2f} s" if times else "",
             clean(note).replace("\n", " "),
         )
@@ -437,7 +437,7 @@ async def follow(
     outcome = FollowResult(board)
     turns = Turns(run, quiet=quiet)
     for progress in run.calls():
-        if progress.standing.value == "running":
+        if progress.status.value == "running":
             from ideabridge.bridge.loop.event import CallStarted
 
             # Its first calls started before anybody could watch.
@@ -731,7 +731,7 @@ def _parameters(machine: Machine, event: events.CallStarted) -> str:
 def call_json(number: int, progress: Progress) -> JSONObject:
     """A call of a run as it stands, for machines."""
     call = progress.call
-    told: JSONObject = {"call": number, "tool": call.name, "status": progress.standing.value}
+    told: JSONObject = {"call": number, "tool": call.name, "status": progress.status.value}
     if call.tool is not None and call.tool.module is not None:
         told["module"] = call.tool.module
     if call.instance:

@@ -46,7 +46,7 @@ from ideabridge.tools.errors import IdeabridgeError
 if TYPE_CHECKING:
     from ideabridge.bridge.configuration import Configuration
     from ideabridge.bridge.modules.settings import ModuleConfiguration
-    from ideabridge.bridge.trust import Standing
+    from ideabridge.bridge.trust import ProjectTrust
 
 
 # -- completion ------------------------------------------------------------------------------------------------------
@@ -485,7 +485,7 @@ _INDENT: Final = 10
 _SHOWN_FILES: Final = 20
 
 
-def ask(standing: Standing, parsed: Configuration, user: Configuration) -> bool:
+def ask(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> bool:
     """Ask the person at the terminal whether to trust a project file, and keep a yes."""
     from ideabridge.bridge.trust import keep_trusted
 
@@ -508,7 +508,7 @@ def ask(standing: Standing, parsed: Configuration, user: Configuration) -> bool:
                 say("y trusts exactly this content, n does not use it, s shows the file itself")
 
 
-def show_standing(standing: Standing, parsed: Configuration, user: Configuration, *, as_json: bool) -> None:
+def show_standing(standing: ProjectTrust, parsed: Configuration, user: Configuration, *, as_json: bool) -> None:
     """Print what a project file would do, and its hash."""
     if as_json:
         print_json(standing_json(standing, parsed, user))
@@ -518,7 +518,7 @@ def show_standing(standing: Standing, parsed: Configuration, user: Configuration
 
 
 def _print(
-    standing: Standing, parsed: Configuration, user: Configuration, put: Callable[[str], None], width: int | None
+    standing: ProjectTrust, parsed: Configuration, user: Configuration, put: Callable[[str], None], width: int | None
 ) -> None:
     """What a project file would do, within the width of the terminal; elsewhere each thing is one line."""
     found = standing.found
@@ -547,7 +547,7 @@ def _print(
             put(line)
 
 
-def _effects(standing: Standing, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
+def _effects(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> list[tuple[str, str]]:
     """(what happens, to what) of everything that a project file asks for, in full."""
     from ideabridge.bridge.configuration import ConfigurationError, lay_over
     from ideabridge.bridge.trust import trust_command
@@ -610,7 +610,7 @@ def variables_named(parsed: Configuration) -> dict[str, list[str]]:
     return found
 
 
-def standing_json(standing: Standing, parsed: Configuration, user: Configuration) -> JSONObject:
+def standing_json(standing: ProjectTrust, parsed: Configuration, user: Configuration) -> JSONObject:
     """What a project file would do, for machines."""
     found = standing.found
     state = "trusted" if standing.is_trusted else "changed" if standing.changed else "untrusted"

@@ -366,7 +366,7 @@ def _print_history(record: RunRecord, history: RunHistory, lineage: JSONObject) 
         show(fit(f"  {entry.number:>{width}} {seconds:>8}  {entry.text}", width + 13), entry.style)
     if history.broken:
         show(f"  {history.broken}", "red")
-    counted = Counter(one.standing.value for one in machine.history)
+    counted = Counter(one.status.value for one in machine.history)
     calls = ", ".join(f"{count} {name}" for name, count in counted.items()) or "none"
     show(f"calls: {calls}; tokens: {machine.usage.tokens}; cost: {machine.usage.cost or 0:g}")
     for error in machine.errors:
@@ -441,7 +441,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     print_value(now.state)
     show("calls", "bold")
     for number, one in enumerate(now.history):
-        show(f"  {number} {one.call.name}: {one.standing.value}")
+        show(f"  {number} {one.call.name}: {one.status.value}")
     return 0
 
 

@@ -36,7 +36,7 @@ def trust(
     when one of them changes.
     """
     from ideabridge.bridge.configuration import is_user_file, read_project_file, user_configuration
-    from ideabridge.bridge.trust import FILE_NAME, allow_variables, forget, keep_trusted, standing_of
+    from ideabridge.bridge.trust import FILE_NAME, allow_variables, forget, keep_trusted, project_trust
 
     if folder is not None and options.config is not None:
         raise UsageError("give a folder or --config, not both")
@@ -54,7 +54,7 @@ def trust(
         say(f"{file} is your own configuration; it needs no trust")
         return ExitCode.DONE
     found, parsed = read_project_file(file, file.parent)
-    standing = standing_of(found)
+    standing = project_trust(found)
     if standing.problem is not None:
         report(standing.problem)
     user = user_configuration(place)
@@ -79,12 +79,12 @@ def trust(
     if names:
         allow_variables(file, names)
     if options.json:
-        print_json(standing_json(standing_of(found), parsed, user))
+        print_json(standing_json(project_trust(found), parsed, user))
     else:
         say(f"{file} is trusted as it is now", "green")
         if names:
             say(f"it may name {', '.join(sorted(names))}", "green")
-        allowed = standing_of(found).variables
+        allowed = project_trust(found).variables
         for name in variables_named(parsed):
             if name not in allowed:
                 say(allowed.refusal(name), "yellow")
