@@ -118,7 +118,7 @@ async def test_the_definitions_of_26_tools_are_stored_once(tmp_path: Path) -> No
         [(told,)] = rows(path, f"SELECT event FROM journal WHERE run = '{run.id}' AND sequence = 1")
         assert json.loads(told) == first
         again = await bridge.fork(run.id, 1)
-        assert again.machine.initial_catalogue.tools == run.machine.initial_catalogue.tools
+        assert again.machine.offer.initial.tools == run.machine.offer.initial.tools
 
 
 NAMES: st.SearchStrategy[JSON] = st.sampled_from(

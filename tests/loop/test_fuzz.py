@@ -127,7 +127,7 @@ def status(machine: Machine) -> JSON:
         [told(effect) for effect in machine.due()],
         machine.documents,
         [*machine.errors],
-        [*machine.corrections],
+        [*machine.feedback.corrections],
         machine.output,
     ]
 

@@ -507,7 +507,7 @@ def test_a_denied_call_fails_with_the_reason_and_the_mind_is_told() -> None:
     driven.finish_all()
     assert driven.statuses() == ["done", "failed", "failed"]
     assert driven.error_of(1) == "denied by Ann: not today"
-    assert driven.machine.corrections == [
+    assert driven.machine.feedback.corrections == [
         {
             "proposed": {"_tool": "danger", "_outputPath": "done", "x": "rm"},
             "ran": None,

@@ -363,7 +363,7 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
     documents = machine.documents
     settings = machine.settings
     graph = Graph(
-        machine.offered,
+        machine.offer.current,
         {**documents, "": documents[instances[0]]},
         order=settings.order,
         modules=settings.modules,

@@ -330,3 +330,45 @@ def offered_by(base: Catalogue, changed: JSONObject | None) -> Catalogue:
         else:
             raise JournalError(f"a Request offered tool {one!r}, and the run began with {len(known)}")
     return Catalogue(tools, Catalogue.from_json([], latent if isinstance(latent, list) else []).latent)
+
+
+class ToolOffer:
+    """The tools and the output schema of a run, and what its current Request offers of them.
+
+    Args:
+        initial: the tools with which the run began.
+        output_schema: its output schema.
+
+    Attributes:
+        initial, initial_schema: the arguments.
+        current, output_schema: those of the current Request.
+        every: every tool that the run has had.
+    """
+
+    def __init__(self, initial: Catalogue, output_schema: JSONObject | None = None) -> None:
+        self.initial = self.current = self.every = initial
+        self.initial_schema = self.output_schema = output_schema
+        self._changed: JSONObject | None = None
+
+    def change(self, changed: JSONObject | None) -> bool:
+        """Make the offer of the next Request.
+
+        Args:
+            changed: see `change_of`; None: the run's own tools and output schema.
+
+        Returns:
+            Whether it differs from the offer of the last Request.
+
+        Raises:
+            JournalError: it names a tool that the run did not have.
+        """
+        if changed == self._changed:
+            return False
+        self._changed, self.current = changed, offered_by(self.initial, changed)
+        known = {tool.key for tool in self.every.tools}
+        new = [tool for tool in self.current.tools if tool.key not in known]
+        if new:
+            self.every = self.every.joined(new, self.current.latent)
+        schema = (changed or {}).get("output_schema", self.initial_schema)
+        self.output_schema = schema if isinstance(schema, dict) else None
+        return True

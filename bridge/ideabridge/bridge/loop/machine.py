@@ -34,13 +34,13 @@ Invariants:
 
 - Folding the same events always leads to the same machine and the same effects. Resuming a run after a crash is folding
   its journal; effects that nobody acknowledged are still due.
-- An event that does not fit raises `JournalError` and is not taken; it must not be journaled.
+- An event that does not fit raises `JournalError` and changes nothing; it must not be journaled.
 - An effect stays due until its event arrives, and no call is executed twice unless a person says so.
 - Between two Requests every listed call has settled.
 
 The parts: `SolutionReader` reads and checks Solutions, `Planning` holds the plan of a lazy run, `Tick` moves the calls
-of the current Solution, `Memory` holds what references read, `Spending` adds up usage. Outside this folder nobody sees
-them.
+of the current Solution, `Memory` holds what references read, `Spending` adds up usage, `ToolOffer` knows which tools a
+Request offers. Code outside this folder does not use them.
 
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", context, tools, latent, settings, None))
@@ -60,7 +60,7 @@ from typing import Final, Literal
 
 from ideabridge.bridge.context.messages import Message, read_context, read_message
 from ideabridge.bridge.loop import event as events
-from ideabridge.bridge.loop.catalogue import Catalogue, offered_by
+from ideabridge.bridge.loop.catalogue import Catalogue, ToolOffer
 from ideabridge.bridge.loop.effect import AskMind, Effect, ExecutionKey, Finish
 from ideabridge.bridge.loop.event import Decider, Event, JournalError, Pattern
 from ideabridge.bridge.loop.graph import Graph
@@ -73,168 +73,122 @@ from ideabridge.bridge.loop.solution import PlanEvent, Planning, PlanResult, Pro
 from ideabridge.bridge.loop.tick import Tick
 from ideabridge.tools.encoding import JSON, JSONObject
 
-# -- course ----------------------------------------------------------------------------------------------------------
-#
-# EndRules: whether a run goes on with another Request after a Solution, or ends.
-
-
-@dataclass(frozen=True, slots=True)
-class SolutionOutcome:
-    """What a Solution that has run held: calls, an output; and whether the output could be given."""
-
-    calls: bool = False
-    output: bool = False
-    given: bool = False
-
-
 BROKE_OFF: Final = "the answer broke off: "
-
 CUT_OFF: Final = "the process ended while the answer streamed in"
-"""Why an answer broke off that a crash cut off, which is not the fault of the mind."""
-
-
-def _broken(error: JSONObject) -> str | None:
-    """Why an answer broke off, where that is what the error says."""
-    said = error.get("error")
-    message = said.get("message") if isinstance(said, dict) else None
-    return message.removeprefix(BROKE_OFF) if isinstance(message, str) and message.startswith(BROKE_OFF) else None
-
-
-class EndRules:
-    """Counts the Solutions that did nothing, and knows the limits."""
-
-    def __init__(self) -> None:
-        self._idle = 0
-
-    def after(
-        self, mode: Literal["plan", "solve"], outcome: SolutionOutcome, errors: list[JSONObject]
-    ) -> Finish | None:
-        """The end, where a Solution leads to it: it gave the output, its author answers once only, or it is the second
-        in a row that did nothing.
-
-        Args:
-            mode: of the run.
-            outcome: of the Solution.
-            errors: those of the Solution; one is added where it did nothing.
-        """
-        if outcome.given:
-            return Finish("done")
-        if mode == "plan":
-            return Finish("failed", "the output could not be made") if outcome.output else Finish("done")
-        if outcome.calls or outcome.output:
-            self._idle = 0
-            return None
-        broken = next((told for one in errors if (told := _broken(one)) is not None), None)
-        if broken == CUT_OFF:
-            return None
-        self._idle += 1
-        # An answer that broke off before its first call has been told of already.
-        if not errors:
-            errors.append(error_message("output", "the solution holds neither calls nor an output; give either"))
-        if self._idle > 1:
-            reason = "two solutions in a row held neither calls nor an output"
-            return Finish("stalled", reason if broken is None else f"{broken} ({reason})")
-        return None
-
-    @staticmethod
-    def limit(step: int, settings: Settings, spending: Spending) -> Finish | None:
-        """The end, where a limit leaves no room for another Request after the one of that step."""
-        over = spending.over(settings, step + 1)
-        return None if over is None else Finish("limit", over)
-
-
-# -- machine ---------------------------------------------------------------------------------------------------------
+"""Why an answer broke off if the process of the run ended. The mind is not to blame for it."""
 
 Phase = Literal["new", "asking", "planning", "solving", "ending", "ended"]
 
 
 @dataclass(slots=True)
 class Solution:
-    """An answer to a Request, as it was given.
+    """An answer to a Request, as it was written.
 
     Attributes:
-        calls: its calls, as they were written.
-        output: its output; None where it has none, and where the answer broke off.
-        extra: what else the answer held, by name.
-        places: of the calls in the plan, where instances share them; see `CallProposed`.
+        calls: its calls.
+        output: its output; None if it has none or if the answer broke off.
+        extra: the other members of the answer, by name.
+        places: the places of the calls in the plan, if instances share them; see `CallProposed`.
+        broken: why the answer broke off; None if it is complete.
     """
 
     calls: list[JSON] = field(default_factory=list[JSON])
     output: JSON = None
     extra: JSONObject = field(default_factory=dict[str, JSON])
     places: list[JSON] | None = None
+    broken: str | None = None
 
     def to_json(self) -> JSONObject:
         """As an idea stores it: `{..., "calls", "output"}`."""
         return {**self.extra, "calls": self.calls, "output": self.output}
 
 
+@dataclass(slots=True)
+class Feedback:
+    """What the last Solution adds to the context of the next Request.
+
+    Attributes:
+        errors: its errors: `{"call", "place", "error"}`.
+        corrections: what people changed or denied.
+        messages: the messages that activities added.
+    """
+
+    errors: list[JSONObject] = field(default_factory=list[JSONObject])
+    corrections: list[JSONObject] = field(default_factory=list[JSONObject])
+    messages: list[Message] = field(default_factory=list[Message])
+
+
 class Machine:
     """One run of the loop. Only `receive` changes it; everything else answers a question.
 
     Args:
-        catalogue: the tools of the run where the caller has compiled them already; else they are read from
-            `RunStarted`.
+        catalogue: the compiled tools of the run, if the caller has them; otherwise they are read from `RunStarted`.
 
     Attributes:
         mode: `solve`: a mind answers Requests until there is an output; `plan`: one Solution, given at the start.
         phase: see the table at the top of this module.
-        step: number of the current Request, from 0.
-        requests: how many Requests were made.
-        settings: of the run.
-        messages: the context the run began with.
-        added: messages that activities added, for the Requests that follow.
+        step: the number of the current Request, from 0.
+        requests: the number of Requests that were made.
+        settings: the settings of the run.
+        messages: the context with which the run began.
         history: every call of the run, in listing order.
-        errors: errors of the last Solution: `{"call", "place", "error"}`.
-        corrections: what people changed or denied since the last Request.
-        decisions: what was decided on, how, and by whom.
-        solution: the Solution taken up last.
-        output: the output; `has_output` says whether there is one, for it may be null.
-        catalogue: every tool the run has had; `initial_catalogue`: those it began with; `offered`: those of the
-            current Request. All three are equal unless handlers of messages change the tools.
-        output_schema: of the current Request; `initial_output_schema`: the one the run began with.
-        has_mind: whether a mind answers by itself; else Solutions are handed in.
+        decisions: (what, decision, by whom) of each decision.
+        solution: the Solution that was taken up last.
+        feedback: what the last Solution adds to the next Request.
+        output: the output; `has_output` says whether there is one, because it may be null.
+        offer: the tools and the output schema, of the run and of the current Request.
+        has_mind: whether a mind answers by itself; otherwise Solutions are submitted. The runner sets it.
         status, reason: how the run ended, and why.
     """
 
     def __init__(self, catalogue: Catalogue | None = None) -> None:
-        self.phase: Phase = "new"
         self.mode: Literal["plan", "solve"] = "solve"
+        self.phase: Phase = "new"
         self.step: int = -1
         self.requests = 0
         self.settings = Settings()
-        self._output = OutputSchema(None, mode="plan", by_instance=False)
-        self._given = catalogue
-        self.catalogue: Catalogue = catalogue or Catalogue(())
-        self.initial_catalogue: Catalogue = self.catalogue
-        self.offered: Catalogue = self.catalogue
-        self._changed: JSONObject | None = None
         self.messages: list[Message] = []
-        self.added: list[Message] = []
         self.history: list[Progress] = []
-        self.errors: list[JSONObject] = []
-        self.corrections: list[JSONObject] = []
         self.decisions: list[tuple[str, str, Decider]] = []
+        self.solution = Solution()
+        self.feedback = Feedback()
         self.output: JSON = None
         self.has_output = False
-        self.output_schema: JSONObject | None = None
-        self.initial_output_schema: JSONObject | None = None
-        self._opening = InitialDocuments()
-        self._memory = Memory({})
-        self._spending = Spending()
+        self.offer = ToolOffer(catalogue or Catalogue(()))
         self.has_mind = False
         self.status: str | None = None
         self.reason: str | None = None
-        self.solution = Solution()
+        self._compiled = catalogue
+        self._output_schema = OutputSchema(None, mode="plan", by_instance=False)
+        self._initial = InitialDocuments()
+        self._memory = Memory({})
+        self._spending = Spending()
+        self._reader = SolutionReader(self.catalogue, self.settings, self._initial, self._memory, self._spending)
         self._planning: Planning | None = None
         self._tick: Tick | None = None
         self._finish: Finish | None = None
         self._mind_due = False
-        self._told: list[tuple[int, Message]] = []
-        self._course = EndRules()
-        self._intake = SolutionReader(self.catalogue, self.settings, self._opening, self._memory, self._spending)
+        # The messages that calls of the current Solution added, with the call.
+        self._added: list[tuple[int, Message]] = []
+        # How many Solutions in a row had neither calls nor an output.
+        self._idle = 0
 
     # -- questions ---------------------------------------------------------------------------------------------
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Every tool that the run has had."""
+        return self.offer.every
+
+    @property
+    def output_schema(self) -> JSONObject | None:
+        """The output schema of the current Request."""
+        return self.offer.output_schema
+
+    @property
+    def errors(self) -> list[JSONObject]:
+        """The errors of the last Solution: `{"call", "place", "error"}`."""
+        return self.feedback.errors
 
     def due(self) -> list[Effect]:
         """The effects nobody has acknowledged yet, oldest first."""
@@ -249,61 +203,61 @@ class Machine:
 
     @property
     def awaits_mind(self) -> bool:
-        """Whether a Request is out and nothing of its answer has come."""
+        """Whether a Request was made and nothing of its answer has arrived."""
         return self.phase == "asking" and self.mode == "solve" and not self._mind_due
 
     @property
     def awaits_solution(self) -> bool:
-        """Whether a Request is out and somebody must hand its Solution in."""
+        """Whether a Request was made and somebody must submit its Solution."""
         return self.awaits_mind and not self.has_mind
 
     @property
     def is_streaming(self) -> bool:
-        """Whether part of an answer is here and its end is not."""
+        """Whether an answer has begun to arrive and has not ended."""
         if self._planning is not None:
             return not self._planning.waits
         return self.phase == "solving" and self._tick is not None and not self._tick.graph.closed
 
     def is_current(self, call: int) -> bool:
-        """Whether a call belongs to the Solution that runs now; else messages of it come too late."""
+        """Whether a call belongs to the Solution that runs now; if not, its messages come too late."""
         return self.phase == "solving" and call >= len(self.history) - len(self.solution.calls)
 
     @property
     def calls_left(self) -> int:
-        """How many more calls the run may list."""
-        return self._intake.room - (self._planning.listed if self._planning is not None else 0)
+        """The number of calls that the run may still list."""
+        return self._reader.room - (self._planning.listed if self._planning is not None else 0)
 
     @property
     def waits_for_people(self) -> bool:
-        """Whether nothing moves until a person decides."""
+        """Whether the run waits only for decisions of people."""
         if self._planning is not None:
             return self._planning.waits
         return self.phase == "solving" and self._tick is not None and self._tick.waits_for_people
 
     @property
     def waiting_plan(self) -> Proposal | None:
-        """The plan of a lazy run, once it is complete and until somebody has decided on it."""
+        """The plan of a lazy run while it waits for a decision."""
         return self._planning.plan if self._planning is not None and self._planning.waits else None
 
     @property
     def plan_question(self) -> Question | None:
-        """The question whether the waiting plan is accepted; None where no plan waits."""
+        """The question whether the waiting plan is accepted; None if no plan waits."""
         return self._planning.question if self._planning is not None and self._planning.waits else None
 
     @property
     def open_rooms(self) -> Collection[ExecutionKey]:
-        """The executions that have a room, and have not ended."""
+        """The executions that rooms answer and that have not ended."""
         return self._tick.rooms.keys() if self._tick is not None else ()
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing moves but in rooms."""
+        """Whether the run waits only for its rooms."""
         return self.phase == "solving" and self._tick is not None and self._tick.at_rest
 
     @property
     def state(self) -> JSONObject:
-        """The state: of the run, or a map by instance where there are instances."""
-        return {one: self._memory.state(one) for one in self._opening.instances} or self._memory.state()
+        """The state of the run; with instances, a map by instance."""
+        return {one: self._memory.state(one) for one in self._initial.instances} or self._memory.state()
 
     def state_of(self, instance: str = "") -> JSONObject:
         """The state of one instance; "" in a run without instances."""
@@ -311,48 +265,38 @@ class Machine:
 
     @property
     def documents(self) -> JSONObject:
-        """What references read, by instance: `{"state", "results", "input", "data"}`. To be read only."""
+        """What references read, by instance: `{"state", "results", "input", "data"}`. Do not change it."""
         return self._memory.documents
 
     @property
     def instances(self) -> list[str]:
-        """The instances, in the order they come up in the context; empty where the context names none."""
-        return self._opening.instances
+        """The instances, in the order of the context; empty if the context names none."""
+        return self._initial.instances
 
     @property
     def usage(self) -> Spending:
-        """The tokens and the cost of the answers so far, and what rooms used that have ended. To be read only."""
+        """What the answers and the rooms that have ended used so far. Do not change it."""
         return self._spending
 
     @property
     def has_state(self) -> bool:
-        """Whether the state of any instance holds anything."""
-        return any(self._memory.state(one) for one in self._opening.instances or [""])
+        """Whether the state of any instance has a member."""
+        return any(self._memory.state(one) for one in self._initial.instances or [""])
 
     def check(
         self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
     ) -> list[JSONObject]:
-        """The faults of a whole Solution, if it came next. Nothing of it is taken up.
-
-        Args:
-            calls: its calls.
-            output: its output.
-            places: of its calls in the plan; see `CallProposed`.
-            pattern: what the calls are to each other.
-
-        Returns:
-            `{"call", "place", "error"}` of each fault; empty: it is well formed.
-        """
-        return self._intake.check(calls, output, places, pattern)
+        """The faults of a Solution, as `SolutionReader.check` reports them; nothing of it is taken up."""
+        return self._reader.check(calls, output, places, pattern)
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """The error if the run may not list that many more calls, as `check` reports it; empty: it may."""
-        return self._intake.check_count(calls)
+        """The error if the run may not list that many more calls; otherwise empty."""
+        return self._reader.check_count(calls)
 
     @property
     def checked_graph(self) -> Graph | None:
-        """The graph of the Solution that `check` saw last; None where it lists too many calls or references."""
-        return self._intake.checked.graph if self._intake.checked is not None else None
+        """The graph of the Solution that was checked last; None if it had too many calls or references."""
+        return self._reader.checked.graph if self._reader.checked is not None else None
 
     # -- events ------------------------------------------------------------------------------------------------
 
@@ -360,8 +304,8 @@ class Machine:
         """Take one event.
 
         Raises:
-            JournalError: it does not fit what the run is doing.
-            MessageError: a context message of `RunStarted` is none.
+            JournalError: it does not fit the state of the run.
+            MessageError: `RunStarted` has a malformed context message.
         """
         if self.phase == "ended":
             raise JournalError(f"the run has ended; it cannot take {event.name}")
@@ -426,13 +370,13 @@ class Machine:
     def _solving(self) -> Tick:
         self._expect("solving")
         if self._tick is None:
-            raise JournalError("no Solution is at hand")
+            raise JournalError("no Solution runs")
         return self._tick
 
     def _streaming(self) -> Tick:
-        """The tick of an answer that still streams; its first piece begins it."""
+        """The tick of an answer that still streams; the first piece of the answer creates it."""
         if self.phase == "asking":
-            self._begin(self._intake.graph())
+            self._begin(self._reader.graph())
         tick = self._solving()
         if tick.graph.closed:
             raise JournalError("the answer has ended already")
@@ -442,17 +386,15 @@ class Machine:
         self._expect("new")
         self.mode = event.mode
         self.settings = Settings.from_json(event.settings)
-        if self._given is None:
-            self.catalogue = self.initial_catalogue = self.offered = Catalogue.from_json(event.tools, event.latent)
+        self.offer = ToolOffer(self._compiled or Catalogue.from_json(event.tools, event.latent), event.output_schema)
         self.messages = read_context(event.context)
-        self.output_schema = self.initial_output_schema = event.output_schema
-        self._output = OutputSchema(event.output_schema, mode=self.mode, by_instance=self.settings.output_by_instance)
-        self._opening = initial_documents(self.messages)
-        self._memory = Memory(self._opening.documents)
-        self._intake = SolutionReader(self.catalogue, self.settings, self._opening, self._memory, self._spending)
+        self._check_output_against(event.output_schema)
+        self._initial = initial_documents(self.messages)
+        self._memory = Memory(self._initial.documents)
+        self._reader = SolutionReader(self.catalogue, self.settings, self._initial, self._memory, self._spending)
         self.phase = "asking"
         self.step = 0
-        # A plan's author has answered already: its Solution follows as the next event.
+        # The author of a plan has answered already: the Solution is the next event.
         self._mind_due = event.mode == "solve"
 
     def _request(self, event: events.RequestMade) -> None:
@@ -461,53 +403,42 @@ class Machine:
         self._mind_due = False
         self.requests += 1
         self._spending.last = None
-        self._offer(event.offered)
+        if self.offer.change(event.offered):
+            self._reader.offer(self.offer.current)
+            self._check_output_against(self.offer.output_schema)
 
-    def _offer(self, changed: JSONObject | None) -> None:
-        """What handlers made of the tools and the output schema holds for the Request at hand alone."""
-        if changed == self._changed:
-            return
-        self._changed, self.offered = changed, offered_by(self.initial_catalogue, changed)
-        self._intake.offer(self.offered)
-        known = {tool.key for tool in self.catalogue.tools}
-        new = [tool for tool in self.offered.tools if tool.key not in known]
-        self.catalogue = self.catalogue.joined(new, self.offered.latent) if new else self.catalogue
-        schema = (changed or {}).get("output_schema", self.initial_output_schema)
-        if schema != self.output_schema:
-            self.output_schema = schema if isinstance(schema, dict) else None
-            by_instance = self.settings.output_by_instance
-            self._output = OutputSchema(self.output_schema, mode=self.mode, by_instance=by_instance)
+    def _check_output_against(self, schema: JSONObject | None) -> None:
+        self._output_schema = OutputSchema(schema, mode=self.mode, by_instance=self.settings.output_by_instance)
 
     def _begin(self, graph: Graph, pattern: Pattern | None = None) -> None:
         self._memory.begin()
         graph.base = self._memory.base
-        self._tick = Tick(graph, self._memory, self.settings, self._opening.schemas, pattern)
+        self._tick = Tick(graph, self._memory, self.settings, self._initial.schemas, pattern)
         self.solution = Solution()
-        self._forget_told()
+        self._answered()
         self.phase = "solving"
 
-    def _forget_told(self) -> None:
-        """What the Request at hand told has been answered."""
-        self.errors = []
-        self.corrections = []
-        self.added, self._told = [], []
+    def _answered(self) -> None:
+        """The Request is answered: what it reported is not reported again."""
+        self.feedback = Feedback()
+        self._added = []
 
     def _take_up(self, event: events.SolutionProposed) -> None:
         self._expect("asking")
         if self._mind_due:
             raise JournalError("a Solution came before its Request")
-        proposal = self._intake.take(event)
+        proposal = self._reader.take(event)
         if self.mode == "plan" or event.pattern is not None:
-            # Its author answers once, or wants its calls as one thing: nothing runs unless all of it is well formed.
+            # A plan's author answers once, and a group is one unit: nothing runs unless all of it is well formed.
             proposal.expect_well_formed()
         if not self.settings.lazy:
             self._accept(proposal)
             return
-        self.phase, self._planning = "planning", Planning(self._intake, self.step, proposal)
+        self.phase, self._planning = "planning", Planning(self._reader, self.step, proposal)
         self._settle_plan(self._planning.settled())
 
     def _accept(self, proposal: Proposal) -> Tick:
-        """Run a Solution that is there whole."""
+        """Run a Solution that has arrived whole."""
         self._begin(proposal.graph, proposal.pattern)
         self.solution = Solution(proposal.calls, proposal.output, proposal.extra, proposal.places)
         tick = self._solving()
@@ -516,26 +447,25 @@ class Machine:
         return tick
 
     def _plan(self, event: PlanEvent) -> None:
-        """What a mind writes in a lazy run is a plan: nothing of it runs before it is accepted."""
+        """In a lazy run a Solution is a plan: nothing of it runs before it is accepted."""
         if self.phase == "asking":
-            self.phase, self._planning = "planning", Planning(self._intake, self.step)
+            self.phase, self._planning = "planning", Planning(self._reader, self.step)
         self._expect("planning")
         self._settle_plan(self._planning.take(event) if self._planning is not None else None)
 
-    def _settle_plan(self, verdict: PlanResult | None) -> None:
-        if verdict is None:
+    def _settle_plan(self, result: PlanResult | None) -> None:
+        if result is None:
             return
         self._planning = None
-        if verdict.runs is not None:
-            self._accept(verdict.runs).corrections.extend(verdict.corrections)
+        if result.runs is not None:
+            self._accept(result.runs).corrections.extend(result.corrections)
             return
-        self.solution = Solution(verdict.plan.calls, verdict.plan.output, verdict.plan.extra)
-        self._forget_told()
-        self.errors.extend(verdict.errors)
-        self.corrections.extend(verdict.corrections)
-        outcome = SolutionOutcome(calls=bool(verdict.plan.calls))
-        denied = Finish("cancelled", verdict.reason) if self.mode == "plan" else None
-        self._go_on(denied or self._course.after(self.mode, outcome, self.errors))
+        self.solution = Solution(result.plan.calls, result.plan.output, result.plan.extra, broken=result.broken)
+        self._answered()
+        self.errors.extend(result.errors)
+        self.feedback.corrections.extend(result.corrections)
+        denied = Finish("cancelled", result.reason) if self.mode == "plan" else None
+        self._go_on(denied or self._end_after(has_calls=bool(result.plan.calls), has_output=False))
 
     def _propose(self, event: events.CallProposed) -> None:
         tick = self._streaming()
@@ -549,22 +479,22 @@ class Machine:
         if event.call not in tick.progress:
             raise JournalError(f"call {event.call} added a message after its Solution had ended")
         if message.type == "data":
-            # Like everything a call writes, it is in the instance of the call.
+            # Like everything that a call writes, it belongs to the instance of the call.
             message = replace(message, instance=message.instance or tick.progress[event.call].call.instance)
             tick.learn(event.call, message)
-        self._told.append((event.call, message))
+        self._added.append((event.call, message))
 
     def _note(self, listed: Collection[Progress]) -> None:
         self.history.extend(listed)
-        self._intake.note(listed)
+        self._reader.note(listed)
 
     def _close(self, event: events.SolutionClosed) -> None:
         tick = self._streaming()
         if event.broken is not None:
-            # The journaled prefix is the Solution, and its output is null.
+            # The journaled prefix is the Solution; its output is null.
             tick.graph.drop_output()
             self.errors.append(error_message("structural", f"{BROKE_OFF}{event.broken}"))
-            self.solution.output = None
+            self.solution.output, self.solution.broken = None, event.broken
         self.solution.extra = event.extra or {}
         tick.close()
 
@@ -573,27 +503,51 @@ class Machine:
             self._end_tick(self._tick)
 
     def _end_tick(self, tick: Tick) -> None:
-        self.errors = [*tick.errors(), *self.errors]
-        self.corrections = tick.corrections
-        kept = [(call, message) for call, message in self._told if tick.group.keeps(self.history[call])]
-        self.added = [message for _, message in kept]
+        kept = [(call, message) for call, message in self._added if tick.group.keeps(self.history[call])]
+        errors = [*tick.errors(), *self.errors]
+        self.feedback = Feedback(errors, tick.corrections, [message for _, message in kept])
         if tick.group.pattern in ("any", "race"):
             for call, message in kept:
                 if message.type == "data":
                     self._memory.learn(call, message.instance, message.kind, message.value)
-        calls, output = self.solution.calls, self.solution.output
+        output = self.solution.output
         if output is not None:
-            value, faults, self.has_output = self._output.settle(tick.graph, tick.judge)
-            self.errors.extend(error_message("output", fault) for fault in faults)
+            value, faults, self.has_output = self._output_schema.settle(tick.graph, tick.judge)
+            errors.extend(error_message("output", fault) for fault in faults)
             self.output = value if self.has_output else None
-        outcome = SolutionOutcome(bool(calls), output is not None, self.has_output)
-        self._go_on(self._course.after(self.mode, outcome, self.errors))
+        self._go_on(self._end_after(has_calls=bool(self.solution.calls), has_output=output is not None))
+
+    def _end_after(self, *, has_calls: bool, has_output: bool) -> Finish | None:
+        """The end of the run, if the last Solution leads to it; else None.
+
+        The run ends with an output that can be given, if its author answers only once, and after two Solutions in a
+        row that had neither calls nor an output.
+        """
+        if self.has_output:
+            return Finish("done")
+        if self.mode == "plan":
+            return Finish("failed", "the output could not be made") if has_output else Finish("done")
+        if has_calls or has_output:
+            self._idle = 0
+            return None
+        broken = self.solution.broken
+        if broken == CUT_OFF:
+            return None
+        self._idle += 1
+        # An answer that broke off before its first call has an error already.
+        if not self.errors:
+            self.errors.append(error_message("output", "the solution holds neither calls nor an output; give either"))
+        if self._idle > 1:
+            reason = "two solutions in a row held neither calls nor an output"
+            return Finish("stalled", reason if broken is None else f"{broken} ({reason})")
+        return None
 
     def _go_on(self, end: Finish | None) -> None:
-        """The next Request, unless the run ends here."""
-        end = end or self._course.limit(self.step, self.settings, self._spending)
+        """Make the next Request, unless the run ends here."""
+        over = self._spending.over(self.settings, self.step + 1) if end is None else None
+        end = end if over is None else Finish("limit", over)
         if end is not None:
-            self.errors.extend(state_errors(self._opening, self._memory))
+            self.errors.extend(state_errors(self._initial, self._memory))
             self.phase, self._finish = "ending", end
             return
         self._memory.tell_errors(self.errors)
@@ -605,7 +559,7 @@ class Machine:
         if self.phase == "new":
             raise JournalError("the run has not begun")
         if self.phase == "solving" and self._tick is not None:
-            self.errors = [*self._tick.errors(), *self._tick.cut_off(), *self.errors]
+            self.feedback.errors = [*self._tick.errors(), *self._tick.cut_off(), *self.errors]
         self.phase, self.status, self.reason = "ended", event.status, event.reason
         self._spending.add_room(event.spent)
         self._tick = self._planning = self._finish = None

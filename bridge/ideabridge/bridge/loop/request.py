@@ -167,7 +167,7 @@ class Composer:
             ArgumentError, ToolDefinitionError, SchemaError: a handler left what cannot be offered.
         """
         messages = context_of(machine, self._calls(machine))
-        base, asked = machine.initial_catalogue, machine.initial_output_schema
+        base, asked = machine.offer.initial, machine.offer.initial_schema
         draft = self._handlers.assemble(messages, base.tools, asked)
         properties, offered = draft.properties, None
         if machine.mode == "solve":
@@ -201,8 +201,8 @@ class Composer:
         names = encode_text(changes) if properties or offered else ""
         schema = self._own.get(names)
         if schema is None:
-            catalogue = offered_by(machine.initial_catalogue, offered)
-            output = (offered or {}).get("output_schema", machine.initial_output_schema)
+            catalogue = offered_by(machine.offer.initial, offered)
+            output = (offered or {}).get("output_schema", machine.offer.initial_schema)
             tools, latent = catalogue.to_json()
             parts: list[JSON] = [machine.mode, tools, latent, output, dict[str, JSON](properties)]
             key = content_hash([*parts, list[JSON](machine.instances), machine.settings.thought_process])
@@ -264,9 +264,9 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     if not told and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     messages.extend(calls)
-    messages.extend(machine.added)
+    messages.extend(machine.feedback.messages)
     messages.extend(
-        Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.corrections
+        Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections
     )
     # Whole: what a mind is shown of it is shortened, and refers to what is left out.
     messages.extend(Message("user", "error", error, "error") for error in machine.errors[:_SHOWN_ERRORS])

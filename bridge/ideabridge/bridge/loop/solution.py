@@ -307,7 +307,8 @@ class PlanResult:
         plan: as it was proposed.
         runs: what runs; None: nothing of it.
         errors, corrections: what the mind is told.
-        reason: why nothing of it runs, where a person said so.
+        reason: why a person denied it.
+        broken: why the answer broke off; None if it is complete.
     """
 
     plan: Proposal
@@ -315,6 +316,7 @@ class PlanResult:
     errors: list[JSONObject] = field(default_factory=list[JSONObject])
     corrections: list[JSONObject] = field(default_factory=list[JSONObject])
     reason: str | None = None
+    broken: str | None = None
 
 
 class Planning:
@@ -363,7 +365,8 @@ class Planning:
         plan = self.plan
         if broken is not None:
             # A plan that breaks off is not used: nothing of it has run, and nothing of it will.
-            return PlanResult(plan, errors=[error_message("structural", f"the answer broke off: {broken}")])
+            errors = [error_message("structural", f"the answer broke off: {broken}")]
+            return PlanResult(plan, errors=errors, broken=broken)
         if not plan.calls:
             return PlanResult(plan, plan)
         return PlanResult(plan, errors=plan.graph.errors()) if plan.graph.problems else None

@@ -321,11 +321,11 @@ def _start_clean_room(machine: Machine, effect: Execute, settings: Settings, cho
     patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
     if isinstance(schema, dict):
         check_schema(schema, what="output_schema")
-    tools = chosen_tools(machine.offered.tools, patterns)
+    tools = chosen_tools(machine.offer.current.tools, patterns)
     if patterns and not tools:
         raise RoomError(f"tools: this run has no tool that matches {', '.join(patterns)[:200]}")
     keys = {tool.key for tool in tools}
-    catalogue = Catalogue(tools, [key for key in machine.offered.latent if key in keys])
+    catalogue = Catalogue(tools, [key for key in machine.offer.current.latent if key in keys])
     context = [*import_messages(effect.imports), str(task)]
     if given is not None:
         context.append({"type": "input", "input": given})

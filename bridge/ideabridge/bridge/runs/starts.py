@@ -198,7 +198,7 @@ def hindrance(machine: Machine, executor: Executor, made_under: str, fingerprint
     named += [one.replaced for one in machine.history if one.replaced is not None and not one.settled]
     messages = (one.value for one in machine.messages if one.type == "tool")
     defined = {str(one.get("name")) for one in messages if isinstance(one, dict)}
-    began = {id(tool) for tool in machine.initial_catalogue.tools}
+    began = {id(tool) for tool in machine.offer.initial.tools}
     for tool in named:
         if tool.module is None and not executor.has(tool):
             return f"its tool {tool.name!r} is not here; was a file of tools left out?"
