@@ -16,7 +16,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from ideabridge.bridge.trust import trust_file
 from ideabridge.server.hosts.document import read_document
-from ideabridge.server.hosts.host import HOSTS, CommentedHostFileError, HostFileError, Places, find_host
+from ideabridge.server.hosts.host import HOSTS, CommentedHostFileError, HostEnvironment, HostFileError, find_host
 from ideabridge.server.hosts.translate import hide, is_ourselves, translate
 from ideabridge.server.main import main
 from tests.trusting import write_trusted
@@ -51,7 +51,7 @@ def test_vscode_user_file_by_platform() -> None:
     host = find_host("vscode")
 
     def user(platform: str, **environ: str) -> Path:
-        return host.target(Places(project, home, environ, platform), "user").path
+        return host.target(HostEnvironment(project, home, environ, platform), "user").path
 
     assert user("linux") == Path("/h/.config/Code/User/mcp.json")
     assert user("linux", XDG_CONFIG_HOME="/x") == Path("/x/Code/User/mcp.json")
@@ -60,7 +60,7 @@ def test_vscode_user_file_by_platform() -> None:
 
 
 def test_claude_code_config_folder() -> None:
-    places = Places(Path("/p"), Path("/h"), {"CLAUDE_CONFIG_DIR": "/c"}, "linux")
+    places = HostEnvironment(Path("/p"), Path("/h"), {"CLAUDE_CONFIG_DIR": "/c"}, "linux")
     assert find_host("claude-code").target(places, "user").path == Path("/c/.claude.json")
 
 
@@ -143,7 +143,7 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.text(), JSON_VALUES, max_size=5), st.dictionaries(st.text(), JSON_VALUES, max_size=3))
 def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
     for host in HOSTS:
-        places = Places(Path("/p"), Path("/h"), {}, "linux")
+        places = HostEnvironment(Path("/p"), Path("/h"), {}, "linux")
         for file in host.files(places):
             before = file.with_server(content, "x", servers)
             after = file.with_server(before, "ideabridge", {"command": "i"})
@@ -157,7 +157,7 @@ def test_putting_a_server_in_loses_nothing(content: Any, servers: Any) -> None:
 
 
 def test_variables_of_editors() -> None:
-    places = Places(Path("/p/app"), Path("/h"), {}, "linux")
+    places = HostEnvironment(Path("/p/app"), Path("/h"), {}, "linux")
     found = translate(
         {
             "type": "stdio",
@@ -498,4 +498,4 @@ def test_install_prints_the_hosts_own_command(home: Path, project: Path, capsys:
 def test_unknown_hosts(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["install", "cursr"], ["modules", "import", "cursr"]):
         assert main(words) == 2
-        assert capsys.readouterr().err == "ideabridge: no host 'cursr' is known here. Did you mean 'cursor'?\n"
+        assert capsys.readouterr().err == "ideabridge: unknown host 'cursr'. Did you mean 'cursor'?\n"

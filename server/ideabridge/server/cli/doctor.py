@@ -278,9 +278,9 @@ def _listed(name: str, names: list[str] | None) -> str:
 
 def _hosts(found: _Findings, project: Path) -> None:
     from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, Places
+    from ideabridge.server.hosts.host import HOSTS, SERVER_NAME, HostEnvironment
 
-    places = Places(project=project)
+    places = HostEnvironment(project=project)
     for host in HOSTS:
         having: list[str] = []
         others = 0

@@ -35,10 +35,10 @@ def install(
     The host then starts this very program, by its absolute path. Everything else in the file stays.
     """
     from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.host import SERVER_NAME, CommentedHostFileError, Places, find_host
+    from ideabridge.server.hosts.host import SERVER_NAME, CommentedHostFileError, HostEnvironment, find_host
 
     chosen = find_host(host)
-    places = Places(project=options.folder())
+    places = HostEnvironment(project=options.folder())
     file = chosen.target(places, scope)
     entry = chosen.entry([*executable(), "serve", *_arguments(options, scope)])
     document = read_document(file.path)

@@ -274,13 +274,13 @@ def import_modules(
     from ideabridge.bridge.trust import FILE_NAME, may_be_trusted, trust_command, trust_file
     from ideabridge.server.hosts.adopt import find_servers, merge, movable, removals
     from ideabridge.server.hosts.document import read_document
-    from ideabridge.server.hosts.host import Places, find_host
+    from ideabridge.server.hosts.host import HostEnvironment, find_host
 
     chosen = find_host(host)
     target = _target(options, FILE_NAME)
     document = read_document(target)
     servers = document.content.get("mcpServers")
-    places = Places(project=options.folder())
+    places = HostEnvironment(project=options.folder())
     configured = servers if isinstance(servers, dict) else {}
     found, files = find_servers(chosen, places, configured, replace=replace, only=names or ())
     for_project = not is_user_file(target)

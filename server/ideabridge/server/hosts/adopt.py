@@ -1,4 +1,4 @@
-"""Adopt: the servers a host knows already become modules in `ideabridge.json`."""
+"""Adoption: copying the servers of a host into `ideabridge.json`, and removing them from the host."""
 
 from __future__ import annotations
 
@@ -9,105 +9,103 @@ from typing import Literal
 
 from ideabridge.bridge.configuration import ConfigurationError, parse_configuration
 from ideabridge.bridge.modules.settings import adapt
-from ideabridge.server.hosts.document import Document, read_document
-from ideabridge.server.hosts.host import CommentedHostFileError, Host, HostFile, HostFileError, Places, Scope
+from ideabridge.server.hosts.document import HostDocument, read_document
+from ideabridge.server.hosts.host import CommentedHostFileError, Host, HostEnvironment, HostFile, HostFileError, Scope
 from ideabridge.server.hosts.translate import Translation, is_ourselves, translate
 from ideabridge.tools.encoding import JSON, JSONObject
 
-Verdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
-"""new: will be added. same: stands there already. taken: another server has the name and keeps it. replaced: it was
-asked to give way. shadowed: a stronger place of the host has the name. ourselves: it starts ideabridge. unusable:
-`why` tells."""
+AdoptionVerdict = Literal["new", "same", "taken", "replaced", "shadowed", "ourselves", "unusable"]
+"""new: it will be added. same: it is there already. taken: another module keeps the name. replaced: it replaces another
+module. shadowed: an earlier file of the host has the name. ourselves: it starts ideabridge. unusable: see `why`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """What becomes of one server of a host.
+    """What happens to one server of a host.
 
     Attributes:
-        name: its name there, and as a module.
-        entry: the entry in our form.
-        file: where it stands.
-        scope: whom that place is for.
-        verdict: see `Verdict`.
-        why: for what is not adopted: the reason.
-        notes: what a person should know.
+        name: its name in the host, and the name of the module.
+        entry: its entry in `ideabridge.json`.
+        file: the host's file that has it.
+        scope: who uses the servers of that file.
+        verdict: see `AdoptionVerdict`.
+        why: the reason if it is not adopted.
+        notes: hints for the user.
     """
 
     name: str
     entry: JSONObject
     file: Path
     scope: Scope
-    verdict: Verdict
+    verdict: AdoptionVerdict
     why: str = ""
     notes: tuple[str, ...] = ()
 
     @property
     def adopted(self) -> bool:
-        """Whether writing would put it into `ideabridge.json`."""
+        """Whether it is written to `ideabridge.json`."""
         return self.verdict in ("new", "replaced")
 
 
 def find_servers(
-    host: Host, places: Places, configured: JSONObject, *, replace: bool = False, only: Iterable[str] = ()
+    host: Host, environment: HostEnvironment, configured: JSONObject, *, replace: bool = False, only: Iterable[str] = ()
 ) -> tuple[list[Adoption], list[Path]]:
-    """Every server the host knows, the strongest place first, and the files that were looked into.
+    """Every server of the host, in the order of its files, and the files that exist.
 
     Args:
         host: the host.
-        places: where its files are.
-        configured: `mcpServers` of `ideabridge.json` now.
-        replace: servers of the same name give way.
-        only: these names alone; none: all.
+        environment: where its files are.
+        configured: `mcpServers` of `ideabridge.json`.
+        replace: whether to replace modules of the same name.
+        only: the names to adopt; empty for all.
 
     Raises:
-        HostFileError: a file cannot be read, or `only` names a server the host does not have.
+        HostFileError: a file cannot be read, or the host has no server of a name in `only`.
     """
     found: list[Adoption] = []
-    read: dict[Path, Document] = {}
-    for file in host.files(places):
+    read: dict[Path, HostDocument] = {}
+    for file in host.files(environment):
         if file.path not in read:
             read[file.path] = read_document(file.path)
         content = read[file.path].content
         inputs = _inputs(content)
         taken = {one.name for one in found}
         for name, raw in file.servers(content).items():
-            found.append(_judge(name, raw, file, places, inputs, taken, configured, replace=replace))
+            found.append(_judge(name, raw, file, environment, inputs, taken, configured, replace=replace))
     wanted = list(only)
     missing = [name for name in wanted if name not in {one.name for one in found}]
     if missing:
-        raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {_names(found)}")
+        names = ", ".join(dict.fromkeys(one.name for one in found))
+        raise HostFileError(f"{host.title} has no server {missing[0]!r}; it has {names or 'none'}")
     if wanted:
         found = [one for one in found if one.name in wanted]
     return found, [path for path, document in read.items() if document.text is not None]
-
-
-def _names(found: list[Adoption]) -> str:
-    return ", ".join(dict.fromkeys(one.name for one in found)) or "none"
 
 
 def _judge(
     name: str,
     raw: JSON,
     file: HostFile,
-    places: Places,
+    environment: HostEnvironment,
     inputs: dict[str, str],
     taken: set[str],
     configured: JSONObject,
     *,
     replace: bool,
 ) -> Adoption:
-    translation = translate(raw, places, inputs) if isinstance(raw, dict) else Translation({}, problem="is no object")
+    translation = (
+        translate(raw, environment, inputs) if isinstance(raw, dict) else Translation({}, problem="is not an object")
+    )
     entry = translation.entry
 
-    def say(verdict: Verdict, why: str = "") -> Adoption:
+    def say(verdict: AdoptionVerdict, why: str = "") -> Adoption:
         return Adoption(name, entry, file.path, file.scope, verdict, why, tuple(translation.notes))
 
     if is_ourselves(entry):
         return say("ourselves", "it is ideabridge itself")
     if name in taken:
-        return say("shadowed", "a stronger place of the host has this name")
-    problem = translation.problem or _problem(name, entry, places)
+        return say("shadowed", "an earlier file of the host has this name")
+    problem = translation.problem or _problem(name, entry, environment)
     if problem:
         return say("unusable", problem)
     if name not in configured:
@@ -120,9 +118,9 @@ def _judge(
     return say("taken", "another module has this name; --replace takes this one instead")
 
 
-def _problem(name: str, entry: JSONObject, places: Places) -> str | None:
+def _problem(name: str, entry: JSONObject, environment: HostEnvironment) -> str | None:
     try:
-        parse_configuration({"mcpServers": {name: entry}}, project=places.project)
+        parse_configuration({"mcpServers": {name: entry}}, project=environment.project)
     except ConfigurationError as error:
         return error.problems[0].removeprefix("ideabridge.json: ")
     return None
@@ -138,13 +136,13 @@ def _inputs(content: JSONObject) -> dict[str, str]:
 
 
 def movable(found: Iterable[Adoption], named: Iterable[str], *, for_project: bool) -> tuple[list[Adoption], list[str]]:
-    """The servers that may leave the host once `ideabridge.json` has them, and why others of these stay.
+    """The servers to remove from the host once `ideabridge.json` has them, and why others of these stay.
 
     Args:
         found: every server of the host.
-        named: those the person named.
-        for_project: whether `ideabridge.json` is that of one project. What the host starts in every project then stays,
-            unless it was named.
+        named: the names that the user gave.
+        for_project: whether `ideabridge.json` belongs to one project. Then a server that the host starts in every
+            project stays, unless the user named it.
     """
     listed = list(found)
     having = [one for one in listed if one.adopted or one.verdict == "same"]
@@ -164,16 +162,18 @@ def movable(found: Iterable[Adoption], named: Iterable[str], *, for_project: boo
     return moving, why
 
 
-def removals(host: Host, places: Places, moving: Iterable[Adoption]) -> list[tuple[Document, JSONObject]]:
-    """The files the servers stand in, each with its content without them.
+def removals(
+    host: Host, environment: HostEnvironment, moving: Iterable[Adoption]
+) -> list[tuple[HostDocument, JSONObject]]:
+    """The files that contain the servers, each with its content without them.
 
     Raises:
         HostFileError: a file cannot be read.
-        CommentedHostFileError: a file has comments, which writing it would lose.
+        CommentedHostFileError: a file has comments, which writing would lose.
     """
     places_of = {(one.file, one.scope, one.name) for one in moving}
-    found: dict[Path, tuple[Document, JSONObject]] = {}
-    for file in host.files(places):
+    found: dict[Path, tuple[HostDocument, JSONObject]] = {}
+    for file in host.files(environment):
         names = [name for path, scope, name in places_of if (path, scope) == (file.path, file.scope)]
         if not names:
             continue
@@ -188,7 +188,7 @@ def removals(host: Host, places: Places, moving: Iterable[Adoption]) -> list[tup
 
 
 def merge(content: JSONObject, adoptions: Iterable[Adoption]) -> JSONObject:
-    """The content of `ideabridge.json` with the adopted servers; everything else stays, in its order."""
+    """The content of `ideabridge.json` with the adopted servers; everything else keeps its place."""
     servers = content.get("mcpServers")
     merged: JSONObject = dict(servers) if isinstance(servers, dict) else {}
     for one in adoptions:

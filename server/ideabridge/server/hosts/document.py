@@ -1,7 +1,6 @@
-"""Document: one JSON file of a host, read leniently and written so that everything else in it stays.
+"""The JSON files of hosts: reading them leniently, and changing a part of them without losing the rest.
 
-Such a file is not ours: it is read with the bounds of a configuration, but what is odd in it (half a surrogate
-pair in somebody's history) is kept, not refused.
+A host's file may contain odd values, such as half of a surrogate pair in a recorded conversation. They are kept.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ideabridge.server.hosts.host import CommentedHostFileError, HostFileError
 from ideabridge.tools.encoding import JSON, JSONObject
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Hosts keep their history in the same file."""
+"""Some hosts keep recorded conversations in the same file."""
 
 _STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STRING_OR_COMMA: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
@@ -29,14 +28,14 @@ _INDENT: Final = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A host's file as it stands.
+class HostDocument:
+    """The content of a host's file.
 
     Attributes:
-        path: where it is.
-        text: its text; None: there is no such file.
-        content: what it holds; an empty object where there is no file.
-        strict: whether it is plain JSON, so that writing it again loses nothing.
+        path: the file.
+        text: its text; None if the file does not exist.
+        content: its content; empty if the file does not exist.
+        strict: whether it is plain JSON, so that rewriting it loses nothing.
     """
 
     path: Path
@@ -45,18 +44,18 @@ class Document:
     strict: bool = True
 
     def write(self, content: JSONObject, *, keep: bool = False) -> Path | None:
-        """Put `content` into the file's place, in one step, in the indentation it had; returns the backup's path.
+        """Replace the content in one step and return the path of the backup, or None if there was no file.
 
-        The backup (`NAME.bak`) holds the file as it was; None: there was none. A link stays a link, and the file's
-        permissions stay; a new file is for its owner only, since such files hold tokens.
+        The backup is `NAME.bak`. Indentation, permissions and a symbolic link are preserved. Only its owner can read
+        a new file, because such files contain tokens.
 
         Args:
-            content: what the file shall hold.
-            keep: give the backup a name that is free (`NAME.1.bak`), so that no later backup takes its place.
+            content: the new content.
+            keep: use a free name for the backup (`NAME.1.bak`), so that no later backup replaces it.
 
         Raises:
             CommentedHostFileError: the file has comments, which would be lost.
-            HostFileError: it cannot be written, or somebody changed it meanwhile.
+            HostFileError: it cannot be written, or another program changed it.
         """
         if not self.strict:
             raise CommentedHostFileError(f"{self.path}: has comments or trailing commas, which writing would lose")
@@ -78,32 +77,28 @@ class Document:
 
 
 def _free(target: Path) -> Path:
-    """The first name for a backup that nothing has yet."""
-    return next(
-        path
-        for path in (target.with_name(f"{target.name}.{number}.bak") for number in itertools.count(1))
-        if not path.exists()
-    )
+    names = (target.with_name(f"{target.name}.{number}.bak") for number in itertools.count(1))
+    return next(path for path in names if not path.exists())
 
 
-def read_document(path: Path) -> Document:
-    """Read a host's file; comments and trailing commas are understood (VS Code's files may have them).
+def read_document(path: Path) -> HostDocument:
+    """Read a host's file. Comments and trailing commas are allowed, as in VS Code's files.
 
     Raises:
-        HostFileError: it cannot be read, is not JSON, or is no object; line and column are told.
+        HostFileError: it cannot be read, or is not a JSON object; the message contains line and column.
     """
     try:
         if path.stat().st_size > MAX_BYTES:
             raise HostFileError(f"{path}: is larger than {MAX_BYTES:,} bytes")
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        return Document(path, None, {})
+        return HostDocument(path, None, {})
     except UnicodeDecodeError:
         raise HostFileError(f"{path}: is not UTF-8") from None
     except OSError as error:
         raise HostFileError(f"{path}: cannot be read: {error.strerror or error}") from None
     if not text.strip():
-        return Document(path, text, {})
+        return HostDocument(path, text, {})
     strict = True
     try:
         content = _parse(text)
@@ -117,7 +112,7 @@ def read_document(path: Path) -> Document:
         raise HostFileError(f"{path}: nests too deeply") from None
     if not isinstance(content, dict):
         raise HostFileError(f"{path}: expected an object")
-    return Document(path, text, content, strict)
+    return HostDocument(path, text, content, strict)
 
 
 def _parse(text: str) -> JSON:
@@ -135,7 +130,7 @@ def _where(error: Exception) -> str:
 
 
 def _plain(text: str) -> str:
-    """JSON with comments and trailing commas -> JSON, with every line and column where it was."""
+    """Replace comments and trailing commas by spaces; lines and columns stay the same."""
 
     def blank(match: re.Match[str]) -> str:
         found = match.group()
@@ -151,7 +146,7 @@ def _render(content: JSONObject, before: str | None) -> str:
         text = json.dumps(content, indent=indent, ensure_ascii=False)
         text.encode()
     except UnicodeEncodeError:
-        # Half a surrogate pair cannot stand in UTF-8, but its escape can.
+        # UTF-8 cannot represent half of a surrogate pair; its escape is ASCII.
         text = json.dumps(content, indent=indent)
     return text if before is not None and before and not before.endswith("\n") else text + "\n"
 

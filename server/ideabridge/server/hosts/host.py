@@ -1,4 +1,4 @@
-"""Host: a program an assistant lives in, and where it keeps its MCP servers (`docs/hosts.md` has the sources)."""
+"""Hosts: the programs that run assistants, and the files in which they list MCP servers (`docs/hosts.md`)."""
 
 from __future__ import annotations
 
@@ -13,57 +13,51 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 
-# -- errors ----------------------------------------------------------------------------------------------------------
-#
-# Errors of host configurations.
-
 
 class HostFileError(IdeabridgeError):
-    """A host's configuration file that cannot be read or written; the message names the file."""
+    """A host's configuration file cannot be read or written; the message names the file."""
 
 
 class CommentedHostFileError(HostFileError):
-    """A host's file with comments or trailing commas: writing it would lose them."""
+    """A host's file has comments or trailing commas, which writing would lose."""
 
 
 class UnknownHostError(IdeabridgeError):
-    """No host of this name; the message names the nearest ones."""
+    """There is no host of this name; the message names similar ones."""
 
-
-# -- host ------------------------------------------------------------------------------------------------------------
 
 Scope = Literal["local", "project", "user"]
 """local: this project, for this user only (Claude Code). project: the project's own file. user: everywhere."""
 
 SERVER_NAME: Final = "ideabridge"
-"""What we are called in a host's configuration."""
+"""The name of ideabridge in a host's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where files are looked for.
+class HostEnvironment:
+    """The environment of a host: where its files may be.
 
     Attributes:
         project: the project folder, absolute.
         home: the user's home folder.
-        environ: the process environment.
-        platform: as `sys.platform`.
+        variables: the environment variables.
+        platform: the value of `sys.platform`.
     """
 
     project: Path
     home: Path = field(default_factory=Path.home)
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
     platform: str = sys.platform
 
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A place in a file where servers stand by name.
+    """An object in a file that maps names to servers.
 
     Attributes:
         path: the file.
-        scope: whom it is for.
-        keys: the keys that lead to the servers in it.
+        scope: who uses its servers.
+        keys: the keys that lead to the object.
     """
 
     path: Path
@@ -71,18 +65,18 @@ class HostFile:
     keys: tuple[str, ...]
 
     def servers(self, content: JSONObject) -> JSONObject:
-        """The servers in the file's content, by name; none where the place is missing or is no object."""
+        """The servers in the file's content, by name; empty if the content has no such object."""
         found: JSON = content
         for key in self.keys:
             found = found.get(key) if isinstance(found, dict) else None
         return found if isinstance(found, dict) else {}
 
     def with_server(self, content: JSONObject, name: str, entry: JSONObject) -> JSONObject:
-        """The content with one server put in; everything else, and its order, stays."""
+        """The content with one server added; everything else keeps its place."""
         return _put(content, (*self.keys, name), entry)
 
     def without_server(self, content: JSONObject, name: str) -> JSONObject:
-        """The content without one server; everything else, and its order, stays."""
+        """The content without one server; everything else keeps its place."""
         kept = {key: value for key, value in self.servers(content).items() if key != name}
         return _put(content, self.keys, kept)
 
@@ -100,37 +94,36 @@ class Host:
     """One host.
 
     Attributes:
-        name: how the command line calls it.
-        title: how people call it.
-        files: the places it reads, the strongest first.
+        name: its name on the command line.
+        title: its name in texts.
+        files: the places that it reads; the first one wins.
         typed: whether an entry needs a `type`.
-        command: the shell command that does the same as writing the file, where the host has one:
-            (scope, entry) -> words.
+        command: makes the shell command that has the effect of writing the file, if the host has such a command.
     """
 
     name: str
     title: str
-    files: Callable[[Places], list[HostFile]]
+    files: Callable[[HostEnvironment], list[HostFile]]
     typed: bool
     command: Callable[[Scope, JSONObject], list[str]] | None = None
 
-    def target(self, places: Places, scope: Scope) -> HostFile:
-        """The place `install` writes to."""
-        return next(file for file in self.files(places) if file.scope == scope)
+    def target(self, environment: HostEnvironment, scope: Scope) -> HostFile:
+        """The place to which `install` writes."""
+        return next(file for file in self.files(environment) if file.scope == scope)
 
     def entry(self, command: list[str]) -> JSONObject:
-        """What stands under our name: the program and its arguments."""
+        """The entry of ideabridge: the program and its arguments."""
         words: list[JSON] = [*command[1:]]
         kind: JSONObject = {"type": "stdio"} if self.typed else {}
         return {**kind, "command": command[0], "args": words}
 
 
-def _claude_code(places: Places) -> list[HostFile]:
-    folder = places.environ.get("CLAUDE_CONFIG_DIR")
-    own = (Path(folder).expanduser() if folder else places.home) / ".claude.json"
+def _claude_code(environment: HostEnvironment) -> list[HostFile]:
+    folder = environment.variables.get("CLAUDE_CONFIG_DIR")
+    own = (Path(folder).expanduser() if folder else environment.home) / ".claude.json"
     return [
-        HostFile(own, "local", ("projects", str(places.project), "mcpServers")),
-        HostFile(places.project / ".mcp.json", "project", ("mcpServers",)),
+        HostFile(own, "local", ("projects", str(environment.project), "mcpServers")),
+        HostFile(environment.project / ".mcp.json", "project", ("mcpServers",)),
         HostFile(own, "user", ("mcpServers",)),
     ]
 
@@ -142,22 +135,22 @@ def _claude_command(scope: Scope, entry: JSONObject) -> list[str]:
     return ["claude", "mcp", "add", "--scope", scope, SERVER_NAME, "--", *words]
 
 
-def _cursor(places: Places) -> list[HostFile]:
+def _cursor(environment: HostEnvironment) -> list[HostFile]:
     return [
-        HostFile(places.project / ".cursor" / "mcp.json", "project", ("mcpServers",)),
-        HostFile(places.home / ".cursor" / "mcp.json", "user", ("mcpServers",)),
+        HostFile(environment.project / ".cursor" / "mcp.json", "project", ("mcpServers",)),
+        HostFile(environment.home / ".cursor" / "mcp.json", "user", ("mcpServers",)),
     ]
 
 
-def _vscode(places: Places) -> list[HostFile]:
-    if places.platform == "darwin":
-        base = places.home / "Library" / "Application Support"
-    elif places.platform == "win32":
-        base = Path(places.environ.get("APPDATA") or places.home / "AppData" / "Roaming")
+def _vscode(environment: HostEnvironment) -> list[HostFile]:
+    if environment.platform == "darwin":
+        base = environment.home / "Library" / "Application Support"
+    elif environment.platform == "win32":
+        base = Path(environment.variables.get("APPDATA") or environment.home / "AppData" / "Roaming")
     else:
-        base = Path(places.environ.get("XDG_CONFIG_HOME") or places.home / ".config")
+        base = Path(environment.variables.get("XDG_CONFIG_HOME") or environment.home / ".config")
     return [
-        HostFile(places.project / ".vscode" / "mcp.json", "project", ("servers",)),
+        HostFile(environment.project / ".vscode" / "mcp.json", "project", ("servers",)),
         HostFile(base / "Code" / "User" / "mcp.json", "user", ("servers",)),
     ]
 
@@ -170,14 +163,9 @@ HOSTS: Final = (
 
 
 def find_host(name: str) -> Host:
-    """The host of a name.
-
-    Raises:
-        UnknownHostError: there is none.
-    """
-    names = [host.name for host in HOSTS]
-    for host in HOSTS:
-        if host.name == name:
-            return host
-    hint = did_you_mean(name, names) or f" Known: {', '.join(names)}"
-    raise UnknownHostError(f"no host {name[:40]!r} is known here.{hint}")
+    """The host of this name; raises `UnknownHostError` if there is none."""
+    hosts = {host.name: host for host in HOSTS}
+    if name in hosts:
+        return hosts[name]
+    hint = did_you_mean(name, list(hosts)) or f" Known: {', '.join(hosts)}"
+    raise UnknownHostError(f"unknown host {name[:40]!r}.{hint}")

@@ -1,4 +1,4 @@
-"""Translate: a host's entry of a server -> an entry of `mcpServers` in `ideabridge.json`."""
+"""Translation of a host's entry of a server into an entry of `mcpServers` in `ideabridge.json`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from ideabridge.bridge.secrets import Secrets, is_secret_name
-from ideabridge.server.hosts.host import Places
+from ideabridge.server.hosts.host import HostEnvironment
 from ideabridge.tools.encoding import JSON, JSONObject
 
 _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
@@ -21,12 +21,12 @@ _VSCODE_ONLY: Final = ("sandboxEnabled", "sandbox", "dev", "gallery")
 
 @dataclass(slots=True)
 class Translation:
-    """An entry in our form.
+    """The result of a translation.
 
     Attributes:
-        entry: the entry.
-        notes: what a person should know: variables to set, secrets in the open, keys left out.
-        problem: why it cannot be adopted; None: it can.
+        entry: the entry of `ideabridge.json`.
+        notes: hints for the user: variables to set, unprotected secrets, omitted keys.
+        problem: why it cannot be adopted, or None.
     """
 
     entry: JSONObject
@@ -34,13 +34,13 @@ class Translation:
     problem: str | None = None
 
 
-def translate(raw: JSONObject, places: Places, inputs: dict[str, str]) -> Translation:
-    """One server's entry in our form.
+def translate(raw: JSONObject, environment: HostEnvironment, inputs: dict[str, str]) -> Translation:
+    """Translate the entry of one server.
 
     Args:
-        raw: as the host's file has it.
-        places: tells what `${workspaceFolder}` is.
-        inputs: VS Code's `inputs` by id, with what each asks for.
+        raw: the entry in the host's file.
+        environment: the values of variables such as `${workspaceFolder}`.
+        inputs: VS Code's `inputs`: id -> description.
     """
     result = Translation({})
     for key, value in raw.items():
@@ -51,15 +51,15 @@ def translate(raw: JSONObject, places: Places, inputs: dict[str, str]) -> Transl
                 f'reads variables from a file ({value}); name each in \'env\' there first: "TOKEN": "${{TOKEN}}"'
             )
         elif key == "env" and isinstance(value, dict):
-            # VS Code takes null for "not set" and numbers for text; here a variable is text.
+            # In VS Code a null unsets a variable, and numbers are allowed; here every variable is text.
             kept: JSONObject = {name: _as_text(text) for name, text in value.items() if text is not None}
-            result.entry[key] = _translated(kept, places, inputs, result.notes)
+            result.entry[key] = _translated(kept, environment, inputs, result.notes)
         else:
-            result.entry[key] = _translated(value, places, inputs, result.notes)
+            result.entry[key] = _translated(value, environment, inputs, result.notes)
     folder = result.entry.get("cwd")
     if isinstance(folder, str) and not folder.startswith(("/", "~", "${")):
-        # There it is relative to the project; here it would be to the configuration file.
-        result.entry["cwd"] = str(places.project / folder)
+        # The host resolves it against the project, ideabridge against the configuration file.
+        result.entry["cwd"] = str(environment.project / folder)
     _note_secrets(result)
     return result
 
@@ -70,17 +70,17 @@ def _as_text(value: JSON) -> JSON:
     return value
 
 
-def _translated(value: JSON, places: Places, inputs: dict[str, str], notes: list[str]) -> JSON:
+def _translated(value: JSON, environment: HostEnvironment, inputs: dict[str, str], notes: list[str]) -> JSON:
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match, places, inputs, notes), value)
+        return _VARIABLE.sub(lambda match: _variable(match, environment, inputs, notes), value)
     if isinstance(value, list):
-        return [_translated(item, places, inputs, notes) for item in value]
+        return [_translated(item, environment, inputs, notes) for item in value]
     if isinstance(value, dict):
-        return {key: _translated(item, places, inputs, notes) for key, item in value.items()}
+        return {key: _translated(item, environment, inputs, notes) for key, item in value.items()}
     return value
 
 
-def _variable(match: re.Match[str], places: Places, inputs: dict[str, str], notes: list[str]) -> str:
+def _variable(match: re.Match[str], environment: HostEnvironment, inputs: dict[str, str], notes: list[str]) -> str:
     inside = match.group(1)
     kind, _, name = inside.partition(":")
     if kind == "env" and _PLAIN_NAME.fullmatch(name):
@@ -95,14 +95,14 @@ def _variable(match: re.Match[str], places: Places, inputs: dict[str, str], note
             notes.append(note)
         return f"${{{variable}}}"
     known = {
-        "workspaceFolder": str(places.project),
-        "workspaceRoot": str(places.project),
-        "workspaceFolderBasename": places.project.name,
-        "userHome": "${HOME}" if places.platform != "win32" else "${USERPROFILE}",
-        "pathSeparator": "\\" if places.platform == "win32" else "/",
-        "/": "\\" if places.platform == "win32" else "/",
+        "workspaceFolder": str(environment.project),
+        "workspaceRoot": str(environment.project),
+        "workspaceFolderBasename": environment.project.name,
+        "userHome": "${HOME}" if environment.platform != "win32" else "${USERPROFILE}",
+        "pathSeparator": "\\" if environment.platform == "win32" else "/",
+        "/": "\\" if environment.platform == "win32" else "/",
     }
-    # Anything else stays: it is a variable as ideabridge.json has them, or its own check names it.
+    # Any other variable stays as it is; the check of ideabridge.json reports an unknown one.
     return known.get(inside, match.group())
 
 
@@ -119,7 +119,7 @@ def _note_secrets(result: Translation) -> None:
 
 
 def hide(entry: JSONObject) -> JSONObject:
-    """The entry as it may be shown: values of `env` and `headers`, and arguments that look secret, are hidden."""
+    """The entry without its secrets: values of `env` and `headers`, and arguments that look secret, are hidden."""
     shown: JSONObject = {}
     for key, value in entry.items():
         if key in _SECRET_PLACES and isinstance(value, dict):
@@ -165,7 +165,7 @@ def _public(text: str) -> str:
 
 
 def is_ourselves(entry: JSONObject) -> bool:
-    """Whether an entry starts ideabridge: adopting it would make us our own module."""
+    """Whether an entry starts ideabridge, which cannot be its own module."""
     command, arguments = entry.get("command"), entry.get("args")
     words = [command] if isinstance(command, str) else []
     words += [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []
