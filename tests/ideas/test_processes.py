@@ -169,7 +169,7 @@ def test_a_store_opened_twice_keeps_its_locks(tmp_path: Path) -> None:
         other.communicate()
         assert other.returncode == 0
         store.settings.set("after", b"1")
-        look = child(path, "print(Store.open(sys.argv[1]).settings('after'))")
+        look = child(path, "print(Store.open(sys.argv[1]).settings.get('after'))")
         assert look.communicate()[0] == "b'1'\n"
     with Store.open(path) as store:
         assert [store.settings.get(key) for key in ("before", "second", "other", "after")] == [b"1"] * 4
