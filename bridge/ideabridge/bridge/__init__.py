@@ -103,8 +103,8 @@ if TYPE_CHECKING:
         UnknownPublicationError,
         UnknownRunError,
     )
-    from ideabridge.bridge.store.filters import IdeaFilter
     from ideabridge.bridge.store.idea import Answer, Idea, IdeaMeta, Publication
+    from ideabridge.bridge.store.ideas import IdeaFilter
     from ideabridge.bridge.store.sqlite import sqlite3
     from ideabridge.bridge.store.store import Store
     from ideabridge.bridge.trust import TrustError, trust_file

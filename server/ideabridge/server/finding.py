@@ -12,8 +12,8 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.messages import read_context
 from ideabridge.bridge.runs.offer import look_alikes
 from ideabridge.bridge.store.errors import UnknownPublicationError
-from ideabridge.bridge.store.filters import IdeaFilter
 from ideabridge.bridge.store.idea import IdeaHit, IdeaMeta, Publication, StoredIdea
+from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.catalogue import LIST_SECONDS

@@ -1,6 +1,5 @@
 """Ideas: saved triples (context, schema, solution), and the store of ideas, publications and runs."""
 
-from ideabridge.bridge.store.filters import IdeaFilter
 from ideabridge.bridge.store.idea import (
     Idea,
     IdeaHit,
@@ -12,6 +11,7 @@ from ideabridge.bridge.store.idea import (
     StoredIdea,
     function_schemas,
 )
+from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.bridge.store.store import Store
 
 __all__ = [

@@ -1,12 +1,27 @@
-"""Ideas: saves, lists and finds ideas."""
+"""Ideas: save, read, list, tag and find ideas, and the filter of lists and searches.
+
+`Ideas` owns the tables `ideas` (one row for each idea), `occurrences` (further runs and steps in which the same idea
+was made) and `idea_tags`. Lists are ordered by time of saving, then by row; the cursor of a page is `ROW@TIME`.
+
+Two indexes lag behind the saves: the words for searches (`Search`), and the tools that the runs call (`Shapes`,
+`Uses`). `index` adds a batch to both. Whatever reads them calls `index_all` first.
+
+A `caller` sees an idea if one of its own runs made it or if the idea is published to it (`may_see`). Methods with
+`caller=None` act for the owner of the store, who sees everything.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any, Final, NamedTuple, cast
 
-from ideabridge.bridge.store.database import Database
+from ideabridge.bridge.store.contents import Contents
+from ideabridge.bridge.store.database import Database, now_text
 from ideabridge.bridge.store.errors import (
     PASSING,
     AmbiguousIdeaError,
@@ -14,13 +29,149 @@ from ideabridge.bridge.store.errors import (
     UnknownIdeaError,
     UnknownPublicationError,
 )
-from ideabridge.bridge.store.filters import IdeaFilter
 from ideabridge.bridge.store.idea import Idea, IdeaHit, IdeaMeta, IdeaRecord, Page, Repeated, StoredIdea
 from ideabridge.bridge.store.publications import Publications, read_named
-from ideabridge.bridge.store.search import BATCH, SCORED, IdeaTable, Search, check_limit, words_of
-from ideabridge.bridge.store.shapes import Shapes
+from ideabridge.bridge.store.schema import SOLUTION_OF
+from ideabridge.bridge.store.search import (
+    BATCH,
+    MAX_PAGE,
+    OF_RUN,
+    SCORED,
+    Search,
+    check_limit,
+    read_cursor,
+    read_meta,
+    words_of,
+)
+from ideabridge.bridge.store.shapes import (
+    EVERY,
+    HAS_USE,
+    MODULE,
+    TAG,
+    TOOL,
+    Place,
+    Shapes,
+    Source,
+    Uses,
+    of_run,
+    using,
+)
 from ideabridge.bridge.store.users import Users, user_of
+from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import nearest
+
+_AGE: Final = re.compile(r"(\d{1,5})\s*([mhdw])")
+_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+FEW: Final = 5000
+"""A list starts from the index of a tool, server or tag if fewer ideas than this have it."""
+
+_HEX: Final = re.compile(r"[0-9a-f]{6,64}", re.ASCII)
+_NAMES: Final = (
+    "(SELECT group_concat(names.name) FROM publications JOIN names ON names.name = publications.name "
+    "AND names.version = publications.version WHERE publications.idea = ideas.number)"
+)
+_MADE: Final = "ideas.run, ideas.step, (SELECT fingerprint FROM runs WHERE runs.id = ideas.run)"
+"""The columns that hold what the stored metadata leave out."""
+
+_RECORD: Final = f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, ideas.meta, {_MADE} FROM ideas"  # noqa: S608
+
+
+@dataclass(frozen=True, slots=True)
+class IdeaFilter:
+    """Conditions that an idea must meet, all of them; None: no condition.
+
+    Attributes:
+        tool: a tool that a step of their run calls.
+        module: a server whose tool a step of their run calls.
+        since, until: when they were saved: `2026-11-21`, `2026-11-21T10:00`, or how long ago: `3d`, `12h`, `2w`.
+        outcome: how their run ended: `done`, `failed`, ...
+        mind: who answered: `turns`, `sampling`, `model`, ...; a plan's author is "".
+        tag: a tag they have.
+    """
+
+    tool: str | None = None
+    module: str | None = None
+    since: str | None = None
+    until: str | None = None
+    outcome: str | None = None
+    mind: str | None = None
+    tag: str | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether every idea passes."""
+        return all(getattr(self, name) is None for name in self.__slots__)
+
+    def columns(self, now: datetime | None = None) -> Condition:
+        """The conditions on columns of `ideas`, which the indexes `ideas_by_...` serve.
+
+        Raises:
+            FilterError: a time cannot be read.
+        """
+        clauses: list[str] = []
+        values: list[Any] = []
+        for key, text, sign in (("since", self.since, ">="), ("until", self.until, "<")):
+            if text is not None:
+                clauses.append(f"ideas.time {sign} ?")
+                values.append(read_time(text, key, now))
+        for column, wanted in (("outcome", self.outcome), ("mind", self.mind)):
+            if wanted is not None:
+                clauses.append(f"ideas.{column} = ?")
+                values.append(wanted)
+        return Condition("".join(f"{clause} AND " for clause in clauses), values)
+
+    @property
+    def uses(self) -> list[str]:
+        """The uses that an idea must have in `idea_uses`."""
+        kinds = ((TOOL, self.tool), (MODULE, self.module), (TAG, self.tag))
+        return [kind + wanted for kind, wanted in kinds if wanted is not None]
+
+
+class Condition(NamedTuple):
+    """SQL conditions on a row of `ideas`, each followed by `AND `, and their values."""
+
+    sql: str
+    values: list[Any]
+
+    def and_(self, other: Condition) -> Condition:
+        """Both conditions."""
+        return Condition(self.sql + other.sql, [*self.values, *other.values])
+
+
+def read_time(text: str, what: str, now: datetime | None = None) -> str:
+    """Convert a date, a time (UTC if it names no zone) or an age (`3d`) to a time as the store writes it.
+
+    Raises:
+        FilterError: it is none of these.
+    """
+    age = _AGE.fullmatch(text.strip())
+    try:
+        if age is not None:
+            moment = (now or datetime.now(UTC)) - timedelta(**{_UNITS[age[2]]: int(age[1])})
+        else:
+            moment = datetime.fromisoformat(text.strip())
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise FilterError(
+            f"{what}: expected a date (2026-11-21), a time (2026-11-21T10:00), or how long ago (3d, 12h), found "
+            f"{text[:40]!r}"
+        ) from None
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _below(place: Place) -> Condition:
+    return Condition("(ideas.time, ideas.number) < (?, ?) AND ", [*place])
+
+
+def _listed(numbers: list[int]) -> str:
+    return f"[{','.join(map(str, numbers))}]"
+
+
+def _read_record(row: tuple[Any, ...]) -> IdeaRecord:
+    """The record in a row that `_RECORD` selected."""
+    _, idea, request, names, *meta = row
+    return IdeaRecord(idea.hex(), request.hex(), read_meta(*meta), tuple(sorted(names.split(","))) if names else ())
 
 
 class Ideas:
@@ -29,14 +180,16 @@ class Ideas:
     def __init__(
         self,
         database: Database,
-        table: IdeaTable,
+        contents: Contents,
+        uses: Uses,
         publications: Publications,
         search: Search,
         shapes: Shapes,
         users: Users,
     ) -> None:
         self._database = database
-        self._table = table
+        self._contents = contents
+        self._uses = uses
         self._publications = publications
         self._search = search
         self._shapes = shapes
@@ -45,34 +198,88 @@ class Ideas:
     def save(self, idea: Idea, meta: IdeaMeta) -> str:
         """Save an idea; returns its id.
 
-        An idea is immutable. Saved again, it keeps the metadata of its first save; where the second names another
-        run or step, that is kept as a further occurrence, which `of_run` shows for that run.
+        An idea is immutable. If it is saved again, it keeps the metadata of its first save. If the second save names
+        another run or step, the store adds an occurrence, which `of_run` lists for that run.
 
         Raises:
             InvalidJSONError: a part of it is not JSON.
         """
-        idea.encoded  # noqa: B018  # outside the lock
+        idea.encoded  # noqa: B018  # encode before taking the lock
         with self._database.transaction():
-            saved = self._table.save(idea, meta)
-            if saved.new:
-                self._search.saved(saved.number)
-                self._shapes.saved(saved.number)
-        return saved.id
+            number, is_new = self._insert(idea, meta)
+            if is_new:
+                self._search.saved(number)
+                self._shapes.saved(number)
+        return idea.id
+
+    def _insert(self, idea: Idea, meta: IdeaMeta) -> tuple[int, bool]:
+        """Insert an idea, or only a further occurrence of a known one; returns its row and whether it is new."""
+        encoded = idea.encoded
+        meta_json = meta.to_json()
+        if not meta.time:
+            meta_json["time"] = now_text()
+        if meta.run is not None:
+            del meta_json["run"]
+            if meta.step:
+                del meta_json["step"]
+            known = self._database.execute("SELECT fingerprint FROM runs WHERE id = ?", (meta.run,)).fetchone()
+            if known is not None and meta.fingerprint == known[0] != "":
+                meta_json["fingerprint"] = OF_RUN
+        text = encode_text(meta_json)
+        schema, context = self._contents.put(encoded.schema, encoded.messages)
+        solved = self._contents.solution(encoded.solution)
+        cursor = self._database.execute(
+            "INSERT OR IGNORE INTO ideas(id, request, run, step, meta, schema, context, solution, solved) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                encoded.idea,
+                encoded.request,
+                meta.run,
+                meta.step,
+                text,
+                schema,
+                context,
+                encoded.solution if solved is None else "",
+                solved,
+            ),
+        )
+        if cursor.rowcount == 1:
+            number = cast("int", cursor.lastrowid)
+            if meta.tags:
+                self._set_tags(number, cast("str", meta_json["time"]), meta.tags)
+            return number, True
+        number, run, step = self._database.execute(
+            "SELECT number, run, step FROM ideas WHERE id = ?", (encoded.idea,)
+        ).fetchone()
+        if meta.run is not None and (run, step) != (meta.run, meta.step):
+            self._database.execute(
+                "INSERT OR IGNORE INTO occurrences(run, step, idea, meta) VALUES (?, ?, ?, ?)",
+                (meta.run, meta.step or 0, number, text),
+            )
+        return number, False
+
+    def _set_tags(self, number: int, time: str, tags: Iterable[str]) -> None:
+        before = self._database.execute("SELECT tag FROM idea_tags WHERE idea = ?", (number,)).fetchall()
+        self._database.execute("DELETE FROM idea_tags WHERE idea = ?", (number,))
+        for tag in tags:
+            self._database.execute("INSERT OR IGNORE INTO idea_tags(tag, idea) VALUES (?, ?)", (tag, number))
+        self._uses.tag(number, time, [row[0] for row in before], tags)
 
     def get(self, ref: str, *, caller: str | None = None) -> StoredIdea:
-        """The idea by id, unique prefix (6 hex digits or more), published NAME, NAME@VERSION, or run (its last).
+        """Read an idea.
 
         Args:
-            ref: names it.
-            caller: names published to others are to it as if they were not there, also in errors; None: the person who
-                holds the store. Whose the idea is, is not looked at.
+            ref: an id, a unique prefix of one (at least 6 hex digits), a published NAME or NAME@VERSION, or a run
+                (its last idea).
+            caller: ignores names that are not published to this caller, also in errors; None: the owner of the store.
+                The method does not check whether the caller may see the idea; see `may_see`.
 
         Raises:
-            UnknownIdeaError: there is none; the message names the nearest names, or the versions there are.
-            AmbiguousIdeaError: several ids start so.
+            UnknownIdeaError: no such idea; the message lists the nearest names, or the existing versions.
+            AmbiguousIdeaError: several ids begin with the prefix.
         """
         with self._database.snapshot():
-            return self._table.read(self.resolve(ref, caller))
+            return self.read(self.resolve(ref, caller))
 
     def resolve(self, ref: str, caller: str | None = None) -> int:
         """The row that `get` reads. Inside a guard or transaction."""
@@ -83,108 +290,189 @@ class Ideas:
         else:
             number = self._publications.find(name, version, caller)
         try:
-            # An id may look like a name.
+            # A prefix of an id can be a valid name.
             seen = None if caller is None else partial(self._seen_of, caller=caller)
-            number = number or self._table.find(ref, seen) or self._table.last_of_run(ref)
+            number = number or self._find_id(ref, seen) or self._last_of_run(ref)
         except AmbiguousIdeaError:
             if caller is None:
                 raise
             raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}; write more digits") from None
         if number is None:
-            raise self._unknown_idea(ref, caller)
+            raise self.unknown(ref, caller)
         return number
 
-    def unknown(self, ref: str, caller: str) -> UnknownIdeaError:
-        """The error of `get` where there is none: of an idea that this caller may not know of, for one."""
-        with self._database.guard:
-            return self._unknown_idea(ref, caller)
+    def _find_id(self, ref: str, seen: Callable[[list[int]], set[int]] | None = None) -> int | None:
+        """The row of an id or of a unique prefix of one.
 
-    def _unknown_idea(self, ref: str, caller: str | None) -> UnknownIdeaError:
+        Args:
+            ref: the id, or the prefix.
+            seen: returns the rows that count if several ids begin with the prefix; the others are ignored.
+
+        Raises:
+            AmbiguousIdeaError: several ids begin with the prefix.
+        """
+        if _HEX.fullmatch(ref) is None:
+            return None
+        low = bytes.fromhex(ref.ljust(64, "0"))
+        high = bytes.fromhex(ref.ljust(64, "f"))
+        rows = self._database.execute(
+            "SELECT number, id FROM ideas WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?",
+            (low, high, 4 if seen is None else 1000),
+        ).fetchall()
+        if seen is not None and len(rows) > 1:
+            passed = seen([row[0] for row in rows])
+            rows = [row for row in rows if row[0] in passed]
+        if len(rows) > 1:
+            some = ", ".join(row[1].hex()[: len(ref) + 6] for row in rows)
+            raise AmbiguousIdeaError(f"more than one idea starts with {ref!r}: {some}; write more digits")
+        return rows[0][0] if rows else None
+
+    def _last_of_run(self, run: str) -> int | None:
+        """The row of a run's last idea."""
+        row = self._database.execute(
+            "SELECT number FROM (SELECT number, step FROM ideas WHERE run = ?1 "
+            "UNION ALL SELECT idea, step FROM occurrences WHERE run = ?1) ORDER BY step DESC, number DESC LIMIT 1",
+            (run,),
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def unknown(self, ref: str, caller: str | None) -> UnknownIdeaError:
+        """The error that `get` raises for an idea that does not exist, or that the caller may not know of."""
         name = ref
         with contextlib.suppress(UnknownPublicationError):
             name, version = read_named(ref)
             if version is not None:
-                # The versions that there are say more than names that are near.
+                # The existing versions are a better hint than similar names.
                 try:
                     self._publications.get(name, version, caller=caller)
                 except UnknownPublicationError as error:
                     return UnknownIdeaError(str(error))
-        near = nearest(name, self._publications.names(caller))
+        with self._database.guard:
+            near = nearest(name, self._publications.names(caller))
         hint = f"; nearest names: {', '.join(near)}" if near else ""
         return UnknownIdeaError(
             f"no idea {ref[:80]!r}: expected a published name, NAME@VERSION, an id or its first 6 or more hex "
             f"digits, or a run{hint}"
         )
 
+    def read(self, number: int) -> StoredIdea:
+        """The idea in a row. Inside a guard or transaction."""
+        row = self._database.execute(
+            f"SELECT id, request, context, {SOLUTION_OF}, contents.body, ideas.meta, {_MADE} FROM ideas "  # noqa: S608
+            "JOIN contents ON contents.number = ideas.schema WHERE ideas.number = ?",
+            (number,),
+        ).fetchone()
+        idea, request, context, solution, schema, *meta = row
+        return StoredIdea(
+            Idea(self._contents.context(context), decode_trusted(schema), decode_trusted(solution)),
+            read_meta(*meta),
+            idea.hex(),
+            request.hex(),
+        )
+
     def page(
         self, limit: int = 50, after: str | None = None, *, run: str | None = None, chosen: IdeaFilter | None = None
     ) -> Page[IdeaRecord]:
-        """Ideas, newest first; `after` is the `next` of the page before; `chosen`: only what passes it.
+        """List ideas, newest first. `after` is the `next` of the previous page; `chosen` filters the list.
 
         Raises:
-            CursorError: not a cursor of this list, or a limit out of bounds.
-            FilterError: a time cannot be read.
+            CursorError: `after` is not a cursor of this list, or the limit is out of bounds.
+            FilterError: the filter contains an invalid time.
         """
         if chosen is not None and (chosen.tool is not None or chosen.module is not None):
             self.index_all()
-        # One state: what others take up between two readings would be listed twice, or not at all.
+        # A snapshot: otherwise an idea that another process indexes in between could be listed twice, or not at all.
         with self._database.snapshot():
-            return self._table.page(limit, after, run, chosen)
+            below = Condition("", [])
+            if after is not None:
+                last, _, time = after.partition("@")
+                below = _below((time, read_cursor(last)))
+            places = self._places(chosen or IdeaFilter(), below, check_limit(limit) + 1, run)
+            following = f"{places[limit - 1][1]}@{places[limit - 1][0]}" if len(places) > limit else None
+            return Page(self._records([number for _, number in places[:limit]]), following)
 
     def tag(self, ref: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> tuple[str, ...]:
-        """Give an idea tags, and take others away; returns those it has then. Tags are in no id.
+        """Add and remove tags of an idea; returns its tags afterwards. Tags do not change the id.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: see `get`.
-            FilterError: a tag that is empty, longer than 64 characters, or holds a comma or white space.
+            FilterError: a tag is empty, longer than 64 characters, or contains a comma or white space.
         """
         wanted = list(add)
         for tag in wanted:
             if not 1 <= len(tag) <= 64 or any(sign.isspace() or sign == "," or not sign.isprintable() for sign in tag):
                 raise FilterError(f"tag {tag[:70]!r}: expected 1 to 64 characters without commas and white space")
         with self._database.transaction():
-            return self._table.tag(self.resolve(ref), wanted, remove)
+            number = self.resolve(ref)
+            execute = self._database.execute
+            text, time = execute("SELECT meta, time FROM ideas WHERE number = ?", (number,)).fetchone()
+            meta_json = cast("JSONObject", decode_trusted(text))
+            gone = set(remove)
+            tags = [tag for tag in dict.fromkeys((*IdeaMeta.from_json(meta_json).tags, *wanted)) if tag not in gone]
+            meta_json["tags"] = list[JSON](tags)
+            execute("UPDATE ideas SET meta = ? WHERE number = ?", (encode_text(meta_json), number))
+            self._set_tags(number, time, tags)
+            return tuple(tags)
 
     def repeated(self, least: int = 3, limit: int = 20) -> list[Repeated]:
-        """What was done at least so often, with other literals, and is not published: the most frequent first."""
+        """Unpublished work that was done at least `least` times, with different literals: the most frequent first."""
         self.index_all()
         with self._database.snapshot():
             found = self._shapes.repeated(least, check_limit(limit))
-            records = self._table.records([number for number, _ in found])
+            records = self._records([number for number, _ in found])
         return [Repeated(record, times) for record, (_, times) in zip(records, found, strict=True)]
 
     def of_request(self, request_id: str) -> list[StoredIdea]:
-        """The ideas that answer one Request, newest first: what a recorded mind answers from."""
+        """The ideas that answer one Request, newest first. A recorded mind answers from them."""
+        if len(request_id) != 64 or _HEX.fullmatch(request_id) is None:
+            return []
         with self._database.snapshot():
-            return self._table.of_request(request_id)
+            rows = self._database.execute(
+                "SELECT number FROM ideas WHERE request = ? ORDER BY number DESC", (bytes.fromhex(request_id),)
+            ).fetchall()
+            return [self.read(number) for (number,) in rows]
 
     def of_run(self, run_id: str) -> list[IdeaRecord]:
-        """The ideas of a run in the order of their steps, with the metadata they have in it; [] for no such run."""
+        """The ideas of a run by step, with the metadata of that run; [] if there is no such run."""
         with self._database.snapshot():
-            return self._table.of_run(run_id)
+            rows = self._database.execute(f"{_RECORD} WHERE ideas.run = ?", (run_id,)).fetchall()
+            rows += self._database.execute(
+                f"SELECT ideas.number, ideas.id, ideas.request, {_NAMES}, occurrences.meta, occurrences.run, "  # noqa: S608
+                "occurrences.step, (SELECT fingerprint FROM runs WHERE runs.id = occurrences.run) FROM occurrences "
+                "JOIN ideas ON ideas.number = occurrences.idea WHERE occurrences.run = ?",
+                (run_id,),
+            ).fetchall()
+            found = [(row[0], _read_record(row)) for row in rows]
+            found.sort(key=lambda pair: (pair[1].meta.step or 0, pair[0]))
+            return [record for _, record in found]
 
     def runs_of(self, idea_id: str) -> list[str]:
-        """The runs an idea was saved in, by its whole id; some may be of other stores."""
+        """The runs in which an idea, given by its whole id, was saved. Imported ideas may name runs of other stores."""
         with self._database.guard:
-            return self._table.runs_of(idea_id)
+            rows = self._database.execute(
+                "SELECT run FROM ideas WHERE id = ?1 AND run IS NOT NULL UNION SELECT occurrences.run FROM occurrences "
+                "JOIN ideas ON ideas.number = occurrences.idea WHERE ideas.id = ?1",
+                (bytes.fromhex(idea_id),),
+            ).fetchall()
+            return [row[0] for row in rows]
 
     def search(
         self, words: str, limit: int = 20, chosen: IdeaFilter | None = None, *, caller: str | None = None
     ) -> list[IdeaHit]:
-        """Ideas found by any text, best first: published ones first, then those with all words, then with some.
+        """Search ideas, best first: published ideas, then ideas with all words, then ideas with some of them.
 
-        Looks at titles, descriptions, task texts, tags, tool names and published names. Of a run, the hit is its
-        last idea. Words that almost every idea has do not count beside rarer ones.
+        The search covers titles, descriptions, task texts, tags, tool names and published names. A run is represented
+        by its last idea. Words that occur in almost every idea are ignored if rarer words are given.
 
         Args:
-            words: any text; without a word in it, the newest that pass the filter.
-            limit: how many at most.
-            chosen: only what passes it.
-            caller: only what this caller may know of, see `may_see`; None: the person who holds the store.
+            words: any text. If it contains no word, the result is the newest ideas that pass the filter.
+            limit: the maximum number of hits.
+            chosen: a filter.
+            caller: only ideas that this caller may see, see `may_see`; None: the owner of the store.
 
         Raises:
-            CursorError: a limit out of bounds.
-            FilterError: a time cannot be read.
+            CursorError: the limit is out of bounds.
+            FilterError: the filter contains an invalid time.
         """
         check_limit(limit)
         chosen = chosen or IdeaFilter()
@@ -193,31 +481,51 @@ class Ideas:
         self.index_all()
         with self._database.snapshot():
             found = self._find(words, limit, chosen, caller)
-            records = self._table.records([number for number, _ in found])
+            records = self._records([number for number, _ in found])
         return [
             IdeaHit(record.id, record.meta, record.names, score)
             for record, (_, score) in zip(records, found, strict=True)
         ]
 
     def _newest(self, limit: int, chosen: IdeaFilter, caller: str | None) -> list[IdeaHit]:
-        """The newest that pass a filter, among the latest thousands where they are of one caller."""
+        """The newest ideas that pass a filter. For a caller, only the latest thousands are examined."""
         if chosen.empty:
             return []
         if chosen.tool is not None or chosen.module is not None:
             self.index_all()
         with self._database.snapshot():
             seen = None if caller is None else partial(self._seen_of, caller=caller)
-            records = self._table.newest(limit, chosen, SCORED, seen)
+            records = self._newest_seen(limit, chosen, seen)
         return [IdeaHit(one.id, one.meta, one.names, 0.0) for one in records]
 
-    def may_see(self, idea_id: str, caller: str) -> bool:
-        """Whether a caller may know of an idea, by its whole id: a run of theirs made it, or it is published to them.
+    def _newest_seen(
+        self, limit: int, chosen: IdeaFilter, seen: Callable[[list[int]], set[int]] | None
+    ) -> list[IdeaRecord]:
+        """The newest ideas that pass a filter and that `seen` selects, of at most `SCORED` examined rows."""
+        kept: list[int] = []
+        size, most = limit, SCORED
+        below = Condition("", [])
+        while most > 0:
+            places = self._places(chosen, below, size)
+            numbers = [number for _, number in places]
+            passed = set(numbers) if seen is None else seen(numbers)
+            kept += [number for number in numbers if number in passed]
+            if len(kept) >= limit or len(places) < size:
+                break
+            # The caller may not see most of them: examine more at once.
+            most, size = most - size, min(MAX_PAGE, size * 8)
+            below = _below(places[-1])
+        return self._records(kept[:limit])
 
-        One that no run here made was imported by the person who holds the store: named users do not see it, other than
-        admins, before it is published.
+    def may_see(self, idea_id: str, caller: str) -> bool:
+        """Whether a caller may see an idea, given by its whole id: a run of the caller made it, or it is published to
+        the caller.
+
+        The owner of the store imported the ideas that no run of this store made. Named users, except admins, see them
+        only when they are published.
         """
         with self._database.guard:
-            number = self._table.find(idea_id)
+            number = self._find_id(idea_id)
             return number is not None and bool(self._seen_of([number], caller))
 
     def _seen_of(self, numbers: list[int], caller: str) -> set[int]:
@@ -232,23 +540,59 @@ class Ideas:
                 return found
             passed = {number for number, _ in found}
             if not chosen.empty:
-                passed = self._table.chosen([*passed], chosen)
+                passed = self._chosen([*passed], chosen)
             if caller is not None:
                 passed = self._seen_of([*passed], caller)
             kept = [(number, score) for number, score in found if number in passed]
             if len(kept) >= limit or len(found) < fetch or fetch >= SCORED:
                 if kept or begins:
                     return kept[:limit]
-                # As where nobody has such words: what is not found must not tell that others have them.
+                # Search as if nobody had such words: otherwise an empty result would reveal that others have them.
                 fetch, begins = limit, True
                 continue
-            # Few of the best pass: look further down.
+            # Few of the best hits pass: examine more.
             fetch = min(SCORED, fetch * 8)
 
-    def index(self) -> bool:
-        """Index a batch of saved ideas for searches; whether there is more to do.
+    def _chosen(self, numbers: list[int], chosen: IdeaFilter) -> set[int]:
+        """Which of these rows pass a filter."""
+        among = Condition("ideas.number IN (SELECT value FROM json_each(?)) AND ", [_listed(numbers)])
+        return {number for _, number in self._select(EVERY, among.and_(chosen.columns()), chosen.uses, len(numbers))}
 
-        A search does this itself first. Whoever calls it while nothing else is to do makes the next search faster.
+    def _places(self, chosen: IdeaFilter, below: Condition, limit: int, run: str | None = None) -> list[Place]:
+        """The newest ideas that pass a filter and come after a place in the list."""
+        own = chosen.columns().and_(below)
+        if run is not None:
+            # A run has few ideas, whatever else is asked for.
+            return self._select(of_run(run), own, chosen.uses, limit)
+        counts = {use: self._uses.count(use, FEW) for use in chosen.uses}
+        uses = sorted(counts, key=lambda use: counts[use])
+        if not uses or (counts[uses[0]] == FEW and (chosen.outcome is not None or chosen.mind is not None)):
+            # Many ideas have the rarest use: an index of `ideas` comes upon them soon.
+            return self._select(EVERY, own, uses, limit)
+        return self._select(using(uses[0]), own, uses[1:], limit)
+
+    def _select(self, source: Source, own: Condition, uses: list[str], limit: int) -> list[Place]:
+        """The newest ideas of a source that pass a condition and have all these uses."""
+        rows = self._database.execute(
+            f"SELECT ideas.time, ideas.number FROM {source.sql} WHERE {own.sql}{HAS_USE * len(uses)}1 "  # noqa: S608
+            "ORDER BY ideas.time DESC, ideas.number DESC LIMIT ?",
+            (*source.values, *own.values, *uses, limit),
+        ).fetchall()
+        return cast("list[Place]", rows)
+
+    def _records(self, numbers: list[int]) -> list[IdeaRecord]:
+        """Lines for rows, in the order given."""
+        rows = self._database.execute(
+            f"SELECT record.* FROM json_each(?) AS part JOIN ({_RECORD}) AS record ON record.number = part.value "  # noqa: S608
+            "ORDER BY part.key",
+            (_listed(numbers),),
+        ).fetchall()
+        return [_read_record(row) for row in rows]
+
+    def index(self) -> bool:
+        """Index a batch of saved ideas; returns whether more ideas are waiting.
+
+        A search indexes all waiting ideas first. Calling this while the process is idle makes the next search faster.
         """
         with self._database.guard:
             behind = self._search.behind(), self._shapes.behind()
@@ -262,11 +606,11 @@ class Ideas:
         """Index the ideas saved until now, as far as the store can be written."""
         with self._database.guard:
             waiting = max(self._search.behind(), self._shapes.behind())
-        # What others save meanwhile is not waited for: they may be faster.
+        # Ideas that others save meanwhile do not count: they might save faster than this loop indexes.
         for _ in range(waiting // BATCH + 1):
             try:
                 if not self.index():
                     return
             except PASSING:
-                # Where the store cannot be written, a search finds what was indexed before.
+                # If the store cannot be written, a search finds what was indexed before.
                 return

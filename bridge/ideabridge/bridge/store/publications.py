@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
@@ -15,12 +16,13 @@ from ideabridge.bridge.store.errors import (
     UnknownPublicationError,
 )
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Page, Publication
-from ideabridge.bridge.store.search import SCORED, IdeaTable, Search, check_limit
+from ideabridge.bridge.store.search import SCORED, Search, check_limit
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import EVERYBODY, LOCAL
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode_text
 from ideabridge.tools.names import is_safe_name, nearest, safe_name
 
+_ID: Final = re.compile("[0-9a-f]{64}")
 _COLUMNS: Final = (
     "p.name, p.version, ideas.id, p.description, p.answer, p.input_schema, p.output_schema, p.annotations, p.plan, "
     "p.recorded, p.owner, p.time"
@@ -110,9 +112,8 @@ def _read(row: tuple[Any, ...]) -> Publication:
 class Publications:
     """The tables `publications` (every version there was) and `names` (what each name stands for now)."""
 
-    def __init__(self, database: Database, ideas: IdeaTable, search: Search, tool_memory: ToolMemory) -> None:
+    def __init__(self, database: Database, search: Search, tool_memory: ToolMemory) -> None:
         self._database = database
-        self._ideas = ideas
         self._search = search
         self._tool_memory = tool_memory
 
@@ -136,7 +137,7 @@ class Publications:
 
         Args:
             name: what it is published as.
-            idea_id: the idea's id, or a unique prefix of it.
+            idea_id: the idea's id.
             description: this and the next ones: see `Publication`.
             answer: likewise.
             input_schema: likewise.
@@ -153,11 +154,11 @@ class Publications:
             PublicationContentError: no such way of answering, or what it needs is missing.
             NameTakenError: the name is published by another owner now.
             UnknownIdeaError: no idea has this id.
-            AmbiguousIdeaError: several ids begin with it.
         """
         with self._database.transaction():
-            number = self._ideas.find(idea_id)
-            if number is None:
+            key = bytes.fromhex(idea_id) if _ID.fullmatch(idea_id) else b""
+            number = self._database.number("SELECT number FROM ideas WHERE id = ?", (key,))
+            if number == 0:
                 raise UnknownIdeaError(f"no idea {idea_id[:80]!r}")
             self._check(name, answer, plan, recorded)
             execute = self._database.execute

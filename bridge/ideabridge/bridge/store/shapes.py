@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from ideabridge.bridge.context.references import is_reference
 from ideabridge.bridge.store.database import Database
-from ideabridge.bridge.store.filters import MODULE, TAG, TOOL
 from ideabridge.bridge.store.schema import SOLUTION_OF
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode, encode_text
 from ideabridge.tools.tool import META_PROPERTIES
@@ -174,6 +173,11 @@ def _const(schema: JSON) -> str:
 # An idea has a row for each, with its time, so that a page of any is read from its place. A step of a run has what any
 # of
 # its steps calls.
+
+TOOL: Final = "tool:"
+MODULE: Final = "module:"
+TAG: Final = "tag:"
+"""The prefixes of the kinds of uses."""
 
 Place = tuple[str, int]
 """Where an idea is listed: its time and row."""

@@ -14,14 +14,13 @@ from typing import Any, Final, Literal
 from ideabridge.bridge.store.contents import Contents
 from ideabridge.bridge.store.database import Database, back_up, now_text, vacuum
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
-from ideabridge.bridge.store.filters import read_time
 from ideabridge.bridge.store.idea import Change, Publication
-from ideabridge.bridge.store.ideas import Ideas
+from ideabridge.bridge.store.ideas import Ideas, read_time
 from ideabridge.bridge.store.journal import DirectCallTable, DriverRequests, Journal, StoredSettings
 from ideabridge.bridge.store.portable import Checks, Known, check_leaks, export, read_document
 from ideabridge.bridge.store.pruning import PACE, Bounds, Prunable, Pruned, Pruning, Retention
 from ideabridge.bridge.store.publications import Publications
-from ideabridge.bridge.store.search import IdeaTable, Search
+from ideabridge.bridge.store.search import Search
 from ideabridge.bridge.store.shapes import Shapes, Uses
 from ideabridge.bridge.store.tool_memory import ToolMemory
 from ideabridge.bridge.store.users import Users
@@ -56,7 +55,6 @@ class Store:
         """Use `Store.open`."""
         self._database = database
         contents, self._uses = Contents(database), Uses(database)
-        self._table = IdeaTable(database, contents, self._uses)
         self._search = Search(database, contents)
         self._pruning = Pruning(database, self._search, self._uses)
         self.runs = Journal(database, contents)
@@ -65,9 +63,9 @@ class Store:
         self.direct_calls = DirectCallTable(database)
         self.tool_memory = ToolMemory(database)
         self.users = Users(database)
-        self.publications = Publications(database, self._table, self._search, self.tool_memory)
+        self.publications = Publications(database, self._search, self.tool_memory)
         self.ideas = Ideas(
-            database, self._table, self.publications, self._search, Shapes(database, self._uses), self.users
+            database, contents, self._uses, self.publications, self._search, Shapes(database, self._uses), self.users
         )
 
     @classmethod
@@ -187,7 +185,7 @@ class Store:
             publication = self._published_as(ref)
             if publication is not None and self.publications.find(publication.name, publication.version) != number:
                 publication = None
-            document = export(self._table.read(number), publication)
+            document = export(self.ideas.read(number), publication)
         check_leaks(document, known)
         return document
 

@@ -38,8 +38,8 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.store.filters import IdeaFilter
     from ideabridge.bridge.store.idea import IdeaMeta, Publication, StoredIdea
+    from ideabridge.bridge.store.ideas import IdeaFilter
     from ideabridge.bridge.store.portable import Document
     from ideabridge.bridge.store.pruning import Prunable
     from ideabridge.bridge.store.store import Store
@@ -259,7 +259,7 @@ def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
 
     @functools.wraps(function)
     def wrapper(*words: Any, **arguments: Any) -> int | None:
-        from ideabridge.bridge.store.filters import IdeaFilter
+        from ideabridge.bridge.store.ideas import IdeaFilter
 
         given = {name: arguments.pop(name) for name in _FILTERS}
         return function(*words, chosen=IdeaFilter(**given), **arguments)
@@ -655,7 +655,7 @@ def prune_ideas(
 
     Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
     """
-    from ideabridge.bridge.store.filters import read_time
+    from ideabridge.bridge.store.ideas import read_time
 
     if not (dry_run or yes or at_terminal()):
         raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
