@@ -168,10 +168,10 @@ class Bridge:
         )
         self._open = Runs(
             self._store,
-            self._writer,
-            self._group,
-            executor,
-            self.offer,
+            writer=self._writer,
+            group=self._group,
+            executor=executor,
+            offer=self.offer,
             handlers=self.handlers,
             fingerprint=self.fingerprint,
             screen=Screen(self.secrets),

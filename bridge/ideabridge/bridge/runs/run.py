@@ -14,12 +14,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
 
 import anyio
+from anyio.abc import TaskGroup
 
 from ideabridge.bridge.arguments import check_text, check_type
 from ideabridge.bridge.context.messages import Message
+from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
@@ -34,7 +36,7 @@ from ideabridge.bridge.errors import (
 )
 from ideabridge.bridge.loop.call import UNCERTAIN
 from ideabridge.bridge.loop.catalogue import Catalogue
-from ideabridge.bridge.loop.effect import ExecutionKey, call_of_room
+from ideabridge.bridge.loop.effect import Execute, ExecutionKey, call_of_room
 from ideabridge.bridge.loop.event import (
     CallFinished,
     CallStarted,
@@ -50,13 +52,16 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.output import error_message
 from ideabridge.bridge.loop.progress import CallStatus, Progress, parked
 from ideabridge.bridge.loop.question import Question
+from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS as INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.runs.driver import Driver
+from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.runs.people import (
     ApprovalRequest,
+    Approver,
     DecidedEvent,
     Decision,
     DecisionName,
@@ -64,9 +69,10 @@ from ideabridge.bridge.runs.people import (
     questions,
     read_decision,
 )
-from ideabridge.bridge.runs.runner import Runner
+from ideabridge.bridge.runs.runner import Runner, SaveIdea
 from ideabridge.bridge.runs.turns import TurnLog, digest_of_solution, read_submission, solution_of
 from ideabridge.bridge.runs.values import INLINE, given_by, results_of, typed, value_at
+from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
@@ -104,19 +110,54 @@ _ROOM: Final = (
 )
 
 
+class RunHost(Protocol):
+    """What a run needs of the process it is in: `Runs`."""
+
+    group: TaskGroup
+    executor: Executor
+    screen: Screen
+    approver: Approver | None
+
+    def composer(self) -> Composer:
+        """Composes the Requests of one run."""
+        ...
+
+    def offered(self) -> Catalogue:
+        """The tools there are now: a person may replace a plan's call by a call of one of them."""
+        ...
+
+    def watch(self, run: Run, event: Event) -> None:
+        """Called with every event of a run."""
+        ...
+
+    def note_waiting(self, run: Run) -> None:
+        """Somebody begins to wait for a change of a run."""
+        ...
+
+    async def open_room(self, run: Run, effect: Execute) -> None:
+        """Open the room of a call that was started, or go back into it."""
+        ...
+
+    def save_step(self, run: Run, request: Request, outcome: str) -> SaveIdea:
+        """See `DrivenRun.save_step`."""
+        ...
+
+
 class Run:
     """One run.
 
     Args:
         run_id: its id.
         caller: who started it; others do not see it.
-        runner: drives its machine.
+        machine: new, or to be folded from its journal.
         driver: the lease under which it is driven here.
-        offered: returns the tools there are now: what people may replace a plan's calls by.
+        host: the runs of this process.
+        kept: bounds the bytes of its results.
+        mind: answers its Requests; None: by turns.
         parent: the run whose call it answers, where it is a room.
 
     Attributes:
-        driver: see above.
+        runner: drives its machine.
         rooms: the runs that answer calls of it now, by call and item.
         ending: rooms that end because their calls have ended without them.
         room_watchers: called with every event of its rooms, at any depth; see `watching`.
@@ -130,9 +171,12 @@ class Run:
         self,
         run_id: str,
         caller: str,
-        runner: Runner,
+        machine: Machine,
         driver: Driver,
-        offered: Callable[[], Catalogue],
+        host: RunHost,
+        *,
+        kept: Kept,
+        mind: Mind | None = None,
         parent: Run | None = None,
     ) -> None:
         self.id = run_id
@@ -141,14 +185,26 @@ class Run:
         self.ending: list[Run] = []
         self.room_watchers: list[RoomWatcher] = []
         self.caller = caller
-        self.runner = runner
-        self.people: People | None = None
         self.idea: str | None = None
         self.active_seconds = 0.0
         self.turns = TurnLog()
         self.driver = driver
-        self._offered = offered
-        runner.watchers.append(self.turns.take)
+        self._host = host
+        self.runner = Runner(
+            machine,
+            self,
+            executor=host.executor,
+            composer=host.composer(),
+            screen=host.screen,
+            group=host.group,
+            kept=kept,
+            mind=mind,
+        )
+        self.people = People(self, host.group, host.approver, host.screen.mask)
+        self.runner.watchers += [self.turns.take, self._watch, self.people.watch]
+
+    def _watch(self, event: Event) -> None:
+        self._host.watch(self, event)
 
     @property
     def machine(self) -> Machine:
@@ -223,14 +279,12 @@ class Run:
     @property
     def _is_being_decided(self) -> bool:
         """Whether an approver is deciding on something, in the run or a room of it."""
-        own = self.people is not None and bool(self.people.deciding)
-        return own or any(room._is_being_decided for room in self.rooms.values())
+        return bool(self.people.deciding) or any(room._is_being_decided for room in self.rooms.values())
 
     @property
     def _has_module_question(self) -> bool:
         """Whether a call of the run or of its rooms waits for an answer to what its module asks."""
-        own = self.people is not None and self.people.parks
-        return own or any(room._has_module_question for room in self.rooms.values())
+        return self.people.parks or any(room._has_module_question for room in self.rooms.values())
 
     @property
     def root(self) -> Run:
@@ -249,6 +303,28 @@ class Run:
         if parent is None or parent.runner.lost is not None:
             return False
         return parent.machine.phase == "ended" or self.key not in parent.machine.open_rooms or parent.is_orphan
+
+    # -- what its runner asks of it ----------------------------------------------------------------------------
+
+    def journal(
+        self, events: Sequence[Event], ideas: Sequence[SaveIdea], later: Callable[[Exception | None], None]
+    ) -> bool:
+        """See `DrivenRun.journal`."""
+        return self.driver.journal(events, ideas, later)
+
+    def save_step(self, request: Request, outcome: str) -> SaveIdea:
+        """See `DrivenRun.save_step`."""
+        return self._host.save_step(self, request, outcome)
+
+    async def open_room(self, effect: Execute) -> None:
+        """See `DrivenRun.open_room`."""
+        await self._host.open_room(self, effect)
+
+    def note_waiting(self) -> None:
+        """See `DrivenRun.note_waiting`."""
+        self._host.note_waiting(self)
+
+    # -- waiting -----------------------------------------------------------------------------------------------
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a method of the run, again where the store cannot be written; see `Bridge.patiently`."""
@@ -552,7 +628,7 @@ class Run:
         if "/" in approval:
             room, own = self._room_of_approval(approval)
             return room.event_of(own, decision)
-        return self, read_decision(self.machine, approval, decision, self._offered())
+        return self, read_decision(self.machine, approval, decision, self._host.offered())
 
     def _room_of_approval(self, approval: str) -> tuple[Run, str]:
         """The room that an approval named `CALL/approval` belongs to, and its name there.
@@ -680,8 +756,7 @@ class Run:
 
         What an approver is deciding on right now is not in it.
         """
-        people = self.people
-        found = [] if people is None else [one for one in people.requests() if one.approval not in people.deciding]
+        found = [one for one in self.people.requests() if one.approval not in self.people.deciding]
         for room in self.rooms.values():
             found.extend(
                 dataclasses.replace(one, approval=f"{room.call_name}/{one.approval}") for one in room.pending()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import anyio
@@ -189,18 +189,58 @@ def log(error: Exception, mask: Callable[[str], str]) -> None:
 
 # -- runner ----------------------------------------------------------------------------------------------------------
 
-Idea: TypeAlias = Callable[[], None]
-"""Saves an idea of a step; inside the transaction that journals what follows the step."""
-
-Journal: TypeAlias = Callable[[Sequence[Event], Sequence[Idea], Callable[[Exception | None], None]], bool]
-"""Stores events durably, and the ideas with them. Given events, ideas, and whom to call later.
-
-It returns True once all is stored. False: it is kept and stored later, and then the third argument is called, with the
-error where it could not be. Raises `StaleDriverError` where another process drives the run.
-"""
+SaveIdea: TypeAlias = Callable[[], None]
+"""Saves the idea of a step; called inside the transaction that journals what follows the step."""
 
 Watcher: TypeAlias = Callable[[Event], None]
-"""Told of every event after it was journaled and taken."""
+"""Called with every event after it was journaled and taken."""
+
+
+class DrivenRun(Protocol):
+    """The run that a runner drives: `Run`."""
+
+    @property
+    def is_orphan(self) -> bool:
+        """Whether the run is a room whose call has ended without it: it is about to be ended too."""
+        ...
+
+    def journal(
+        self, events: Sequence[Event], ideas: Sequence[SaveIdea], later: Callable[[Exception | None], None]
+    ) -> bool:
+        """Store events and ideas durably, in one transaction.
+
+        Returns:
+            True: all is stored. False: it is queued, and `later` is called once it is stored, or with the error.
+
+        Raises:
+            StaleDriverError: another process drives the run.
+        """
+        ...
+
+    def save_step(self, request: Request, outcome: str) -> SaveIdea:
+        """The idea of a Solution that has run, to be saved together with the step that follows.
+
+        Args:
+            request: the Request it answers.
+            outcome: how the step ended; `open` if another Request follows.
+        """
+        ...
+
+    def rest(self) -> None:
+        """Nothing more is due: the run is at work, waits for somebody, or has ended."""
+        ...
+
+    async def open_room(self, effect: Execute) -> None:
+        """Open the run that answers a call, and post its result."""
+        ...
+
+    def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
+        """What the open room of a call has used so far; without a call, all open rooms; None: nothing."""
+        ...
+
+    def note_waiting(self) -> None:
+        """Somebody begins to wait for a change of the run."""
+        ...
 
 
 class Runner:
@@ -208,44 +248,32 @@ class Runner:
 
     Args:
         machine: a machine, new or folded from a journal.
-        journal: see `Journal`.
+        run: the run whose machine it is.
         executor: runs the calls.
         composer: composes the Requests.
         screen: looks through events for secrets before they are taken.
         group: task group the calls run in; it outlives the run.
-        close_step: called when a Solution has run: with the machine, the Request, and how it ended (`open` where
-            another Request follows). What it returns saves the idea, together with the step that follows.
-        rest: called whenever nothing more is due: the run is at work, waits for somebody, or has ended.
-        mind: answers the Requests; None: somebody hands the solutions in, by turns.
-        open_room: sees to a call that a run of its own answers, and posts what came of it.
-        used: what the open room of a call has used until now; without a call, all open rooms; None: nothing.
-        kept: bounds the bytes of its results; a room's is that of the run it belongs to.
-        is_orphan: whether the run is a room whose call has ended without it: it is about to be ended too.
+        kept: bounds the bytes of its results; a room shares that of the run it belongs to.
+        mind: answers the Requests; None: somebody submits the solutions, by turns.
 
     Attributes:
-        follows: whether the watchers are told of events of another process right now.
+        follows: whether the watchers receive events of another process right now.
         waiting: how many wait for a change.
-        awaited: called when one begins to.
     """
 
     def __init__(
         self,
         machine: Machine,
+        run: DrivenRun,
         *,
-        journal: Journal,
         executor: Executor,
         composer: Composer,
         screen: Screen,
         group: TaskGroup,
-        close_step: Callable[[Machine, Request, str], Idea],
-        rest: Callable[[], None],
+        kept: Kept,
         mind: Mind | None = None,
-        open_room: Callable[[Execute], Coroutine[None, None, None]] | None = None,
-        used: Callable[[ExecutionKey | None], JSONObject | None] = lambda _: None,
-        kept: Kept | None = None,
-        is_orphan: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._is_orphan = is_orphan
+        self._run = run
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
@@ -255,25 +283,19 @@ class Runner:
         self._lost: str | None = None
         self.follows = False
         self.waiting = 0
-        self.awaited: Callable[[], None] = lambda: None
         self.untold: Counting | None = None
-        self._journal = journal
         self._executor = executor
         self._composer = composer
         self._screen = screen
         self._group = group
-        self._close_step = close_step
-        self._rest = rest
-        self._open_room = open_room
-        self._used = used
-        self.kept = Kept() if kept is None else kept
+        self.kept = kept
         self._answering: TaskHandle[None] | None = None
         self._failed: Exception | None = None
         self._taken: list[Event] = []
-        self._ideas: list[Idea] = []
+        self._ideas: list[SaveIdea] = []
         # What is being written, and what is done once it is.
         self._batch: list[Event] | None = None
-        self._saved: list[Idea] = []
+        self._saved: list[SaveIdea] = []
         self._follows: Sequence[Effect] = ()
         self._ending: tuple[EndStatus, str | None] | None = None
         self._stops = False
@@ -292,7 +314,7 @@ class Runner:
     @property
     def wanted(self) -> bool:
         """Whether anything more may come of the run here."""
-        return self.lost is None and self.machine.phase != "ended" and not self._is_orphan()
+        return self.lost is None and self.machine.phase != "ended" and not self._run.is_orphan
 
     @property
     def lost(self) -> str | None:
@@ -357,7 +379,7 @@ class Runner:
         ideas, self._ideas = self._ideas, []
         self._batch, self._saved, self._follows = events, ideas, follows
         try:
-            if not self._journal(events, ideas, self._written):
+            if not self._run.journal(events, ideas, self._written):
                 return False
         except BaseException:
             self._batch = None
@@ -439,7 +461,7 @@ class Runner:
         changed = self._changed
         self.waiting += 1
         try:
-            self.awaited()
+            self._run.note_waiting()
             await changed.wait()
         finally:
             self.waiting -= 1
@@ -471,7 +493,7 @@ class Runner:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
             # A room that is about to be ended makes no more use of anything: what it has used is counted already.
-            due = [] if self._ending is not None or self._is_orphan() else self.machine.due()
+            due = [] if self._ending is not None or self._run.is_orphan else self.machine.due()
             # An idea is kept of what the journal holds already.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
@@ -480,7 +502,7 @@ class Runner:
                     return
                 continue
             if not due:
-                self._rest()
+                self._run.rest()
                 return
             self._take([self._acknowledge(effect) for effect in due])
             for effect in due:
@@ -495,12 +517,12 @@ class Runner:
             return
         if self.machine.phase == "solving":
             self._finish_step(status)
-        self._take(self._screen.admit([RunEnded(status, reason, self._used(None))]))
+        self._take(self._screen.admit([RunEnded(status, reason, self._run.used_in_rooms(None))]))
         self._stops = True
 
     def _start(self, effect: Execute) -> None:
-        if effect.call.room is not None and self._open_room is not None:
-            self._group.start_soon(self._open_room, effect)
+        if effect.call.room is not None:
+            self._group.start_soon(self._run.open_room, effect)
         else:
             self._calls.start(effect)
 
@@ -513,7 +535,7 @@ class Runner:
             case AskPlan():
                 return PlanAsked(effect.approval, effect.digest, time.time())
             case Cancel():
-                return CallFinished(*effect.key, error=effect.error, spent=self._used(effect.key))
+                return CallFinished(*effect.key, error=effect.error, spent=self._run.used_in_rooms(effect.key))
             case Commit():
                 return GroupCommitted(list(effect.calls))
             case AskMind():
@@ -522,14 +544,14 @@ class Runner:
                 return RequestMade(effect.step, self.request.id, self.request.offered)
             case Finish():
                 self._finish_step(effect.status)
-                return RunEnded(effect.status, effect.reason, self._used(None))
+                return RunEnded(effect.status, effect.reason, self._run.used_in_rooms(None))
 
     def _finish_step(self, outcome: str) -> None:
         if self.request is None and self.machine.mode == "plan":
             # A plan's author was never asked: its Request is what a mind would have been.
             self.request = self._composer.compose(self.machine)
         if self.request is not None:
-            self._ideas.append(self._close_step(self.machine, self.request, outcome))
+            self._ideas.append(self._run.save_step(self.request, outcome))
 
     def _let_answer(self) -> None:
         """Let the mind, where there is one, answer the Request at hand."""
@@ -578,7 +600,7 @@ class Runner:
         """Stop driving without a word in the journal: another process has the run, or it cannot be written."""
         self._lost = why
         self._stop()
-        self._rest()
+        self._run.rest()
         self._notify(())
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NotRequired, TypedDict
@@ -33,6 +33,8 @@ from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
+from ideabridge.bridge.loop.catalogue import Catalogue
+from ideabridge.bridge.loop.effect import Execute
 from ideabridge.bridge.loop.event import (
     CallFinished,
     Event,
@@ -49,11 +51,11 @@ from ideabridge.bridge.runs.driver import LEFT, Driver, Watch, is_stopped, own_n
 from ideabridge.bridge.runs.executor import CALLER_MEMORY, RUN_BYTES, Executor, Kept
 from ideabridge.bridge.runs.observed import Observed
 from ideabridge.bridge.runs.offer import Offer
-from ideabridge.bridge.runs.people import Approver, Decision, People
+from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.runner import Runner
+from ideabridge.bridge.runs.runner import SaveIdea
 from ideabridge.bridge.runs.starts import Start, hindrance
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
@@ -142,11 +144,11 @@ class Runs:
     def __init__(
         self,
         store: Store,
+        *,
         writer: Writer,
         group: TaskGroup,
         executor: Executor,
         offer: Offer,
-        *,
         handlers: Handlers,
         fingerprint: str,
         screen: Screen,
@@ -156,18 +158,21 @@ class Runs:
         most_of_user: int | None = None,
         run_bytes: int = RUN_BYTES,
     ) -> None:
-        self._most_of_user, self._mind, self._approver = most_of_user, mind, approver
-        self._screen = screen
+        self.executor = executor
+        self._handlers = handlers
+        self._schemas = SchemaCache()
+        self.screen = screen
+        self.approver = approver
+        self._most_of_user = most_of_user
+        self._mind = mind
         self._run_bytes = run_bytes
         self._store = store
         self._writer = writer
         self.group = group
-        self._executor = executor
         self._offer = offer
-        self._handlers = handlers
-        self._schemas = SchemaCache()
-        self._fingerprint, self._name = fingerprint, own_name()
-        self.watch = Watch()
+        self._fingerprint = fingerprint
+        self._name = own_name()
+        self.leases = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
         # Whoever holds a run goes on with the one that others find, also when it is not kept at hand any more.
         self._runs: WeakValueDictionary[str, Run] = WeakValueDictionary()
@@ -210,7 +215,7 @@ class Runs:
                     f"you have {busy} runs at work, as many as one user may: wait for one (check_run), or cancel one"
                 )
         run_id, parent = room or (f"run_{secrets.token_hex(8)}", None)
-        above, title = None if parent is None else parent.id, self._screen.mask(title)[:200]
+        above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
         def creates() -> None:
             self._store.runs.create(
@@ -249,8 +254,7 @@ class Runs:
         parent = self.get(record.parent, caller) if record.parent is not None else None
         run = self._reach(record, parent)
         run.parent = parent
-        if run.people is not None:
-            run.people.expire()
+        run.people.expire()
         return run
 
     def _record(self, run_id: str, caller: str | None) -> RunRecord:
@@ -377,7 +381,7 @@ class Runs:
             SecretGivenError: something in the event is secret.
         """
         # What is secret is not written down for another process.
-        [event] = self._screen.admit([event])
+        [event] = self.screen.admit([event])
         key = self._store.requests.ask(run.id, event.to_json())
         try:
             while (answer := self._store.requests.answer_to(key)) is None:
@@ -510,7 +514,7 @@ class Runs:
         could not be given back.
         """
         if lease.driver != self._name:
-            return self.watch.left(lease)
+            return self.leases.left(lease)
         driver = self._drivers.get(lease.run)
         held = driver is not None and (driver.epoch == lease.epoch or bool(driver.unwritten))
         return math.inf if held else 0.0
@@ -558,7 +562,7 @@ class Runs:
                 with contextlib.suppress(StoreError):
                     self._look_on(one)
 
-    def _wait_for(self, run: Run) -> None:
+    def note_waiting(self, run: Run) -> None:
         """Somebody begins to wait for a run."""
         if run.parent is None and run.id not in self._followed and run.is_elsewhere:
             self._followed[run.id] = _Followed(run)
@@ -649,39 +653,9 @@ class Runs:
     def _attach(
         self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
     ) -> Run:
-        driver = Driver(self._store, run_id, self._name, self._lease, self._writer, self.watch)
-
-        def close_step(_machine: Machine, request: Request, outcome: str) -> Callable[[], None]:
-            idea, meta = run.idea_of_step(request, outcome, self._fingerprint)
-
-            def save() -> None:
-                # Of a transaction that is undone the id is the same the next time: it is the content's.
-                run.idea = self._store.ideas.save(idea, meta)
-
-            return save
-
-        # Those of a room are its run's.
+        driver = Driver(self._store, run_id, self._name, self._lease, self._writer, self.leases)
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
-        runner = Runner(
-            machine,
-            journal=driver.journal,
-            executor=self._executor,
-            composer=Composer(self._handlers, self._schemas, self._offer.latent),
-            screen=self._screen,
-            group=self.group,
-            close_step=close_step,
-            rest=lambda: run.rest(),
-            mind=mind,
-            open_room=lambda effect: self.rooms.open(run, effect),
-            used=lambda key: run.used_in_rooms(key),
-            kept=kept,
-            is_orphan=lambda: run.is_orphan,
-        )
-        run = Run(run_id, caller, runner, driver, lambda: self._offer.catalogue, parent)
-        runner.awaited = lambda: self._wait_for(run)
-        runner.watchers.append(lambda event: self._watch(run, event))
-        run.people = People(run, self.group, self._approver, self._screen.mask)
-        runner.watchers.append(run.people.watch)
+        run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         self._forget_idle()
         self._runs[run_id] = self._kept[run_id] = run
         self._drivers[run_id] = driver
@@ -771,17 +745,15 @@ class Runs:
         # A room may ask while a call of the run itself was cut off: that one goes on.
         waits = run.waits_in_journal and run.status in (
             "needs_solution",
-            *(() if self._approver else ("needs_approval",)),
+            *(() if self.approver else ("needs_approval",)),
         )
-        why = hindrance(run.machine, self._executor, record.fingerprint, self._fingerprint)
+        why = hindrance(run.machine, self.executor, record.fingerprint, self._fingerprint)
         if why is not None and waits:
             run.runner.interrupt(why)
             return run
-        if run.people is not None:
-            run.people.take_up(events)
+        run.people.take_up(events)
         if waits and record.status == run.status:
-            if run.people is not None:
-                run.people.expire()
+            run.people.expire()
             return run
         goes_on = False
         try:
@@ -807,14 +779,12 @@ class Runs:
             # The process died between the last event and the note of how the run stands.
             run.rest()
         elif goes_on:
-            if run.people is not None:
-                run.people.ask()
+            run.people.ask()
             run.runner.resume()
         else:
             return run
-        if run.people is not None:
-            # Not before: what a denial sets going would look as if it had been in flight.
-            run.people.expire()
+        # Not before: what a denial sets going would look as if it had been in flight.
+        run.people.expire()
         return run
 
     def _may_go_on(self, run: Run, record: RunRecord, *, anyway: bool) -> bool:
@@ -869,7 +839,30 @@ class Runs:
 
     # -- ends --------------------------------------------------------------------------------------------------
 
-    def _watch(self, run: Run, event: Event) -> None:
+    def composer(self) -> Composer:
+        """See `RunHost.composer`."""
+        return Composer(self._handlers, self._schemas, self._offer.latent)
+
+    def offered(self) -> Catalogue:
+        """See `RunHost.offered`."""
+        return self._offer.catalogue
+
+    async def open_room(self, run: Run, effect: Execute) -> None:
+        """See `RunHost.open_room`."""
+        await self.rooms.open(run, effect)
+
+    def save_step(self, run: Run, request: Request, outcome: str) -> SaveIdea:
+        """See `RunHost.save_step`."""
+        idea, meta = run.idea_of_step(request, outcome, self._fingerprint)
+
+        def save() -> None:
+            # If the transaction is undone, the id is the same the next time: it is computed from the content.
+            run.idea = self._store.ideas.save(idea, meta)
+
+        return save
+
+    def watch(self, run: Run, event: Event) -> None:
+        """See `RunHost.watch`."""
         if run.runner.follows:
             self.rooms.follow(run, event)
         elif isinstance(event, RunEnded):
