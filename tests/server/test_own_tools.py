@@ -8,6 +8,8 @@ import anyio
 import pytest
 from mcp import Client
 
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.configuration import load_configuration
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools.builtins import builtin_toolbox
 
@@ -266,6 +268,26 @@ async def test_a_failure_to_save_is_told_in_the_answer(client: Client) -> None:
     )
     assert told["status"] == "done"
     assert "calls.0.a" in told["saved"]["error"]
+
+
+async def test_a_name_that_is_taken_before_the_run_ends_is_reported_once_and_not_tried_again(tmp_path: Path) -> None:
+    configuration = configured(tmp_path)
+    note = {"_tool": "write_note", "path": "†input.path", "text": "†input.text", "_outputPath": "written"}
+    async with over_stdio(configuration, "legacy") as client:
+        given = {"path": str(tmp_path / "note"), "text": "oak"}
+        told = await call(client, "run_plan", calls=[note], input=given, save_as="noted")
+        assert told["status"] == "needs_approval"
+    async with Bridge(load_configuration(configuration)) as bridge:
+        other = await bridge.run_plan(SUM, caller="bob")
+        await other.wait()
+        await bridge.publish(other.id, "noted", caller="bob")
+    async with over_stdio(configuration, "legacy") as client:
+        approve = {"approval": told["approvals"][0]["approval"], "decision": "approve"}
+        told = await call(client, "decide_approval", run=told["run"], decisions=[approve])
+        assert told["status"] == "done"
+        taken = "the name 'noted' is published by another owner; choose another name"
+        assert told["saved"] == {"name": "noted", "error": taken}
+        assert (await call(client, "check_run", run=told["run"]))["saved"] == told["saved"]
 
 
 async def test_a_recorded_idea_answers_for_its_input_alone(client: Client) -> None:

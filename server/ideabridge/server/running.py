@@ -22,7 +22,7 @@ from ideabridge.bridge.loop.event import CallFinished, CallStarted, Event, RunEn
 from ideabridge.bridge.loop.progress import Progress
 from ideabridge.bridge.runs.executor import label
 from ideabridge.bridge.runs.run import Run, RunStatus
-from ideabridge.bridge.store.errors import StoreError, UnknownRunError
+from ideabridge.bridge.store.errors import PASSING, StoreError
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer, fitting_list, refusal, run_text
 from ideabridge.server.asking.deciding import ENDED, Deciding
 from ideabridge.server.asking.elicitation import (
@@ -444,8 +444,8 @@ class Running:
         return tried
 
     async def _save(self, run: str, caller: str, status: str, tried: anyio.Event) -> None:
-        """Publish a run, again and again while that is hindered by what may pass: a module that is not up, a store that
-        cannot be written. Neither says anything of the run.
+        """Publish a run. Retry while a module is down or the store cannot be written: neither says anything of the run.
+        Every other error is kept as the result.
         """
         pause = _AGAIN_S
         try:
@@ -474,9 +474,7 @@ class Running:
             return {"name": name, "error": f"not published: the run is {status}"}
         try:
             publication = await self._bridge.publish(run, name, caller=caller)
-        except UnknownRunError as error:
-            return {"name": name, "error": self._bridge.secrets.mask(str(error))}
-        except (ModulesAwayError, StoreError):
+        except (ModulesAwayError, *PASSING):
             raise
         except IdeabridgeError as error:
             return {"name": name, "error": self._bridge.secrets.mask(str(error))}
