@@ -864,7 +864,7 @@ class Run:
             own.calls + len(machine.history),
             own.partial,
         )
-        answer = self.runner.untold if under_way else None
+        answer = self.runner.unreported if under_way else None
         usage = None if answer is None else answer.so_far()
         if usage is not None:
             total.add(usage.to_json())

@@ -1,4 +1,16 @@
-"""Runner: performs the machine's effects with anyio, each after the event that says so was journaled."""
+"""Runner: performs the effects of one machine with anyio.
+
+`post` takes events. The machine receives them first, since what it refuses must not reach the journal. Then `perform`
+repeats three steps until no effect is due:
+
+1. Acknowledge every effect that is due with its event (`Execute` with `CallStarted`, `AskMind` with `RequestMade`).
+2. Journal all events that the machine has taken, in one transaction with the ideas of the steps that ended.
+3. Call the watchers, start the calls, and let the mind answer.
+
+So nothing happens before the journal says so. If a write is queued, the runner waits: no effect is performed before the
+write is done. An error in the journal, or a defect, gives the run up in this process (`fail`); another process can read
+the journal and go on.
+"""
 
 from __future__ import annotations
 
@@ -45,149 +57,17 @@ from ideabridge.bridge.loop.event import (
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.resuming import resume_events
-from ideabridge.bridge.runs.calls import ActiveRun, Calls, ModuleQuestions, ReportedProgress
+from ideabridge.bridge.runs.calls import Calls, ReportedProgress
 from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-# -- listening -------------------------------------------------------------------------------------------------------
-#
-# Listening: a mind's answer is taken up while it streams in, each call the moment it closes.
-
-
-class Listener(ActiveRun, Protocol):
-    """A run that takes up an answer: a runner."""
-
-    untold: Counting | None
-    """The answer under way, where it can be asked what it has taken, and nobody was told yet."""
-
-    def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run before its time, with everything done so far."""
-        ...
-
-    def note(self, error: Exception) -> None:
-        """Log an error that changes nothing."""
-        ...
-
-    def explain(self, error: Exception) -> JSONObject:
-        """An error as a mind sees it."""
-        ...
-
-
-async def listen(listener: Listener, mind: Mind, request: Request) -> None:
-    """Let a mind answer a Request, and take its calls and its output up as they come.
-
-    Raises:
-        StaleDriverError, StoreError, JournalError: the run could not be journaled; whatever else a mind raises breaks
-            its answer off, or ends the run (`MindError`).
-    """
-    answer = AnswerReader()
-    parts = mind.answer(request)
-    listener.untold = parts if isinstance(parts, Counting) else None
-    try:
-        async for part in parts:
-            if isinstance(part, Usage):
-                listener.untold = None
-                if listener.wanted:
-                    listener.post(UsageNoted(part.to_json()))
-            elif not _take(listener, answer.feed(part)):
-                return
-        _take(listener, answer.close())
-    except (StaleDriverError, JournalError):
-        raise
-    except MindError as error:
-        if listener.wanted:
-            listener.end("failed", str(listener.explain(error)["message"]))
-    except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
-        _take(listener, [EndPiece(str(listener.explain(error)["message"]), {})])
-    finally:
-        listener.untold = None
-        if isinstance(parts, _Closing):
-            await _close(listener, parts)
-
-
-async def _close(listener: Listener, parts: _Closing) -> None:
-    try:
-        await parts.aclose()
-    except Exception as error:  # noqa: BLE001 - what was taken of the answer holds, however the mind takes its end
-        listener.note(error)
-
-
-@runtime_checkable
-class _Closing(Protocol):
-    async def aclose(self) -> None: ...
-
-
-def told_so_far(listener: Listener) -> list[Event]:
-    """What the answer under way has taken, where it is hung up on before it told; afterwards nothing of it is asked."""
-    answer, listener.untold = listener.untold, None
-    usage = None if answer is None else answer.so_far()
-    return [] if usage is None else [UsageNoted(usage.to_json())]
-
-
-def _take(listener: Listener, pieces: Sequence[Piece]) -> bool:
-    """Post what the pieces say, together; False once the answer has ended, or nobody wants more of it."""
-    if not listener.wanted:
-        return False
-    events: list[Event] = []
-    room = listener.machine.calls_left
-    for piece in pieces:
-        match piece:
-            case CallPiece(call) if room > 0:
-                room -= 1
-                events.append(CallProposed(call))
-            case CallPiece():
-                most = listener.machine.settings.calls
-                events.extend(told_so_far(listener))
-                events.append(SolutionClosed(f"a run may list at most {most:,} calls"))
-                break
-            case OutputPiece(output):
-                events.append(OutputProposed(output))
-            case EndPiece(broken, extra):
-                events.extend(told_so_far(listener))
-                events.append(SolutionClosed(broken, extra or None))
-                break
-    if events:
-        listener.post(*events)
-    return not events or not isinstance(events[-1], SolutionClosed)
-
-
-# -- defect ----------------------------------------------------------------------------------------------------------
-#
-# Defects: exceptions that nobody expected, where one run must end alone and not take others with it.
-
 _CHARACTERS: Final = 500
+"""Characters of a defect's message that a run reports."""
 
 logger = logging.getLogger(__name__)
-
-
-def cause(error: Exception, mask: Callable[[str], str]) -> str:
-    """Why a run goes on no more here, in words.
-
-    An error of ours says so itself. Anything else, and an event the machine refused, is a mistake of ideabridge or of
-    code it was given: it is named as that, and its traceback is logged.
-
-    Args:
-        error: what came.
-        mask: takes secrets out of text.
-    """
-    if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
-        return f"the run's journal could not be written: {error}"
-    if isinstance(error, IdeabridgeError) and not isinstance(error, JournalError):
-        return str(error)
-    told = mask(f"internal error: {type(error).__name__}: {error}")
-    log(error, mask)
-    return told if len(told) <= _CHARACTERS else f"{told[:_CHARACTERS]}... ({len(told):,} characters)"
-
-
-def log(error: Exception, mask: Callable[[str], str]) -> None:
-    """Log an error with its traceback, without secrets."""
-    logger.error("%s", mask("".join(traceback.format_exception(error))).rstrip())
-
-
-# -- runner ----------------------------------------------------------------------------------------------------------
 
 SaveIdea: TypeAlias = Callable[[], None]
 """Saves the idea of a step; called inside the transaction that journals what follows the step."""
@@ -259,6 +139,7 @@ class Runner:
     Attributes:
         follows: whether the watchers receive events of another process right now.
         waiting: how many wait for a change.
+        unreported: the answer under way, if it can report its usage so far and has not reported it yet.
     """
 
     def __init__(
@@ -277,18 +158,18 @@ class Runner:
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
-        parking = ModuleQuestions(self)
-        self.watchers: list[Watcher] = [parking.watch]
+        self.kept = kept
         self.progress_watchers: list[ReportedProgress] = []
+        self._calls = Calls(self, executor, group)
+        self.watchers: list[Watcher] = [self._calls.questions.watch]
         self._lost: str | None = None
         self.follows = False
         self.waiting = 0
-        self.untold: Counting | None = None
+        self.unreported: Counting | None = None
         self._executor = executor
         self._composer = composer
         self._screen = screen
         self._group = group
-        self.kept = kept
         self._answering: TaskHandle[None] | None = None
         self._failed: Exception | None = None
         self._taken: list[Event] = []
@@ -301,14 +182,6 @@ class Runner:
         self._stops = False
         self._closed = False
         self._changed = anyio.Event()
-        self._calls = Calls(
-            self,
-            executor,
-            group,
-            progress_watchers=self.progress_watchers,
-            parking=parking,
-            kept=self.kept,
-        )
         machine.has_mind = mind is not None
 
     @property
@@ -452,10 +325,6 @@ class Runner:
             return self.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
-    def note(self, error: Exception) -> None:
-        """Log an error that changes nothing of what was taken."""
-        log(error, self._screen.mask)
-
     async def wait_changed(self) -> None:
         """Wait for the next event, of this process or of the one that drives the run."""
         changed = self._changed
@@ -558,15 +427,80 @@ class Runner:
         if self.mind is not None and self.request is not None:
             self._answering = self._group.start_soon(self._ask, self.mind, self.request)
 
+    # -- the answer of a mind ----------------------------------------------------------------------------------
+
     async def _ask(self, mind: Mind, request: Request) -> None:
-        """Take up each call of an answer the moment it closes."""
         if not self.wanted:
-            # Ended between being due and its turn: by its budget, for one.
+            # Ended between being due and its turn, for example by its budget.
             return
         try:
-            await listen(self, mind, request)
+            await self._read_answer(mind, request)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             self.fail(error)
+
+    async def _read_answer(self, mind: Mind, request: Request) -> None:
+        """Let a mind answer a Request; take each call and the output as soon as it is complete.
+
+        Raises:
+            StaleDriverError, StoreError, JournalError: the run could not be journaled. Whatever else a mind raises
+                breaks its answer off, or ends the run (`MindError`).
+        """
+        answer = AnswerReader()
+        parts = mind.answer(request)
+        self.unreported = parts if isinstance(parts, Counting) else None
+        try:
+            async for part in parts:
+                if isinstance(part, Usage):
+                    self.unreported = None
+                    if self.wanted:
+                        self.post(UsageNoted(part.to_json()))
+                elif not self._take_pieces(answer.feed(part)):
+                    return
+            self._take_pieces(answer.close())
+        except (StaleDriverError, JournalError):
+            raise
+        except MindError as error:
+            if self.wanted:
+                self.end("failed", str(self.explain(error)["message"]))
+        except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
+            self._take_pieces([EndPiece(str(self.explain(error)["message"]), {})])
+        finally:
+            self.unreported = None
+            if isinstance(parts, _Closing):
+                try:
+                    await parts.aclose()
+                except Exception as error:  # noqa: BLE001 - the part of the answer that was taken is valid
+                    _log(error, self._screen.mask)
+
+    def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
+        """Post what the pieces contain; False once the answer has ended, or nobody wants more of it."""
+        if not self.wanted:
+            return False
+        events: list[Event] = []
+        room = self.machine.calls_left
+        for piece in pieces:
+            match piece:
+                case CallPiece(call) if room > 0:
+                    room -= 1
+                    events.append(CallProposed(call))
+                case CallPiece():
+                    most = self.machine.settings.calls
+                    events += [*self._usage_so_far(), SolutionClosed(f"a run may list at most {most:,} calls")]
+                    break
+                case OutputPiece(output):
+                    events.append(OutputProposed(output))
+                case EndPiece(broken, extra):
+                    events += [*self._usage_so_far(), SolutionClosed(broken, extra or None)]
+                    break
+        if events:
+            self.post(*events)
+        return not events or not isinstance(events[-1], SolutionClosed)
+
+    def _usage_so_far(self) -> list[Event]:
+        """The usage of an answer that is interrupted before it has reported its usage. It is asked once."""
+        answer, self.unreported = self.unreported, None
+        usage = None if answer is None else answer.so_far()
+        return [] if usage is None else [UsageNoted(usage.to_json())]
 
     # -- ends --------------------------------------------------------------------------------------------------
 
@@ -579,8 +513,8 @@ class Runner:
         """End the run before its time, with everything done so far, and cancel its calls, remote ones too."""
         if self.machine.phase == "ended" or self._ending is not None:
             return
-        # The answer under way is hung up on: what it has taken is told while the run can still be told anything.
-        self._take(told_so_far(self))
+        # The answer under way is interrupted; its usage must be journaled before the run ends.
+        self._take(self._usage_so_far())
         self._ending = status, reason
         try:
             self.perform()
@@ -657,3 +591,31 @@ class Runner:
         if self.machine.awaits_mind:
             self._let_answer()
         self.post(*events)
+
+
+@runtime_checkable
+class _Closing(Protocol):
+    async def aclose(self) -> None: ...
+
+
+def cause(error: Exception, mask: Callable[[str], str]) -> str:
+    """Why a run cannot go on in this process, in words.
+
+    An `IdeabridgeError` says so itself. Anything else, and an event that the machine refused, is a defect of ideabridge
+    or of code it was given: the message says so, and the traceback is logged.
+
+    Args:
+        error: the error.
+        mask: takes secrets out of text.
+    """
+    if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
+        return f"the run's journal could not be written: {error}"
+    if isinstance(error, IdeabridgeError) and not isinstance(error, JournalError):
+        return str(error)
+    message = mask(f"internal error: {type(error).__name__}: {error}")
+    _log(error, mask)
+    return message if len(message) <= _CHARACTERS else f"{message[:_CHARACTERS]}... ({len(message):,} characters)"
+
+
+def _log(error: Exception, mask: Callable[[str], str]) -> None:
+    logger.error("%s", mask("".join(traceback.format_exception(error))).rstrip())
