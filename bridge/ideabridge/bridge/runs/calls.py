@@ -1,4 +1,9 @@
-"""Calls: the calls of one run that are at work, each in a task of its own."""
+"""Calls: the calls of one run that are running, each in a task of its own.
+
+`Calls` starts and cancels the tasks, and posts the result of each call. Results that arrive in the same pass of the
+event loop are posted together; large ones one after another. `ModuleQuestions` holds the questions that the modules of
+running calls ask: each of these calls waits until its question is answered.
+"""
 
 from __future__ import annotations
 
@@ -83,11 +88,11 @@ class Calls:
         self._group = group
         self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
         self._ended: list[CallFinished] = []
-        self._called_off: set[ExecutionKey] = set()
+        self._cancelled: set[ExecutionKey] = set()
         self._thread = threading.get_ident()
 
     def start(self, effect: Execute) -> None:
-        """Start a call; that it has started is journaled."""
+        """Start a call whose start is journaled."""
         self._handles[effect.key] = self._group.create_task(self._execute(effect))
 
     def stop(self) -> None:
@@ -96,47 +101,47 @@ class Calls:
             handle.cancel()
 
     def ignore(self, key: ExecutionKey) -> None:
-        """The machine has taken that a call was cancelled: what still comes of it is ignored from now on."""
-        self._called_off.add(key)
+        """Ignore what still comes of a call: the machine knows that it was cancelled."""
+        self._cancelled.add(key)
 
-    def call_off(self, key: ExecutionKey) -> None:
-        """Cancel one call; that it was cancelled is journaled."""
+    def cancel(self, key: ExecutionKey) -> None:
+        """Cancel the task of a call whose cancellation is journaled."""
         handle = self._handles.get(key)
         if handle is not None:
             handle.cancel()
 
     async def _execute(self, effect: Execute) -> None:
         try:
-            # Given up between being due and its turn: what no journal holds must not run.
-            if self._run.wanted and effect.key not in self._called_off:
+            # The run may have been given up before this task began; a call that no journal holds must not run.
+            if self._run.wanted and effect.key not in self._cancelled:
                 finished = await self._outcome(effect)
                 if is_large(finished.value):
-                    await self._tell_in_turn(finished)
+                    await self._post_in_turn(finished)
                 else:
-                    await self._tell(finished)
+                    await self._post(finished)
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             self._run.fail(error)
         finally:
             self._handles.pop(effect.key, None)
 
-    async def _tell_in_turn(self, finished: CallFinished) -> None:
-        """Post a large result when no other is taken, and leave the event loop to others for as long as that took."""
-        lock = _turns()
+    async def _post_in_turn(self, finished: CallFinished) -> None:
+        """Post a large result while no other is posted; then leave the event loop to others for as long as it took."""
+        lock = _lock_of_loop()
         try:
             await lock.acquire()
         except anyio.get_cancelled_exc_class():
-            # It has happened, and is journaled whatever else ends.
-            await self._tell(finished)
+            # The call has run, so its result is journaled although its task is cancelled.
+            await self._post(finished)
             raise
         try:
             begun = time.monotonic()
-            await self._tell(finished)
+            await self._post(finished)
             await anyio.sleep(min(_MOST_PAUSE, time.monotonic() - begun))
         finally:
             lock.release()
 
-    async def _tell(self, finished: CallFinished) -> None:
-        """Post that a call has ended: the first for all that end in the same pass of the event loop."""
+    async def _post(self, finished: CallFinished) -> None:
+        """Post that a call has ended. The first one posts for all that end in the same pass of the event loop."""
         self._ended.append(finished)
         if len(self._ended) > 1:
             return
@@ -144,7 +149,7 @@ class Calls:
             if len(self._handles) > 1:
                 await anyio.lowlevel.cancel_shielded_checkpoint()
         finally:
-            ended = [one for one in self._ended if (one.call, one.item) not in self._called_off]
+            ended = [one for one in self._ended if (one.call, one.item) not in self._cancelled]
             self._ended = []
             if ended and self._run.wanted:
                 now = time.time()
@@ -159,7 +164,7 @@ class Calls:
 
         def on_message(message: JSONObject) -> None:
             copied = normalise(message, what="the message")
-            # Read here, so that a message that is none fails its call and never reaches the journal.
+            # An invalid message fails its call here, and never reaches the journal.
             read_message(copied)
             added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
             if threading.get_ident() == self._thread:
@@ -169,10 +174,10 @@ class Calls:
                 anyio.from_thread.run_sync(add, added)
 
         def add(added: MessageAdded) -> None:
-            if effect.key in self._called_off:
+            if effect.key in self._cancelled:
                 return
             if not self._run.wanted or not self._run.machine.is_current(index):
-                # An activity that kept its context, or left a thread behind.
+                # The activity kept its context, or left a thread behind.
                 raise ActivityError("add_message: the solution of this call has ended; the message comes too late")
             self._run.post(added)
 
@@ -182,25 +187,25 @@ class Calls:
         try:
             value: JSON = await self._executor.execute(effect, context, on_progress)
         except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
-            # What fails while everything is being cancelled fails because of that: the module was closed, say. It is no
-            # outcome. The journal keeps the call as in flight, and whoever takes the run up decides.
+            # A failure during a cancellation is a result of it (its module was closed, for example), and no outcome of
+            # the call. The journal keeps the call as in flight, and the process that resumes the run decides.
             await anyio.lowlevel.checkpoint_if_cancelled()
             return CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool))
         return CallFinished(index, effect.item, value=value, chosen=context.chosen)
 
 
-_of_loop: Final[RunVar[anyio.Lock]] = RunVar("_of_loop")
+_lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
 
 
-def _turns() -> anyio.Lock:
-    """Large results are taken one after another in one event loop: taking one of 8 MB takes up to 1.5 s, and 200 of
-    them at once would leave no turn to anybody else.
+def _lock_of_loop() -> anyio.Lock:
+    """The lock under which an event loop posts large results, one after another. Posting 8 MB takes up to 1.5 s, and
+    200 such results at once would block the event loop.
     """
     try:
-        return _of_loop.get()
+        return _lock.get()
     except LookupError:
         lock = anyio.Lock()
-        _of_loop.set(lock)
+        _lock.set(lock)
         return lock
 
 
@@ -223,16 +228,16 @@ def is_large(value: JSON) -> bool:
 
 
 @dataclass(slots=True)
-class _Place:
-    """A call that waits; without a `reply` once it is `free`, it ended meanwhile."""
+class _Waiting:
+    """A call that waits for an answer; without one the `reply` is `cancel`, because the call has ended."""
 
     question: QuestionAsked
-    free: anyio.Event = field(default_factory=anyio.Event)
+    ended: anyio.Event = field(default_factory=anyio.Event)
     reply: FormAnswer = field(default_factory=lambda: FormAnswer("cancel"))
 
 
 class ModuleQuestions:
-    """Puts the questions of modules, and lets their calls go on with what was answered.
+    """Journals the questions of modules, and passes the answers to the calls that wait for them.
 
     Args:
         run: the run whose calls these are.
@@ -240,54 +245,53 @@ class ModuleQuestions:
 
     def __init__(self, run: ActiveRun) -> None:
         self._run = run
-        # By the digest of the question: a module may ask again before the journal holds what became of its last one.
-        self._places: dict[tuple[ExecutionKey, str], _Place] = {}
+        # By call and digest: a module may ask again before the journal holds the answer to its last question.
+        self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
 
     def watch(self, event: Event) -> None:
-        """A watcher of the run: what was answered goes back, and what has ended waits no more."""
+        """A watcher of the run: pass an answer to the call that waits for it; release a call that has ended."""
         if isinstance(event, QuestionAnswered):
-            place = self._places.pop(((event.call, event.item), event.digest), None)
-            if place is not None:
-                place.reply = FormAnswer(event.action, event.content)
-                place.free.set()
+            waiting = self._waiting.pop(((event.call, event.item), event.digest), None)
+            if waiting is not None:
+                waiting.reply = FormAnswer(event.action, event.content)
+                waiting.ended.set()
         elif isinstance(event, CallFinished):
-            for key, digest in [one for one in self._places if one[0] == (event.call, event.item)]:
-                self._places.pop((key, digest)).free.set()
+            for key, digest in [one for one in self._waiting if one[0] == (event.call, event.item)]:
+                self._waiting.pop((key, digest)).ended.set()
 
     async def ask(self, key: ExecutionKey, inquiry: Inquiry) -> FormAnswer:
-        """Put the question of the module that runs a call, and wait for the answer."""
+        """Journal the question of the module that runs a call, and wait for the answer."""
         question = asked(self._run.machine.history[key[0]], key[1], inquiry, time.time()) if self._runs(key) else None
-        if question is None or not self._tell(question):
+        if question is None or not self._post(question):
             return FormAnswer("cancel")
-        place = self._places[key, question.digest] = _Place(question)
-        await place.free.wait()
-        return place.reply
+        waiting = self._waiting[key, question.digest] = _Waiting(question)
+        await waiting.ended.wait()
+        return waiting.reply
 
     def refuse(self, key: ExecutionKey, module: str, message: str, why: str) -> None:
-        """Note a question that is not put. The mind is told of it without the module's words."""
+        """Journal a question that nobody is asked. The mind sees that there was one, without the module's words."""
         content = (
             f"module {module!r} asked something while it ran {self._run.machine.history[key[0]].call.label}: {why}"
         )
-        told = MessageAdded(key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
-        if not self._runs(key):
-            return
-        self._tell(QuestionRefused(key[0], module, message, why, key[1]), told)
+        if self._runs(key):
+            note = MessageAdded(key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
+            self._post(QuestionRefused(key[0], module, message, why, key[1]), note)
 
     def withdraw(self, key: ExecutionKey) -> None:
         """The module takes back what it has asked."""
-        # The machine knows what is open. Watchers are told of an answer when it is journaled.
+        # The machine knows which question is open; `watch` is called only after an answer is journaled.
         one = self._run.machine.history[key[0]].items[key[1] or 0].question
-        if one is not None and (key, one.digest) in self._places:
+        if one is not None and (key, one.digest) in self._waiting:
             why = "it took its question back"
-            self._tell(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
+            self._post(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
 
     def _runs(self, key: ExecutionKey) -> bool:
-        """Whether the call runs, as far as the machine knows: it knows of a cancellation before the journal does."""
+        """Whether the machine has the call as running: it knows of a cancellation before the journal does."""
         progress = self._run.machine.history[key[0]]
         return self._run.wanted and progress.status is CallStatus.RUNNING and not progress.items[key[1] or 0].finished
 
-    def _tell(self, *events: Event) -> bool:
-        """Journal what happened; whether that could be done."""
+    def _post(self, *events: Event) -> bool:
+        """Post events; False if the run has ended or been given up."""
         if not self._run.wanted:
             return False
         try:
@@ -299,21 +303,21 @@ class ModuleQuestions:
 
 
 class CallAsker:
-    """Whom the module of one call may ask: an `Asker`."""
+    """The `Asker` of one call's module."""
 
-    def __init__(self, parking: ModuleQuestions, key: ExecutionKey, module: str) -> None:
-        self._parking = parking
+    def __init__(self, questions: ModuleQuestions, key: ExecutionKey, module: str) -> None:
+        self._questions = questions
         self._key = key
         self._module = module
 
     async def ask(self, inquiry: Inquiry) -> FormAnswer:
         """Put a question; see `ModuleQuestions.ask`."""
-        return await self._parking.ask(self._key, inquiry)
+        return await self._questions.ask(self._key, inquiry)
 
     def refuse(self, message: str, why: str) -> None:
-        """Note a question that is not put."""
-        self._parking.refuse(self._key, self._module, message, why)
+        """See `ModuleQuestions.refuse`."""
+        self._questions.refuse(self._key, self._module, message, why)
 
     def withdraw(self) -> None:
         """The module takes back what it has asked."""
-        self._parking.withdraw(self._key)
+        self._questions.withdraw(self._key)

@@ -292,7 +292,7 @@ class Runner:
             return
         for effect in follows:
             if isinstance(effect, Cancel):
-                self._calls.call_off(effect.key)
+                self._calls.cancel(effect.key)
         for effect in follows:
             if isinstance(effect, Execute):
                 self._start(effect)
