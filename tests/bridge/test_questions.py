@@ -19,7 +19,7 @@ from ideabridge.bridge.configuration import parse_configuration
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
 from ideabridge.bridge.loop.event import QuestionAnswered, QuestionAsked, QuestionRefused
 from ideabridge.bridge.modules.errors import ModuleInputRequiredError, ModuleTimeoutError, ModuleToolError
-from ideabridge.bridge.modules.module import Places
+from ideabridge.bridge.modules.module import FairLimiter
 from ideabridge.bridge.runs.run import Run
 from ideabridge.tools.encoding import JSON
 from tests import preloaded
@@ -425,14 +425,14 @@ async def test_questions_that_a_module_takes_back_are_not_counted_as_unanswered(
 
 
 async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
-    places = Places(3)
+    limiter = FairLimiter(3)
     for who in "abc":
-        await places.take(who)
-    places.narrow(1)
+        await limiter.acquire(who)
+    limiter.lower(1)
     order: list[str] = []
 
     async def wait(who: str) -> None:
-        await places.take(who)
+        await limiter.acquire(who)
         order.append(who)
 
     async with anyio.create_task_group() as group:
@@ -440,7 +440,7 @@ async def test_places_that_are_taken_away_are_given_to_nobody() -> None:
             group.start_soon(wait, who)
             await anyio.wait_all_tasks_blocked()
         for expected in ([], [], ["d"], ["d", "e"]):
-            places.give_back()
+            limiter.release()
             await anyio.wait_all_tasks_blocked()
             assert order == expected
 

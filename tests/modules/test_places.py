@@ -6,20 +6,20 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from ideabridge.bridge.modules.module import Places
+from ideabridge.bridge.modules.module import FairLimiter
 
 pytestmark = pytest.mark.anyio
 
 
-async def order_of(places: Places, *calls: str) -> list[str]:
+async def order_of(limiter: FairLimiter, *calls: str) -> list[str]:
     """The order in which calls get a place, each named by its run and a digit; each ends as soon as it is at work."""
     begun: list[str] = []
 
     async def call(name: str) -> None:
-        await places.take(name[0])
+        await limiter.acquire(name[0])
         begun.append(name)
         await checkpoint()
-        places.give_back()
+        limiter.release()
 
     async with anyio.create_task_group() as group:
         for name in calls:
@@ -28,7 +28,7 @@ async def order_of(places: Places, *calls: str) -> list[str]:
 
 
 async def test_a_run_with_many_calls_does_not_hold_another_up() -> None:
-    assert await order_of(Places(1), "a1", "a2", "a3", "a4", "b1", "b2", "c1") == [
+    assert await order_of(FairLimiter(1), "a1", "a2", "a3", "a4", "b1", "b2", "c1") == [
         "a1",
         "a2",
         "b1",
@@ -40,27 +40,27 @@ async def test_a_run_with_many_calls_does_not_hold_another_up() -> None:
 
 
 async def test_a_place_of_a_call_that_is_cancelled_while_it_waits_is_not_lost() -> None:
-    places = Places(1)
-    await places.take("a")
+    limiter = FairLimiter(1)
+    await limiter.acquire("a")
     async with anyio.create_task_group() as group:
-        group.start_soon(places.take, "b")
+        group.start_soon(limiter.acquire, "b")
         await checkpoint()
         group.cancel_scope.cancel()
-    places.give_back()
-    assert await order_of(places, "a1", "b1") == ["a1", "b1"]
+    limiter.release()
+    assert await order_of(limiter, "a1", "b1") == ["a1", "b1"]
 
 
-async def call(places: Places) -> None:
-    await places.take("b")
-    places.give_back()
+async def call(limiter: FairLimiter) -> None:
+    await limiter.acquire("b")
+    limiter.release()
 
 
 async def test_a_place_given_to_a_call_that_is_just_cancelled_is_handed_on() -> None:
-    places = Places(1)
-    await places.take("a")
+    limiter = FairLimiter(1)
+    await limiter.acquire("a")
     async with anyio.create_task_group() as group:
-        group.start_soon(call, places)
+        group.start_soon(call, limiter)
         await checkpoint()
-        places.give_back()
+        limiter.release()
         group.cancel_scope.cancel()
-    assert await order_of(places, "c1", "c2") == ["c1", "c2"]
+    assert await order_of(limiter, "c1", "c2") == ["c1", "c2"]

@@ -112,7 +112,7 @@ def _written(match: re.Match[str]) -> str:
     return _escape(char)
 
 
-def folded_of_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
+def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
     """All of a visible text in lines of at most `width` columns. A terminal that breaks a longer line by itself begins
     the next one at the left edge, where it could pass for a line of ours.
 

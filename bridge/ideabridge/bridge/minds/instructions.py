@@ -1,4 +1,10 @@
-"""Instructions: what a model endpoint is told besides the Request (DESIGN 5)."""
+"""Instructions: the text that a model receives besides the Request.
+
+`brief` describes the schema of a Solution in few words, with tools as signatures and types as in TypeScript: JSON
+Schema takes many times the tokens, and small models copy a schema instead of following it. `instructions` are for a
+model endpoint, which gets them with `EXAMPLES`. `TURNS_INSTRUCTIONS` are for the model of a host, which answers with
+the tool `submit_solution`.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +12,18 @@ from typing import Final
 
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 
-# -- brief -----------------------------------------------------------------------------------------------------------
-#
-# Brief: what a Solution may hold, in few words: tools as signatures, types as in TypeScript (DESIGN 4.2, 5).
-#
-# JSON Schema costs a small model's context many times over, and it copies what it reads instead of following it.
-
 _HERE: Final = "#/$defs/"
 _REFERENCE: Final = "reference"
 _PATH: Final = "_outputPath"
 _DEEPEST: Final = 8
-_BRIEF_TYPES: Final = {
-    "null": "null",
-    "boolean": "boolean",
-    "integer": "integer",
-    "number": "number",
-    "string": "string",
-}
+_SCALARS: Final = ("null", "boolean", "integer", "number", "string")
 
 
 def brief(schema: JSONObject) -> str:
-    """The tools, what every call may have, the output, and the types they name.
+    """The tools, the meta-properties of calls, the output and the named types of a Solution.
 
     Args:
-        schema: of a Solution, adapted.
+        schema: the schema of the Solution, adapted.
     """
     return _Brief(schema).text()
 
@@ -38,7 +32,7 @@ class _Brief:
     def __init__(self, schema: JSONObject) -> None:
         self._properties = _object(schema.get("properties"))
         self._defs = _object(schema.get("$defs"))
-        # Named types and meta-properties that were met, in order; told after the tools.
+        # Named types and meta-properties in the order in which they were found; described after the tools.
         self._named: dict[str, None] = {}
         self._metas: dict[str, None] = {}
 
@@ -46,18 +40,18 @@ class _Brief:
         lines = ["Tools (there are no others; ? marks what may be left out):", *self._tools()]
         if len(lines) == 1:
             lines = ['There are no tools: "calls" is [].']
-        told = [f"  {name}: {self._meta(name)}" for name in self._metas if name != _PATH]
-        if told:
-            lines += ["A call may also have, where needed:", *told]
+        metas = [f"  {name}: {self._described(self._defs.get(name, {}))}" for name in self._metas if name != _PATH]
+        if metas:
+            lines += ["A call may also have, where needed:", *metas]
         for name, part in self._properties.items():
             if name not in ("calls", "output"):
-                lines.append(f'Before "calls" comes "{name}": {self._told(part)}')
+                lines.append(f'Before "calls" comes "{name}": {self._described(part)}')
         lines.append(f'The type of "output": {self._output()}')
         done = 0
         while done < len(self._named):
             name = [*self._named][done]
             done += 1
-            lines.append(f"{name} = {self._told(self._defs.get(name, {}))}")
+            lines.append(f"{name} = {self._described(self._defs.get(name, {}))}")
         return "\n".join(lines)
 
     def _tools(self) -> list[str]:
@@ -81,13 +75,10 @@ class _Brief:
             parameters.append(f"{name}{'' if name in needed else '?'}: {self._field(part, 0)}")
         if call.get("additionalProperties") is not False:
             parameters.append("...")
-        told = call.get("description")
-        said = " ".join(told.split("\n")) if isinstance(told, str) else ""
+        description = call.get("description")
+        said = " ".join(description.split("\n")) if isinstance(description, str) else ""
         name = _object(properties.get("_tool")).get("const")
         return f"- {name}({', '.join(parameters)}){f': {said}' if said else ''}"
-
-    def _meta(self, name: str) -> str:
-        return self._told(self._defs.get(name, {}))
 
     def _output(self) -> str:
         part = _object(self._properties.get("output"))
@@ -99,8 +90,8 @@ class _Brief:
         text = " | ".join(kinds) or "any"
         return f"{text} // {' '.join(notes)}" if notes else text
 
-    def _told(self, schema: JSON) -> str:
-        """A type, and what is said of it."""
+    def _described(self, schema: JSON) -> str:
+        """A type with its description."""
         said, kind = _said(schema), self._type(schema)
         return f"{kind} // {said}" if said else kind
 
@@ -114,7 +105,7 @@ class _Brief:
             return target
         branches = schema.get("anyOf")
         if isinstance(branches, list) and "properties" not in schema:
-            # That a reference may stand for any value is said once.
+            # The instructions say once that a reference may replace any value.
             kinds = dict.fromkeys(self._type(one, depth + 1) for one in branches if _target(one) != _REFERENCE)
             return " | ".join(kinds) or _REFERENCE
         if "const" in schema:
@@ -130,7 +121,7 @@ class _Brief:
             return f"({inner})[]" if " | " in inner else f"{inner}[]"
         if kind == "object" or (kind is None and "properties" in schema):
             return self._fields(schema, depth)
-        return _BRIEF_TYPES.get(kind, "any") if isinstance(kind, str) else "any"
+        return kind if isinstance(kind, str) and kind in _SCALARS else "any"
 
     def _fields(self, schema: JSONObject, depth: int) -> str:
         required = schema.get("required")
@@ -156,7 +147,7 @@ def _object(value: JSON) -> JSONObject:
 
 
 def _said(schema: JSON) -> str:
-    """What the descriptions of a schema say, those of its alternatives among them: limits stand there."""
+    """The descriptions of a schema and of its alternatives; they contain the limits."""
     whole = _object(schema)
     branches = whole.get("anyOf")
     parts: list[JSON] = [whole, *branches] if isinstance(branches, list) else [whole]
@@ -170,8 +161,6 @@ def _target(schema: JSON) -> str | None:
     return ref.removeprefix(_HERE) if isinstance(ref, str) else None
 
 
-# -- instructions ----------------------------------------------------------------------------------------------------
-
 INSTRUCTIONS: Final = """\
 You solve the task by writing one JSON object, and nothing else: {"calls": [...], "output": ...}
 - "calls": tool calls to run now, [] if none is needed. A call is {"_tool": NAME, its parameters}. Each starts as soon
@@ -182,7 +171,7 @@ You solve the task by writing one JSON object, and nothing else: {"calls": [...]
 - "output": null while you must see results first; you are asked again, with them. Otherwise the final answer, with
   references or values.
 - Text that begins with † is written with two: ††."""
-"""Short; the examples show the rest."""
+"""Short: the examples show the rest."""
 
 EXAMPLES: Final = (
     (
@@ -195,28 +184,24 @@ EXAMPLES: Final = (
     ("What is the capital of Peru?", '{"calls": [{"_tool": "capital", "country": "Peru"}], "output": "†results.0"}'),
     ("Multiply 6 by 7.", '{"calls": [{"_tool": "multiply", "x": 6, "y": 7}], "output": "†results.0"}'),
 )
-"""(task, Solution), as turns before the task, the simplest last: what small models need to get references right, and
-not to call more than was asked for. Their tools are made up."""
+"""Pairs (task, Solution), sent as turns before the task, the simplest last. Without them, small models write wrong
+references and make more calls than the task needs. The tools are invented."""
 
 _TYPES: Final = "\n\n{types}\nWrite the JSON object alone: no explanation, no Markdown fence."
 
 
 def instructions(schema: JSONObject | None) -> str:
-    """The instructions; with what the adapted schema says, where the endpoint would not show it to the model."""
+    """The instructions; with a description of the adapted schema, unless the endpoint shows it to the model (None)."""
     return INSTRUCTIONS if schema is None else INSTRUCTIONS + _TYPES.replace("{types}", brief(schema))
 
 
 def correction(error: str) -> str:
-    """What is said to an answer that cannot be read."""
+    """The reply to an answer that cannot be read."""
     return (
         f"That cannot be read: {error}. Nothing of it ran. Write the answer again, whole: one JSON object"
         ' {"calls": [...], "output": ...}, and nothing before or after it.'
     )
 
-
-# -- turns -----------------------------------------------------------------------------------------------------------
-#
-# Turns: the host's own model is the mind, and answers through `submit_solution` (DESIGN 5).
 
 RULES: Final = (
     "`calls` are tool calls; they run as soon as what they read exists, all"
@@ -226,10 +211,10 @@ RULES: Final = (
     " results; give it, with references or values, once the task is done. Text that begins with a dagger is escaped by"
     " doubling it."
 )
-"""How a solution is written, for any mind."""
+"""How to write a Solution, for any mind."""
 
 TURNS_INSTRUCTIONS: Final = (
     'Write the next solution: one JSON object {"calls": [...], "output": ...} that satisfies `schema`, and hand it in'
     f" with submit_solution (same run and turn). {RULES}"
 )
-"""What the host's model is told with each Request; short, for it costs the host's context every time."""
+"""Sent with each Request to the model of a host. Short, because it fills the context of the host each time."""

@@ -1,8 +1,13 @@
-"""Module: one configured MCP server, connected when needed (DESIGN 4.10).
+"""Module: one configured MCP server, connected when needed.
 
-One owner task (`run`) enters and leaves every connection; any number of tasks `call`. When the connection ends, calls
-in flight fail, and the next call connects again. A module that does not come up is tried again with growing pauses for
-as long as this process lives, and sooner where a call needs it.
+One task (`run`) enters and leaves every connection; any number of tasks `call`. The states are those of `ModuleState`:
+
+    connecting -> up        the module has listed its tools
+    connecting -> failed    it could not be reached; the next try follows after a pause that grows
+    up         -> down      the connection has ended; calls in flight fail, and the next call connects again
+    failed, down -> up      a try succeeded
+
+A module that fails is tried again for as long as this process lives, and sooner if a call needs it.
 """
 
 from __future__ import annotations
@@ -40,91 +45,84 @@ from ideabridge.tools.names import nearest
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
-# -- places ----------------------------------------------------------------------------------------------------------
-#
-# Places: how many calls may run at a module at once, and who is next (DESIGN 4.4.2).
 
+class FairLimiter:
+    """A limit on what runs at once, shared fairly: callers that wait take turns, however many calls each has.
 
-class Places:
-    """A bound on what runs at once, shared fairly: whoever waits gets a place in turn, however many calls each has.
-
-    With one queue for all, a run that lists a thousand calls would hold every other run up until the last of them.
+    With one queue for all calls, a run that lists a thousand calls would delay every other run until its last one.
 
     Args:
-        number: how many there are.
+        number: how many calls may run at once.
     """
 
     def __init__(self, number: int) -> None:
         self._number = self._free = number
         self._waiting: OrderedDict[Hashable, deque[anyio.Event]] = OrderedDict()
 
-    def narrow(self, number: int) -> None:
-        """From now on there are at most `number` places; who has one keeps it."""
+    def lower(self, number: int) -> None:
+        """Lower the limit to `number`; calls that run continue."""
         lost = max(self._number - number, 0)
         self._number -= lost
         self._free -= lost
 
-    async def take(self, who: Hashable) -> None:
-        """Take a place, once one is free and it is `who`'s turn.
+    async def acquire(self, who: Hashable) -> None:
+        """Wait until a call may run.
 
         Args:
-            who: whose turn it is to be: a run, say; all that is one to `==` waits in one queue.
+            who: the caller, for example a run. The calls of equal callers wait in one queue.
         """
         if self._free > 0:
-            # Nobody waits while a place is free.
             self._free -= 1
             return
-        given = anyio.Event()
+        granted = anyio.Event()
         queue = self._waiting.setdefault(who, deque())
-        queue.append(given)
+        queue.append(granted)
         try:
-            await given.wait()
+            await granted.wait()
         except BaseException:
-            if given.is_set():
-                self.give_back()
+            if granted.is_set():
+                self.release()
             else:
-                queue.remove(given)
+                queue.remove(granted)
                 if not queue:
                     del self._waiting[who]
             raise
 
-    def give_back(self) -> None:
-        """Give a place back: to the one who is next."""
+    def release(self) -> None:
+        """A call has ended: let the next one run."""
         if self._free < 0 or not self._waiting:
             self._free += 1
             return
         who, queue = self._waiting.popitem(last=False)
         queue.popleft().set()
         if queue:
-            # To the end of the line.
+            # The caller goes to the end of the line of callers.
             self._waiting[who] = queue
 
 
-# -- module ----------------------------------------------------------------------------------------------------------
-
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Told (progress, total, message) while a call runs."""
+"""Called with (progress, total, message) while a call runs."""
 
 _NOTES: Final = 100
-"""Lines that others have put into the notes of its status."""
+"""Lines that `note` keeps."""
 
 _PATIENCE: Final = 30.0
-"""For how many seconds of an outage calls of a module that was up wait through several tries."""
+"""Seconds of an outage during which calls of a module that was up wait for further tries."""
 
 _FIRST_PAUSE: Final = 0.5
 _MOST_PAUSE: Final = 60.0
-"""Seconds before the first try after a failure, and the most there are; they double."""
+"""Seconds of the first and of the longest pause after a failure; each pause is twice as long as the last."""
 
 _NEEDED_PAUSE: Final = 2.0
 _REFUSED_PAUSE: Final = 5.0
-"""The most seconds between two tries where a call needs the module; the second where it refuses us, or cannot start."""
+"""The longest pause if a call needs the module; the second holds if the module refuses, or cannot start."""
 
 _RESEND_PAUSE: Final = 0.25
-"""Seconds before a call is sent again over a connection that there is; they double up to `_NEEDED_PAUSE`."""
+"""Seconds before a call is sent again over a working connection; doubles up to `_NEEDED_PAUSE`."""
 
 
 class Module:
-    """One configured server. `run` is its owner task; everything else may be used from any task."""
+    """One configured server. One task calls `run`; everything else may be used from any task."""
 
     def __init__(
         self,
@@ -144,7 +142,7 @@ class Module:
         self._secrets = secrets
         self._result_bytes = result_bytes
         self._on_change = on_change
-        self._places = Places(configuration.parallel)
+        self._limiter = FairLimiter(configuration.parallel)
         self._state: ModuleState = "disabled" if configuration.disabled else "connecting"
         self._error: ModuleError | None = None
         self._connection: Connection | None = None
@@ -171,21 +169,21 @@ class Module:
 
     @property
     def state(self) -> ModuleState:
-        """Where it stands."""
+        """Whether it is up."""
         return self._state
 
     @property
     def tools(self) -> list[Tool]:
-        """Its tools, in its order: those of the last connection, also while it is down (a call connects again)."""
+        """Its tools in its own order. While it is down, those of the last connection: a call connects again."""
         return list(self._tools.values())
 
     @property
     def listed(self) -> bool:
-        """Whether it has listed its tools since this process began."""
+        """Whether it has listed its tools in this process."""
         return self._listed
 
     def recall(self, tools: list[Tool]) -> None:
-        """Give it the tools it listed when it was last up, for as long as it has not listed them itself."""
+        """Set the tools that it listed in an earlier process; they count until it lists its tools itself."""
         self._recalled = tools
 
     def note(self, lines: list[str]) -> None:
@@ -194,16 +192,16 @@ class Module:
 
     @property
     def known_tools(self) -> list[Tool]:
-        """Its tools, or those it listed when it was last up where it has not been up in this process."""
+        """Its tools; if it has not been up in this process, those of an earlier one."""
         return self.tools if self._listed else self._recalled or []
 
     async def know(self) -> None:
-        """Wait until its tools are known, from now or from before, or it is known not to be up."""
+        """Wait until `known_tools` are known, or the module has failed."""
         if not self._listed and self._recalled is None:
             await self.settle()
 
     async def current(self, name: str) -> Tool:
-        """One of its tools as it lists it itself; connects where it has not listed any.
+        """One of its tools, as it lists it in this process; connects if it has not listed any.
 
         Raises:
             UnknownModuleToolError: as `tool`.
@@ -230,7 +228,7 @@ class Module:
         raise UnknownModuleToolError(self.name, f"module {self.name!r} has no tool {name[:100]!r}{hint}")
 
     def status(self) -> ModuleStatus:
-        """How it is."""
+        """Its status, for people."""
         connection, peer = self._connection, self._peer
         notes = list(self._notes)
         if connection is not None:
@@ -257,7 +255,7 @@ class Module:
         )
 
     async def run(self) -> None:
-        """Own the connections until `stop`. Never raises but for cancellation."""
+        """Connect, and reconnect, until `stop`. Raises nothing but cancellation."""
         if self.configuration.disabled:
             return
         try:
@@ -294,20 +292,18 @@ class Module:
             self._connection.stop()
 
     def _wake(self) -> None:
-        """A try has ended, or a connection is there: whoever waits looks again, and says again if it is needed."""
+        """Wake the tasks that wait in `reach`: a try has ended, or the connection is up."""
         moved, self._moved, self._wanted = self._moved, anyio.Event(), anyio.Event()
         moved.set()
 
     async def _pause(self) -> None:
-        """Wait for the next try: until a call needs the module, and where it did not come up at most for a pause that
-        grows with each failure.
-        """
+        """Wait for the next try: until a call needs the module, or, after a failure, until a growing pause is over."""
         now = anyio.current_time()
         lasting = self._state == "failed" and not self._passes
         seconds = _MOST_PAUSE if lasting else min(_MOST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 20))
-        # Many servers that lost the same module must not come back at the same moment.
+        # Many servers that lost the same module must not reconnect at the same moment.
         seconds = seconds * random.uniform(0.75, 1.25) if self._failures else 0.0  # noqa: S311 - no secret
-        # A first failure holds nobody up.
+        # After a first failure, a call that needs the module does not wait.
         needed = now + (min(seconds, _REFUSED_PAUSE if lasting else _NEEDED_PAUSE) if self._failures > 1 else 0.0)
         due = now + seconds if self._state == "failed" else math.inf
         self._next = None if due == math.inf else due
@@ -319,7 +315,7 @@ class Module:
         self._next = anyio.current_time()
 
     async def _connect(self, launch: Launch) -> None:
-        """One connection, from connecting to its end."""
+        """Connect, and hold the connection until it ends."""
         started = anyio.current_time()
         if self._state == "down":
             self._state = "connecting"
@@ -332,18 +328,18 @@ class Module:
             secrets=self._secrets,
             max_bytes=max(MAX_LINE_BYTES, 2 * self._result_bytes),
             on_listing=lambda: self._take_listing(connection),
-            on_ask=lambda: self._places.narrow(1),
+            on_ask=lambda: self._limiter.lower(1),
         )
         self._connection = connection
 
         def up() -> None:
             self._seconds = anyio.current_time() - started
             self._peer = connection.peer
-            # Remembered, for asking a server of the handshake era for the other one can cost ten seconds.
+            # Remembered: asking a server of the handshake era for the stateless era can take ten seconds.
             self._legacy = connection.peer is not None and connection.peer.era == "legacy"
             self._tools = connection.listing.tools
             self._listed = True
-            # Counted until it has answered a call: what comes up and ends at once is a failure, too.
+            # Reset by the first answer of a call: a connection that ends at once is a failure, too.
             self._failures += 1
             self._next = None
             self._set("up", None)
@@ -359,7 +355,7 @@ class Module:
         try:
             await connection.hold(up, down)
         except ModuleError as error:
-            # A server that is mute when asked for its era may still answer a handshake, and the other way round.
+            # A server that does not answer in one era may answer in the other.
             self._legacy = not self._legacy and connection.timed_out
             self._failures += 1
             self._tries += 1
@@ -379,18 +375,18 @@ class Module:
             self._on_change(self.name)
 
     async def settle(self) -> None:
-        """Wait until it is up, or known not to be."""
+        """Wait until it is not connecting any more."""
         while self._state == "connecting" and not self._closed:
             await self._settled.wait()
 
-    async def follow(self, told: Callable[[ModuleStatus], None]) -> None:
-        """Tell when it has come up or failed for the first time, and whenever it is the other of both."""
+    async def follow(self, report: Callable[[ModuleStatus], None]) -> None:
+        """Report when it first comes up or fails, and each later change between up and failed."""
         last: ModuleState | None = None
         while True:
             await self.settle()
             if self._state not in ("down", last):
                 last = self._state
-                told(self.status())
+                report(self.status())
             if self._closed or self._state == "disabled":
                 return
             await self._moved.wait()
@@ -408,7 +404,7 @@ class Module:
             raise self._again()
 
     def _again(self, *, tried: bool = False) -> ModuleError:
-        """The error that made it down or failed, as a new exception; `tried`: it says when the next try is."""
+        """The error by which it went down or failed, as a new exception; if `tried`, with the time of the next try."""
         error = self._error
         if error is None or (self._closed and not isinstance(error, ModuleConfigurationError)):
             return ModuleDownError(self.name, f"module {self.name!r} was closed")
@@ -417,26 +413,26 @@ class Module:
 
     @property
     def _passes(self) -> bool:
-        """Whether what keeps it from being up may be over soon: a server that starts, say."""
+        """Whether the module may soon be up without a change by the user, for example because it is starting."""
         error = self._error
         return isinstance(error, ModuleDownError) or (isinstance(error, ModuleConnectError) and not error.lasting)
 
     def _is_worth_waiting(self, patience: float | None) -> bool:
         """Whether a call waits for one more try."""
         if patience is None:
-            # What has never been up here is mostly configured wrongly.
+            # A module that has never been up is usually configured wrongly.
             patience = _PATIENCE if self._listed else 0.0
         return self._passes and anyio.current_time() - self._out_since < patience
 
     async def reach(self, patience: float | None = None) -> Connection:
-        """A connection that calls can go through. Where there is none, have it tried at once, or soon.
+        """A usable connection; if there is none, the next try is made at once or soon.
 
         Args:
-            patience: until the module has been away for so many seconds, wait for further tries; None: 30 s for one
-                that was up before, and not at all for others.
+            patience: wait for further tries until the module has been down for this many seconds; None: 30 s for a
+                module that was up before, 0 for others.
 
         Raises:
-            ModuleError: a try that ended after this was called has failed, and it is no use to wait for another.
+            ModuleError: a try has failed since this was called, and waiting for another is of no use.
         """
         failed = self._tries
         while True:
@@ -469,13 +465,12 @@ class Module:
         Args:
             tool_name: the name in `tools`.
             arguments: by the names in the Tool's parameters; not validated here.
-            timeout: seconds the remote call may take, with all tries of it; default: the configured `timeout`.
-                Connecting before the first try, and waiting for one of the `parallel` places, come on top.
-            progress: is told of the module's progress notifications.
-            run: whose call it is, a run or a client that calls directly: they take turns where there are more calls
-                than places.
-            asker: whom the module may ask meanwhile; the time they take is not the module's. None: nobody.
-            meant: the definition that was looked at, and approved, before. None: whatever it is now.
+            timeout: seconds for all tries of the remote call; default: the configured `timeout`. Connecting before the
+                first try and waiting for other calls (`parallel`) are not counted.
+            progress: called with the module's progress notifications.
+            run: the caller, a run or a client that calls directly; see `FairLimiter`.
+            asker: answers the module's questions during the call; the time this takes does not count. None: nobody.
+            meant: the definition that was seen and approved. None: the current one.
             patience: see `reach`.
 
         Returns:
@@ -494,11 +489,11 @@ class Module:
         tool = self.tool(tool_name)
         if tool.renamed:
             theirs = {tool.renamed.get(name, name): value for name, value in theirs.items()}
-        await self._places.take(run)
+        await self._limiter.acquire(run)
         try:
             return await self._try(tool, theirs, seconds, progress, asker, meant)
         finally:
-            self._places.give_back()
+            self._limiter.release()
 
     async def _try(
         self,
@@ -509,7 +504,7 @@ class Module:
         asker: Asker | None,
         meant: Tool | None,
     ) -> JSON:
-        """Send a call. Again, within its time, where nothing was sent, or no answer came and it may run twice."""
+        """Send a call; again, within its time, if it was not sent, or was not answered and may run twice."""
         deadline = anyio.current_time() + seconds
         most = self.configuration.tries_of(tool.remote_name or tool.name) if tool.annotations.repeatable else 1
         sent = unsent = 0
@@ -523,8 +518,8 @@ class Module:
             except ModuleDownError as error:
                 if error.outcome == "unknown":
                     sent += 1
-                    told = str(error) if sent == 1 else f"{error} (the last of {sent} tries)"
-                    lost = ModuleDownError(self.name, told, outcome="unknown")
+                    text = str(error) if sent == 1 else f"{error} (the last of {sent} tries)"
+                    lost = ModuleDownError(self.name, text, outcome="unknown")
                 else:
                     unsent += 1
                 may = sent < most if error.outcome == "unknown" else self._is_worth_waiting(None)
@@ -534,7 +529,7 @@ class Module:
             except IdeabridgeError as error:
                 if error.outcome in ("failed", "ran"):
                     self._failures = 0
-                # What was sent before may have taken effect, whatever keeps this try from being sent.
+                # An earlier try was sent and may have taken effect, although this one was not sent.
                 raise lost if lost is not None and error.outcome == "not_run" else error from None
             if self._connection is not None and self._connection.usable:
                 await anyio.sleep(pause)
@@ -556,7 +551,7 @@ class Module:
         asker: Asker | None,
         meant: Tool | None,
     ) -> JSON:
-        """Call over the connection there is; where the server forgot the session, once more over a new one."""
+        """Send a call once; if the server has lost the HTTP session, once more over a new connection."""
         for again in (True, False):
             # Another call may have ended the connection while this one waited.
             connection = await self.reach()
@@ -565,7 +560,7 @@ class Module:
                 await self._forget(connection)
                 connection = await self.reach()
             if meant is not None:
-                # Here and not before: a connection that was made anew listed the tools anew.
+                # Checked here because a new connection has listed the tools again.
                 self.tool(tool.name).expect_same(meant)
             try:
                 value = await remote_call(
@@ -582,13 +577,13 @@ class Module:
                 )
             except ModuleDownError as error:
                 if connection.usable:
-                    # An HTTP server that cannot be reached just now: its connection is not spoilt by that.
+                    # An HTTP server cannot be reached for the moment; its connection stays usable.
                     if self._state == "up":
                         self._out_since = anyio.current_time()
                     self._set("down", error)
                 raise
             except SessionLostError:
-                # The server refused the request because it forgot the session: nothing ran, so it is sent again.
+                # The server refused the request because it lost the session. Nothing ran, so it is sent again.
                 await self._forget(connection)
                 if not again:
                     break
@@ -601,7 +596,7 @@ class Module:
         raise ModuleDownError(self.name, f"module {self.name!r} loses its HTTP session again and again")
 
     async def _forget(self, connection: Connection) -> None:
-        """End a connection that is of no use any more, and wait for its end."""
+        """End a connection that cannot be used any more, and wait for its end."""
         if self._connection is connection:
             connection.stop()
             await connection.done.wait()

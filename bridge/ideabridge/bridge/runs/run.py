@@ -55,7 +55,7 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.settings import Spending
 from ideabridge.bridge.loop.solution import rejection
-from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS as INSTRUCTIONS
+from ideabridge.bridge.minds.instructions import TURNS_INSTRUCTIONS
 from ideabridge.bridge.plan import WaitingPlan, waiting_plan
 from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
@@ -722,11 +722,11 @@ class Run:
     def _request(self, asking: Run, request: Request) -> JSONObject:
         messages: list[JSON] = list(request.texts)
         result: JSONObject = {"id": request.id}
-        instructions = INSTRUCTIONS
+        instructions = TURNS_INSTRUCTIONS
         if asking is not self:
             # A request of a room is answered to the room: by turns, one model answers them all.
             result.update({"run": asking.id, "turn": asking.turn})
-            instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {INSTRUCTIONS}"
+            instructions = f"{_ROOM.format(run=asking.id, turn=asking.turn)} {TURNS_INSTRUCTIONS}"
         return {**result, "instructions": instructions, "context": messages, "schema": request.schema}
 
     def summary(self) -> JSONObject:

@@ -18,8 +18,7 @@ import mcp_types as types
 from ideabridge.bridge.loop.question import REFUSALS
 from ideabridge.bridge.runs.people import ApprovalRequest
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.names import folded_of_visible as folded
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import visible, wrap_visible
 
 _CHARACTERS: Final = 6000
 """Of a call or a plan, as it is shown whole."""
@@ -299,7 +298,7 @@ def _marked(text: str, first: str = _MARK) -> Iterator[str]:
         text: in one line.
         first: what the first line begins with: the mark, and a short name.
     """
-    return folded(text, _WIDTH, first=first, further=f"{_MARK}  ")
+    return wrap_visible(text, _WIDTH, first=first, further=f"{_MARK}  ")
 
 
 def _name(name: str) -> str:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ideabridge.server.cli.console import UsageError, err, read_line, report, say
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
-from ideabridge.tools.names import folded_of_visible as folded
-from ideabridge.tools.names import visible
+from ideabridge.tools.names import visible, wrap_visible
 
 if TYPE_CHECKING:
     from ideabridge.bridge.loop.event import Event
@@ -355,7 +354,7 @@ def whole(value: JSON, width: int | None) -> str:
         if width is None:
             lines.append(indent + visible(inner))
         else:
-            lines += folded(visible(inner), width, first=indent, further=f"{indent}  | ")
+            lines += wrap_visible(visible(inner), width, first=indent, further=f"{indent}  | ")
     return "\n".join(lines)
 
 
