@@ -1,7 +1,13 @@
-"""Connection: one connection to a module, from its start to its end (SDK-NOTES).
+"""Connection: one connection to a module, from its start to its end.
 
-An `mcp.Client` must be entered and left by one task and cannot be used again: `hold` is that task's whole life, a
-new Connection is made for every attempt. Any number of other tasks call through `client` meanwhile.
+    Connection          connects, lists the tools, holds the connection, reports its end
+      mcp.Client        the SDK's client
+        Tap             watches and limits the messages between the client and the transport
+          StdioTransport or HTTPTransport
+      Backchannel       finds the call that a question of the module belongs to
+
+An `mcp.Client` must be entered and left by the same task and cannot be used again: `hold` is that task, and every
+attempt to connect makes a new Connection. Meanwhile any number of other tasks call through `client`.
 """
 
 from __future__ import annotations
@@ -45,38 +51,33 @@ from ideabridge.bridge.modules.settings import Era, Launch, ModuleConfiguration
 from ideabridge.bridge.modules.stdio import StdioTransport
 from ideabridge.bridge.secrets import Secrets
 
-# -- backchannel -----------------------------------------------------------------------------------------------------
-#
-# Back-channel: which call a question belongs to that a module of 2025 or before asks while it answers calls.
-#
-# Such a question does not say so (SDK-NOTES). It is put only where one single call is unanswered; else it is left, and
-# every call in flight is told: a question must never reach another person than the one whose call it belongs to.
-
 _CALLING: ContextVar[Asking | None] = ContextVar("calling", default=None)
 _META = "io.modelcontextprotocol/clientCapabilities"
 
 
 class Backchannel:
-    """The calls of one connection that are unanswered, and the questions that come meanwhile.
+    """The unanswered calls of one connection, and the questions that the module asks meanwhile.
+
+    Up to protocol version 2025-11-25, a question does not say which call it belongs to, and it must never reach a
+    person other than the one whose call it belongs to. So a question is passed on only if exactly one call is
+    unanswered. Otherwise it is cancelled, and every call in flight gets an error.
 
     Args:
-        on_ask: told that the module has asked: its calls go one at a time from then on.
+        on_ask: called when the module asks: from then on its calls run one at a time.
     """
 
     def __init__(self, on_ask: Callable[[], None]) -> None:
         self._asked = False
         self._on_ask = on_ask
-        # None: the call was given up.
+        # The unanswered requests by id; None: the call was cancelled.
         self._unanswered: dict[str | int, Asking | None] = {}
         self._live: list[Asking] = []
-        # By the id of a question, as text: the calls that were unanswered when it came.
+        # By the id of a question, as text: the calls that were unanswered when it arrived.
         self._asking: dict[str, list[Asking | None]] = {}
 
     @contextmanager
     def calling(self, asking: Asking) -> Generator[None]:
-        """While a call is made: what is sent by this task is that call. Where it is cancelled its module may not hear
-        of it, and may still ask.
-        """
+        """Attribute the requests that this task sends to a call. If the call is cancelled, the module may still ask."""
         self._live.append(asking)
         token = _CALLING.set(asking)
         given_up = False
@@ -96,28 +97,28 @@ class Backchannel:
                     del self._unanswered[request]
 
     def sent(self, message: JSONRPCRequest) -> None:
-        """A request goes out."""
+        """A request has been sent."""
         if message.method == "tools/call":
             self._unanswered[message.id] = _CALLING.get()
         _without_addresses(message)
 
     def answered(self, request: str | int) -> None:
-        """The module has answered a request: nothing more comes of it, no question either."""
+        """The module has answered a request, so no further question belongs to it."""
         self._unanswered.pop(request, None)
 
     def asked(self, request: JSONRPCRequest) -> None:
-        """The module asks. The calls that are unanswered now are noted here, where messages are read in their order:
-        `elicit` runs in a task of its own, and the call that asks may have been answered before that begins.
+        """The module asks. This notes the unanswered calls at once, while messages are read in order: `elicit` runs in
+        a task of its own, and the call may have been answered before that starts.
         """
         if request.method == "elicitation/create":
             self._asking[str(request.id)] = list(self._unanswered.values())
 
     def settled(self, request: str) -> None:
-        """A question has its answer, or the module took it back."""
+        """A question has been answered, or the module has cancelled it."""
         self._asking.pop(request, None)
 
     async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """The module asks."""
+        """Answer a question of the module: pass it on to the call it belongs to, or cancel it."""
         self._asked = True
         self._on_ask()
         unanswered = self._asking.get(str(context.request_id), [])
@@ -134,17 +135,15 @@ class Backchannel:
 
     @property
     def is_spent(self) -> bool:
-        """Whether a call that was given up may still ask, so that a later one could not be told from it, and no call is
-        made now.
-        """
+        """Whether a question of a cancelled call could be taken for one of a later call, and no call is running."""
         return self._asked and not self._live and bool(self._unanswered)
 
 
 def _without_addresses(message: JSONRPCRequest) -> None:
-    """Declare forms alone: the SDK says that it opens addresses too (url mode), wherever it says that it asks."""
+    """Declare support for forms only: the SDK always declares URL mode too."""
     params: dict[str, Any] = message.params or {}
-    for told in (_object(params, "capabilities"), _object(_object(params, "_meta"), _META)):
-        _object(told, "elicitation").pop("url", None)
+    for capabilities in (_object(params, "capabilities"), _object(_object(params, "_meta"), _META)):
+        _object(capabilities, "elicitation").pop("url", None)
 
 
 def _object(value: dict[str, Any], key: str) -> dict[str, Any]:
@@ -152,32 +151,25 @@ def _object(value: dict[str, Any], key: str) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-# -- tap -------------------------------------------------------------------------------------------------------------
-#
-# Tap: what the SDK does not tell about a connection, read off its streams (SDK-NOTES).
-#
-# It notices the end of any transport, which the SDK tells only to calls in flight, takes malformed tools out of a page
-# of `tools/list`, of which the SDK would refuse the whole, and bounds what a module sends without being asked.
-
 MOST_NOTIFICATIONS: Final = 1000
-"""Notifications of a module that are passed on at once. What comes faster than `NOTIFICATIONS_RATE` is left out: each
-costs as much as a small call, and none is an answer."""
+"""Notifications of a module that are passed on in one burst. More than `NOTIFICATIONS_RATE` are dropped: each costs as
+much as a small call, and none is an answer."""
 
 NOTIFICATIONS_RATE: Final = 200.0
-"""Notifications of a module that are passed on in a second, in the long run."""
+"""Notifications per second that are passed on in the long run."""
 
 MOST_QUESTIONS: Final = 100
-"""Requests of a module that may be unanswered at a time. Each is a task of ours."""
+"""Requests of a module that may be unanswered at a time. Each is a task."""
 
 QUESTIONS_RATE: Final = 50.0
-"""Requests of a module that are taken in a second, in the long run; it is read from no faster."""
+"""Requests of a module per second that are read in the long run."""
 
 _CHANGED: Final = "notifications/tools/list_changed"
 _UNSETTLED: Final = "2025-11-25"
 
 
-class _Allowance:
-    """So many at once, and so many a second in the long run."""
+class _TokenBucket:
+    """Allows `most` events in one burst, and `rate` per second in the long run."""
 
     def __init__(self, most: float, rate: float) -> None:
         self._most = self._left = most
@@ -185,7 +177,7 @@ class _Allowance:
         self._then = 0.0
 
     def missing(self) -> float:
-        """Take one; where there is none, the seconds until there is."""
+        """Take one token; if there is none, the seconds until there is one."""
         now = anyio.current_time()
         self._left = min(self._most, self._left + (now - self._then) * self._rate)
         self._then = now
@@ -196,20 +188,24 @@ class _Allowance:
 
 
 class Tap:
-    """A transport around another one.
+    """A transport around another one, which sees and limits the messages.
+
+    It notices the end of the transport, which the SDK reports only to calls in flight. It removes malformed tools from
+    a page of `tools/list`, of which the SDK would refuse the whole page. It limits what a module sends without being
+    asked.
 
     Args:
-        transport: the other one.
-        backchannel: told of each request that goes out, of each that was answered, and of what the module asks.
-        on_changed: told that its tools have changed, where the notification itself is left out.
+        transport: the other transport.
+        backchannel: learns of requests, answers and questions.
+        on_changed: called when the tools have changed and the notification itself is dropped.
 
     Attributes:
-        ended: set once the other side has ended the connection.
+        ended: set when the other side has ended the connection.
         version: the protocol version, to be set once it is negotiated.
-        notes: tools that were taken out of the pages read so far.
+        notes: tools that were removed from the pages read so far.
         listed: bytes of these pages.
-        left_out: how many notifications were too many.
-        fault: why it was ended by us; None: it was not.
+        left_out: how many notifications were dropped.
+        fault: why the connection was ended because of what the module sent; None: it was not.
     """
 
     def __init__(
@@ -221,8 +217,8 @@ class Tap:
         self._transport = transport
         self._backchannel = backchannel
         self._on_changed = on_changed
-        self._notifications = _Allowance(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
-        self._questions = _Allowance(2 * MOST_QUESTIONS, QUESTIONS_RATE)
+        self._notifications = _TokenBucket(MOST_NOTIFICATIONS, NOTIFICATIONS_RATE)
+        self._questions = _TokenBucket(2 * MOST_QUESTIONS, QUESTIONS_RATE)
         self._unanswered: set[str] = set()
         self.listed = 0
         self.left_out = 0
@@ -243,7 +239,7 @@ class Tap:
         return await self._transport.__aexit__(exc_type, exc_val, exc_tb)
 
     def outgoing(self, item: SessionMessage) -> None:
-        """Remember which requests are out, and which of them ask for a page of tools."""
+        """Note the requests that are sent, and which of them ask for a page of tools."""
         message = item.message
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._settle(message.id)
@@ -254,15 +250,15 @@ class Tap:
             self._listings.add(message.id)
 
     async def admits(self, item: SessionMessage | Exception) -> bool:
-        """Whether a message is taken; waits where the module asks faster than it may.
+        """Whether a message is passed on; waits if the module asks faster than allowed.
 
         Raises:
-            anyio.EndOfStream: it asks too much at a time, which ends the connection.
+            anyio.EndOfStream: it has too many unanswered requests, which ends the connection.
         """
         message = item.message if isinstance(item, SessionMessage) else None
         if isinstance(message, JSONRPCNotification):
             if message.method == "notifications/cancelled" and self._settle((message.params or {}).get("requestId")):
-                # The module takes a question back: the SDK does not answer it any more.
+                # The module cancels a question: the SDK does not answer it any more.
                 return True
             if not self._notifications.missing():
                 return True
@@ -283,19 +279,19 @@ class Tap:
             self._backchannel.asked(message)
             if seconds := self._questions.missing():
                 await anyio.sleep(seconds)
-                self._questions.missing()  # takes the one that is there now
+                self._questions.missing()  # takes the token that exists now
         return True
 
     def _settle(self, request: object) -> bool:
-        """A request of the module is answered or taken back; False: there is no such request."""
-        # As the SDK does, 7 and "7" are taken for one id.
+        """A request of the module is answered or cancelled; False: there is no such request."""
+        # Like the SDK, this takes 7 and "7" for the same id.
         known = str(request) in self._unanswered
         self._unanswered.discard(str(request))
         self._backchannel.settled(str(request))
         return known
 
     def incoming(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Note what was answered, and repair a page of tools."""
+        """Note the answered requests, and repair a page of tools."""
         if (
             isinstance(item, SessionMessage)
             and isinstance(item.message, JSONRPCResponse | JSONRPCError)
@@ -320,7 +316,7 @@ def _size(result: dict[str, Any]) -> int:
     try:
         return len(orjson.dumps(result))
     except orjson.JSONEncodeError:
-        return len(repr(result))  # a number past 64 bits, say, which is no fault of a list
+        return len(repr(result))  # for example an integer of more than 64 bits
 
 
 class _Reading:
@@ -330,7 +326,7 @@ class _Reading:
 
     @property
     def last_context(self) -> Any:
-        """The sender's context variables, where the stream under this one has them."""
+        """The context variables of the sender, if the inner stream has them."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
@@ -386,8 +382,6 @@ class _Writing:
         return await self._stream.__aexit__(exc_type, exc_val, exc_tb)
 
 
-# -- connection ------------------------------------------------------------------------------------------------------
-
 _REFRESH_SECONDS: Final = 0.25
 _REFRESH_MOST: Final = 2.0
 _LISTEN_AGAIN_SECONDS: Final = 1.0
@@ -403,7 +397,7 @@ def _version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who answered."""
+    """The server at the other end."""
 
     era: Era
     protocol_version: str
@@ -413,14 +407,14 @@ class Peer:
 
 
 class Connection:
-    """One attempt to connect, and what comes of it.
+    """One attempt to connect, and the connection that results.
 
     Attributes:
-        peer: who answered; None until the module is up.
-        done: set when it is over and everything of it is closed.
-        timed_out: whether the module was mute while connecting.
-        listing: its tools, refreshed when it says they changed.
-        backchannel: tells which call a question belongs to.
+        peer: the server; None until the module is up.
+        done: set when the connection has ended and everything is closed.
+        timed_out: whether the module did not answer in time while connecting.
+        listing: its tools, refreshed when they change.
+        backchannel: finds the call that a question belongs to.
     """
 
     def __init__(
@@ -470,7 +464,7 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether calls can go through it."""
+        """Whether calls can be sent."""
         return self.peer is not None and not self._tap.ended.is_set() and not self._stop.is_set()
 
     @property
@@ -480,18 +474,18 @@ class Connection:
 
     @property
     def garbage(self) -> tuple[int, list[str]]:
-        """How many lines of a child's output were no message, and the last few of them, masked."""
+        """How many lines of the output of a child were no message, and the last few of them, masked."""
         if self._stdio is None:
             return 0, []
         return self._stdio.garbage, [self._secrets.mask(line) for line in self._stdio.garbage_lines]
 
     @property
     def left_out(self) -> int:
-        """How many notifications of the module were too many."""
+        """How many notifications of the module were dropped."""
         return self._tap.left_out
 
     def stop(self) -> None:
-        """End it: `hold` returns soon."""
+        """End the connection: `hold` returns soon."""
         self._stop.set()
         self._cause = "was closed"
         if self.peer is None:
@@ -508,17 +502,17 @@ class Connection:
     async def hold(self, on_up: Callable[[], None], on_down: Callable[[], None]) -> None:
         """Connect, list the tools, call `on_up`, and hold the connection until it ends.
 
-        `on_down` is called as soon as the end is seen, before everything is closed.
+        `on_down` is called as soon as the connection has ended, before everything is closed.
 
         Raises:
-            ModuleError: it did not come up; the message says why.
+            ModuleError: the module could not be reached; the message says why.
         """
         seconds = self._configuration.connect_timeout
         self._scope.deadline = anyio.current_time() + seconds
         try:
             with self._scope:
                 await self._enter(on_up, on_down)
-        except Exception as error:  # noqa: BLE001 - whatever one module does must not reach the others
+        except Exception as error:  # noqa: BLE001 - a fault of one module must not reach the others
             if self.peer is None:
                 raise self._failure(error) from None
             self._cause = f"ended the connection: {_text(next(_leaves(error)), self._secrets)}"
@@ -580,7 +574,7 @@ class Connection:
         try:
             found = await read_pages(self._module, read)
         except MCPError as error:
-            # A server of resources or prompts only has no tools to list.
+            # A server that has only resources or prompts does not list tools.
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             found = []
@@ -589,7 +583,7 @@ class Connection:
         def listing() -> Listing:
             return without_secrets(make_listing(self._module, found, self._configuration, notes), self._secrets)
 
-        # Compiling thousands of schemas, or a few hostile ones, takes a second, which nobody else should wait for.
+        # In a thread: compiling thousands of schemas, or a few hostile ones, takes a second.
         return await anyio.to_thread.run_sync(listing)
 
     async def _on_message(self, message: IncomingMessage) -> None:
@@ -597,7 +591,7 @@ class Connection:
             self._changed.set()
 
     async def _refresh(self) -> None:
-        """List again when the module says that its tools changed, at most four times a second."""
+        """List the tools again when the module reports a change, at most four times per second."""
         while True:
             await self._changed.wait()
             self._changed = anyio.Event()
@@ -610,18 +604,18 @@ class Connection:
             if listing != self.listing:
                 self.listing = listing
                 self._on_listing()
-            # A long list that changes all the time must not take all of our time.
+            # A long list that changes all the time may take a tenth of the time.
             took = anyio.current_time() - began
             await anyio.sleep(max(_REFRESH_SECONDS, min(_REFRESH_MOST, 9 * took)))
 
     async def _listen(self) -> None:
-        """2026: subscribe to changes; again, ever more seldom, when the stream is lost."""
+        """Version 2026-07-28: subscribe to changes; again, after growing pauses, when the stream is lost."""
         pause = _LISTEN_AGAIN_SECONDS
         while True:
             try:
                 async with self.client.listen(tools_list_changed=True) as events:
                     pause = _LISTEN_AGAIN_SECONDS
-                    # What changed before the subscription stood was not told.
+                    # Changes before the subscription were not reported.
                     self._changed.set()
                     async for _ in events:
                         self._changed.set()

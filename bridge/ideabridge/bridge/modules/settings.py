@@ -1,7 +1,8 @@
-"""ModuleConfiguration: one entry of `mcpServers` (DESIGN 4.10).
+"""ModuleConfiguration: one entry of `mcpServers`; `expand`: what starts it; ModuleStatus: its state, for people.
 
-The form every assistant already uses, plus keys of ours. Keys that other hosts write there are understood where
-they mean the same, and passed over where they are about the host's own screen.
+Entries have the form that assistants use, with some additional keys. Keys that other hosts write are accepted if they
+mean the same, and ignored if they concern only the host's user interface. A configuration contains `${VAR}` as written;
+`expand` alone fills in the values, and registers the secret ones with `Secrets` first.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from ideabridge.bridge.secrets import Secrets, is_secret_name
 from ideabridge.bridge.trust import Variables
 from ideabridge.tools.encoding import JSON, JSONObject
 
-# -- settings --------------------------------------------------------------------------------------------------------
-
 ModuleKind = Literal["stdio", "http", "sse"]
 """How a module is reached."""
 
@@ -34,7 +33,7 @@ Text = Annotated[str, Field(max_length=32_768, pattern=r"^[^\x00]*$")]
 MAX_SECONDS: Final = 3600
 
 TRIES: Final = 3
-"""How often a call of a tool that may run twice is tried in all, where its module gives no answer."""
+"""How often a call of a tool that may run twice is tried in all if its module does not answer."""
 
 MAX_TRIES: Final = 10
 
@@ -50,7 +49,7 @@ KINDS: Final[MappingProxyType[str, ModuleKind]] = MappingProxyType(
         "sse": "sse",
     }
 )
-"""Every `type` that is understood -> how the module is reached."""
+"""How the module is reached, by `type`."""
 
 SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
@@ -64,7 +63,7 @@ SYNONYMS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "disabled_tools": "deny",
     }
 )
-"""Other hosts' names -> ours. Ours wins where both are given."""
+"""Names of keys, by the names that other hosts use. If both are given, the other host's is ignored."""
 
 IGNORED: Final = frozenset(
     {
@@ -72,7 +71,7 @@ IGNORED: Final = frozenset(
         *("gallery", "icon", "iconUrl", "icons", "id", "name", "note", "notes", "tags", "title", "trust", "version"),
     }
 )
-"""Keys other hosts write that mean nothing here."""
+"""Keys of other hosts that have no meaning here."""
 
 HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
     {
@@ -82,13 +81,13 @@ HINTS: Final[MappingProxyType[str, str]] = MappingProxyType(
         "headersHelper": "no program is asked for headers; write them into 'headers'",
     }
 )
-"""Keys other hosts know that would change what happens: refused with a reason."""
+"""Keys of other hosts that would change what happens and are not supported: refused with a reason."""
 
 
 class ModuleConfiguration(BaseModel):
     """One MCP server: a program to start (`command`) or an address to call (`url`).
 
-    Values are as written: `${VAR}` stands unexpanded, so that no secret is in here (see `modules.expansion`).
+    Values are as written: `${VAR}` is not expanded, so the configuration contains no secrets of the environment.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -153,7 +152,7 @@ class ModuleConfiguration(BaseModel):
 
 
 def adapt(raw: JSONObject) -> JSONObject:
-    """An entry as written by any host -> by our names; what hosts keep for themselves is left out."""
+    """An entry with the names of this project, without ignored keys."""
     result: JSONObject = {}
     for key, value in raw.items():
         ours = SYNONYMS.get(key, key)
@@ -168,7 +167,7 @@ def adapt(raw: JSONObject) -> JSONObject:
 
 
 def entry_problems(entry: JSONObject) -> list[tuple[str, str]]:
-    """What is wrong between the keys of an adapted entry: (key, problem)."""
+    """(key, problem) for keys of an adapted entry that contradict each other."""
     problems: list[tuple[str, str]] = []
     kind = entry.get("type")
     if isinstance(kind, str) and kind not in KINDS:
@@ -212,7 +211,7 @@ def name_problem(name: str) -> str | None:
 
 
 def schema_extras() -> dict[str, JSON]:
-    """JSON Schema properties for the keys of other hosts, so that editors do not complain."""
+    """JSON Schema properties for the keys of other hosts, so that editors accept them."""
     extras: dict[str, JSON] = {key: {"description": "Written by other hosts; ignored."} for key in sorted(IGNORED)}
     for key, ours in sorted(SYNONYMS.items()):
         extras[key] = {"description": f"Another host's name for '{ours}'."}
@@ -225,12 +224,6 @@ def public_url(url: str) -> str:
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
-
-# -- expansion -------------------------------------------------------------------------------------------------------
-#
-# Expansion: `${VAR}` in a module's configuration -> the values it is started with (DESIGN 4.10).
-#
-# Only here do secrets leave the process environment, and each that does is known to `Secrets` first.
 
 _VARIABLE: Final = re.compile(r"\$?\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
@@ -245,7 +238,7 @@ _EDITOR_HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What starts or reaches a module, with every variable filled in. Never shown, never stored."""
+    """Command or address of a module with all variables filled in. Never shown, never stored."""
 
     command: str = ""
     args: tuple[str, ...] = ()
@@ -264,15 +257,15 @@ def expand(
     secrets: Secrets,
     variables: Variables | None = None,
 ) -> Launch:
-    """Fill in `${VAR}` and `${VAR:-default}`; `$${` stands for `${`.
+    """Fill in `${VAR}` and `${VAR:-default}`; `$${` becomes `${`.
 
     Args:
         module: the module's name, for messages.
         configuration: as written.
         environ: the process environment.
-        folder: what `cwd` is relative to, and where a program without `cwd` runs.
-        secrets: learns every value that must not be shown.
-        variables: those that may be named; None: every one.
+        folder: `cwd` is relative to it, and a program without `cwd` runs in it.
+        secrets: registers every value that must not be shown.
+        variables: those that may be used; None: all.
 
     Raises:
         ModuleConfigurationError: a variable without default is not set, may not be named, is an editor's
@@ -326,21 +319,21 @@ def learn_secrets(
     folder_of: Callable[[str], Path],
     variables_of: Callable[[str], Variables | None],
 ) -> None:
-    """Tell `secrets` every secret value of a configuration, with no module started; disabled modules' too.
+    """Register every secret value of a configuration without starting a module, also those of disabled modules.
 
     Args:
         modules: by name.
-        secrets: learns the values.
+        secrets: registers the values.
         environ: the process environment.
         folder_of: the folder of a module, for `expand`.
-        variables_of: the variables that a module may name, for `expand`.
+        variables_of: the variables that a module may use, for `expand`.
     """
     for name, configuration in modules.items():
         folder, variables = folder_of(name), variables_of(name)
         try:
             expand(name, configuration, environ=environ, folder=folder, secrets=secrets, variables=variables)
         except ModuleConfigurationError:
-            # It cannot start as it is: what stands written in it is a secret all the same.
+            # It cannot start, but the values written in it are secrets.
             for key, text in configuration.env.items():
                 secrets.add_env(key, text)
             for key, text in configuration.headers.items():
@@ -371,27 +364,24 @@ def _lookup(inside: str, environ: Mapping[str, str], error: Callable[[str], Modu
     return value
 
 
-# -- status ----------------------------------------------------------------------------------------------------------
-#
-# ModuleStatus: how a module is, for people (`modules list`).
-
 Era = Literal["legacy", "modern"]
 """2025-11-25 and earlier (handshake), or 2026-07-28 (stateless)."""
 
 ModuleState = Literal["connecting", "up", "down", "failed", "disabled"]
-"""down: it was up, the next call connects again. failed: it did not come up, and is tried again and again."""
+"""down: it was up, and the next call connects again. failed: it could not be reached, and is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleStatus:
-    """How a module is, for people (`modules list`). Everything in it is masked and bounded.
+    """The status of a module, for people (`modules list`). All texts are masked and bounded.
 
     Attributes:
         kind: how it is reached.
         tools: how many tools it offers here.
-        notes: hints that promise more than before, tools left out, parameters renamed, garbage on its output.
+        notes: behaviour hints that promise more than before, tools left out, parameters renamed,
+            lines of output that are no messages.
         error: why it is down or failed.
-        next_try: in how many seconds it is tried again, 0: it is tried now. A call that needs it has it tried sooner.
+        next_try: seconds until it is tried again, 0: now. A call that needs it makes this sooner.
         seconds: how long connecting took.
     """
 
@@ -412,7 +402,7 @@ class ModuleStatus:
     @property
     def why(self) -> str:
         """Why it is not up, and when it is tried again."""
-        told = self.error or self.state
+        why = self.error or self.state
         if self.next_try is None:
-            return told
-        return f"{told}; next try in {math.ceil(self.next_try)} s" if self.next_try else f"{told}; it is tried now"
+            return why
+        return f"{why}; next try in {math.ceil(self.next_try)} s" if self.next_try else f"{why}; it is tried now"
