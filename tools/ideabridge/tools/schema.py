@@ -1,4 +1,10 @@
-"""Validator: a value against its JSON Schema, fast where it fits and explained where it does not (DESIGN 4.2, 9)."""
+"""Validator: checks values against a JSON Schema, fast if they fit, with reasons if they do not.
+
+Schemas and values come from outside, so every step is bounded. A schema is refused if it is too large, too deep, or if
+its references multiply. A check whose weight (of the schema) times bytes (of the value) exceeds `HERE_WORK` runs in a
+worker process, which is killed at a deadline; so does a costly explanation. If nothing can be awaited, the wait for the
+worker blocks, within the budget of `Blocking`. `inline_refs` writes out references for hosts that do not support them.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +39,8 @@ from ideabridge.tools.keywords import (
 )
 from ideabridge.tools.worker import WorkerError, workers
 
-# -- inline ----------------------------------------------------------------------------------------------------------
-#
-# Write out local `$ref`s, for hosts that break on them (DESIGN 1, 6).
-
 MAX_INLINED: Final = 20_000
-"""How many schemas an inlined schema may hold; beyond it references become permissive schemas."""
+"""Schemas in an inlined schema; further references become schemas that accept anything."""
 
 _MAX_NESTED: Final = 64
 _RECURSION: Final = "as above (recursive)"
@@ -47,11 +49,11 @@ _ANNOTATIONS: Final = frozenset({"$comment", "default", "deprecated", "descripti
 
 
 def inline_refs(schema: JSONObject) -> JSONObject:
-    """A schema without references that admits whatever `schema` admits.
+    """A schema without references that accepts every value that `schema` accepts.
 
-    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by what it names, keywords beside it kept;
-    recursion is cut at its second turn by a schema that admits anything, and so is a reference that is not local, or
-    dynamic. Definitions and the names of schemas are left out: nothing refers to them any more.
+    A local reference (`#/a/b`, or `#name` of an `$anchor`) is replaced by its target, and keywords beside it are kept.
+    A recursive reference is replaced, at its second occurrence, by a schema that accepts anything, and so is a
+    reference that is dynamic or not local. Definitions and names of schemas are dropped.
 
     Raises:
         LimitExceededError: the schema nests too deep.
@@ -81,7 +83,7 @@ def _has_refs(schema: JSON) -> bool:
 
 
 def _anchors(root: JSONObject) -> dict[str, JSONObject]:
-    """The schemas that have a name of their own, by what refers to them; names that stand twice say nothing."""
+    """The schemas with an anchor, by the reference to it; without anchors that occur twice."""
     found: dict[str, JSONObject] = {}
     twice: set[str] = set()
     stack: list[JSON] = [root]
@@ -104,7 +106,7 @@ class _Inliner:
         self.count = 0
         self.cuts = 0
         self.anchors = _anchors(root)
-        # Within a schema that has an `$id` of its own, `#` is that schema.
+        # How many schemas with an `$id` enclose the current one: there, `#` is such a schema.
         self.elsewhere = 0
 
     def write(self, schema: JSON, open_now: tuple[int, ...], depth: int) -> JSON:
@@ -171,7 +173,7 @@ class _Inliner:
         if cut:
             _loosen(rest, "$ref")
         if isinstance(written, dict) and not rest.keys() - _ANNOTATIONS:
-            # What stands beside a reference describes this use of it, so it wins over the definition's own words.
+            # Annotations beside a reference describe this use, so they win over those of the definition.
             return {**written, **rest}
         rest.setdefault("allOf", [])
         parts = rest["allOf"]
@@ -180,7 +182,7 @@ class _Inliner:
 
 
 def _loosen(schema: JSONObject, keyword: str) -> None:
-    """Take back what would refuse more, not less, because a part of `keyword` was cut and now admits anything."""
+    """Remove what would accept fewer values now that a part of `keyword` accepts anything."""
     schema.pop("unevaluatedProperties", None)
     schema.pop("unevaluatedItems", None)
     if keyword in ("not", "if"):
@@ -194,36 +196,33 @@ def _loosen(schema: JSONObject, keyword: str) -> None:
         schema["allOf"] = [*(parts if isinstance(parts, list) else []), {"anyOf": branches}]
 
 
-# -- schema ----------------------------------------------------------------------------------------------------------
-
 __all__ = ["Problem", "Validator", "check_schema", "inline_refs"]
 
 MAX_EXPANSION: Final = 5_000_000
-"""How many schemas one value may be held against at worst: `$ref`s to `$ref`s can multiply without end."""
+"""Schemas that one value may be checked against at worst: `$ref`s to `$ref`s can multiply."""
 
 MAX_CHAIN: Final = 500
-"""How many schemas may lead one to the next by nesting and references: validators walk them on the machine's stack."""
+"""Length of a chain of nested and referenced schemas: validators follow it on the machine's stack."""
 
 HERE_WORK: Final = 200_000_000
-"""Weight of a schema times bytes of a value that is checked in this process: at worst 0.25 s, usually a tenth. More is
-checked in a worker."""
+"""Weight of a schema times bytes of a value for a check in this process: at worst 0.25 s, usually a tenth of that. A
+larger check runs in a worker."""
 
 SECONDS_BLOCKED: Final = 1.0
-"""How long a check in a worker may take where nothing can be awaited."""
+"""Seconds for a check in a worker if nothing can be awaited."""
 
 BLOCKED_IN_SUM: Final = 2.0
-"""Seconds that such checks, and looking for their reasons, may block in sum at once: a plan may write out 10,000 of
-them."""
+"""Seconds that such checks and explanations may block in total: a plan may contain 10,000 of them."""
 
 BLOCKED_SHARE: Final = 0.05
-"""How many of these seconds come back in each second."""
+"""Seconds that are added to this budget per second."""
 
 _EXPLAINED_HERE: Final = 5_000
-"""Weight of a schema times parts of a value whose problems are explained in this process: a part takes jsonschema some
-20 us for each keyword."""
+"""Weight of a schema times parts of a value for an explanation in this process: jsonschema takes about 20 us for each
+part and keyword."""
 
 _EXPLAINED_BYTES: Final = 256 * 1024
-"""Bytes of such a value: jsonschema writes each value that does not fit into a message."""
+"""Bytes of a value for an explanation in this process: jsonschema writes each wrong value into a message."""
 
 _EXPLAINED_SECONDS: Final = 2.0
 _EXPLAINED_BLOCKED: Final = 0.3
@@ -236,9 +235,9 @@ _EXPLAINED_NODES: Final = 20_000
 _SAMPLE: Final = 50
 _CACHED: Final = 1024
 
-_TOLD: Final = 100
+_PASSED_ON: Final = 100
 _LIGHT: Final = HERE_WORK // (2 * MAX_BYTES)
-"""A schema so light that no value within the bounds is costly."""
+"""Weight of a schema for which no value within the bounds is costly."""
 
 _GOES_BACK: Final = re.compile(r"\(\?(?!:)|\\[1-9k]")
 _REPEATED: Final = re.compile(r"\{(?:\d*,)?(\d{1,6})\}")
@@ -253,12 +252,12 @@ _DRAFTS: Final[dict[str, type[jsonschema_rs.Validator]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A compiled schema, and what holding a value against it may take.
+    """A compiled schema, and what checking a value against it may cost.
 
     Attributes:
         valid: jsonschema-rs's validator.
-        weight: how many steps each part of a value may take at worst; see `_weigh`.
-        is_recursive: parts of it refer back: explaining may take a number of steps that doubles with each level.
+        weight: steps for each part of a value, at worst; see `_weigh`.
+        is_recursive: whether it refers to itself: the steps of an explanation may double with each level.
     """
 
     valid: jsonschema_rs.Validator
@@ -271,10 +270,10 @@ _lock = threading.Lock()
 
 
 class Blocking:
-    """How long checks that cannot be awaited may still block, in sum. Thread-safe.
+    """The budget of seconds for checks that block because nothing can be awaited. Thread-safe.
 
     Args:
-        clock: seconds; any clock that never goes back.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -284,7 +283,7 @@ class Blocking:
         self._then = clock()
 
     def left(self) -> float:
-        """Seconds that are left now."""
+        """Seconds that are left."""
         with self._lock:
             now = self._clock()
             self._left = min(BLOCKED_IN_SUM, self._left + (now - self._then) * BLOCKED_SHARE)
@@ -292,7 +291,7 @@ class Blocking:
             return self._left
 
     def wait(self, job: str, argument: JSON, *, what: str, seconds: float) -> JSON:
-        """As `workers.wait`, for as long as is left at most.
+        """As `workers.wait`, for at most the seconds that are left.
 
         Raises:
             LimitExceededError: as `workers.wait`; also where nothing is left.
@@ -404,20 +403,20 @@ class Validator:
             value = normalise(value, what=self.what)
             if self._explains_here(value):
                 raise self._mismatch(_explained(self._own, self.schema, value))
-        elif await workers.run("valid", [self.schema, value], what=self._told(value)):
+        elif await workers.run("valid", [self.schema, value], what=self._work(value)):
             return
         try:
-            told = await workers.run(
-                "problems", [self.schema, value], what=self._told(value), seconds=_EXPLAINED_SECONDS
+            answer = await workers.run(
+                "problems", [self.schema, value], what=self._work(value), seconds=_EXPLAINED_SECONDS
             )
         except (LimitExceededError, WorkerError):
             raise self._mismatch([_unexplained(value)]) from None
-        raise self._mismatch(_read(told))
+        raise self._mismatch(_read(answer))
 
     def _mismatch(self, problems: list[Problem]) -> ValueMismatchError:
-        told = "; ".join(problem.message for problem in problems[:_EXPLAINED])
+        first = "; ".join(problem.message for problem in problems[:_EXPLAINED])
         more = f"; and {len(problems) - _EXPLAINED} more" if len(problems) > _EXPLAINED else ""
-        return ValueMismatchError(f"{self.what}: {told}{more}")
+        return ValueMismatchError(f"{self.what}: {first}{more}")
 
     def problems(self, value: JSON) -> list[Problem]:
         """Why the value does not satisfy the schema; empty where it does. Blocks as `check`.
@@ -433,7 +432,7 @@ class Validator:
             return _explained(self._own, self.schema, value)
         argument: list[JSON] = [self.schema, value]
         try:
-            return _read(blocking.wait("problems", argument, what=self._told(value), seconds=_EXPLAINED_BLOCKED))
+            return _read(blocking.wait("problems", argument, what=self._work(value), seconds=_EXPLAINED_BLOCKED))
         except (LimitExceededError, WorkerError):
             return [_unexplained(value)]
 
@@ -442,18 +441,18 @@ class Validator:
             argument = normalise([self.schema, value], max_depth=2 * MAX_SCHEMA_DEPTH)
         except InvalidJSONError:
             return False
-        return blocking.wait("valid", argument, what=self._told(value), seconds=SECONDS_BLOCKED) is True
+        return blocking.wait("valid", argument, what=self._work(value), seconds=SECONDS_BLOCKED) is True
 
     def _explains_here(self, value: JSON) -> bool:
         most = _EXPLAINED_HERE // self._own.weight
         return not self._own.is_recursive and _nodes(value, most + 1) <= most and _size(value) <= _EXPLAINED_BYTES
 
-    def _told(self, value: JSON) -> str:
+    def _work(self, value: JSON) -> str:
         return f"{self.what}: checking {_size(value):,} bytes against a schema of {_size(self.schema):,}"
 
 
 def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Problem]:
-    """Why a value does not satisfy a schema, whatever that takes."""
+    """Why a value does not satisfy a schema, without a bound on time."""
     # Importing this imports jsonschema, which takes 0.1 s.
     from ideabridge.tools.explain import explain
 
@@ -472,23 +471,23 @@ def _explained(compiled: _Compiled, schema: JSONObject, value: JSON) -> list[Pro
 
 
 def valid_here(schema: JSONObject, value: JSON) -> bool:
-    """In a worker: whether a value satisfies a schema, whatever that takes."""
+    """In a worker: whether a value satisfies a schema."""
     return _compile(schema, "the schema").valid.is_valid(value)
 
 
 def problems_here(schema: JSONObject, value: JSON) -> JSON:
-    """In a worker: the first problems of a value that does not satisfy a schema, whatever that takes."""
+    """In a worker: the first problems of a value that does not satisfy a schema; null for each further one."""
     found = _explained(_compile(schema, "the schema"), schema, value)
-    told: list[JSON] = [[one.path, one.found, one.expected, list(one.place), one.hint] for one in found[:_TOLD]]
-    return [*told, *([None] * (len(found) - len(told)))]
+    first: list[JSON] = [[one.path, one.found, one.expected, list(one.place), one.hint] for one in found[:_PASSED_ON]]
+    return [*first, *([None] * (len(found) - len(first)))]
 
 
-def _read(told: JSON) -> list[Problem]:
-    """The problems that `problems_here` told; those that it did not are counted."""
-    assert isinstance(told, list)
+def _read(answer: JSON) -> list[Problem]:
+    """The problems from the answer of `problems_here`; empty ones for those that it only counts."""
+    assert isinstance(answer, list)
     return [
         Problem("", "", "") if one is None else Problem(one[0], one[1], one[2], tuple(one[3]), one[4])
-        for one in cast("list[Any]", told)
+        for one in cast("list[Any]", answer)
     ]
 
 
@@ -497,7 +496,7 @@ def _unexplained(value: JSON) -> Problem:
 
 
 def _size(value: JSON) -> int:
-    """Bytes of JSON; of what is not JSON, too many to go on with here."""
+    """Bytes of the value as JSON; 1 for what is not JSON."""
     try:
         return len(encode(value))
     except InvalidJSONError:
@@ -505,12 +504,12 @@ def _size(value: JSON) -> int:
 
 
 def check_schema(schema: JSONObject, *, what: str) -> None:
-    """Nothing, where `schema` is a schema values can be held against; else as `Validator.compile`."""
+    """Check that a schema is valid and within the bounds. Raises what `Validator.compile` raises."""
     Validator(schema, what=what).compile()
 
 
 def _nodes(value: JSON, limit: int) -> int:
-    """How many values `value` holds, counted up to `limit`."""
+    """The number of values in `value`, counted up to `limit`."""
     count = 0
     stack = [value]
     while stack and count < limit:
@@ -552,7 +551,7 @@ def _compile(schema: JSONObject, what: str) -> _Compiled:
     try:
         valid = factory(schema, validate_formats=False, offline=True, pattern_options=PATTERNS)
     except jsonschema_rs.ValidationError as error:
-        raise SchemaError(f"{what}: the schema is invalid: {_told(error, schema)}") from None
+        raise SchemaError(f"{what}: the schema is invalid: {_why_invalid(error, schema)}") from None
     except ValueError as error:
         raise SchemaError(f"{what}: the schema cannot be read: {error}") from None
     compiled = _Compiled(valid, weight, is_recursive)
@@ -586,7 +585,7 @@ def _check_patterns(schema: JSONObject, what: str) -> None:
             raise LimitExceededError(f"{what}: the patterns of the schema ({len(unlike):,}) take too long to compile")
 
 
-def _told(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
+def _why_invalid(error: jsonschema_rs.ValidationError, schema: JSONObject) -> str:
     if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
         from ideabridge.tools.explain import explain_schema
 

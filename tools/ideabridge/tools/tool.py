@@ -1,4 +1,10 @@
-"""Tool: an interface, told as a JSON Schema (DESIGN 2, 4.2)."""
+"""Tool: the interface of a function, described by JSON Schemas; Activity: the code behind it.
+
+A call refers to one tool: of one module, under one name, with one definition. The *essence* of a definition is what a
+call relies on: module, name, schemas and behaviour hints. If the essence changes, the tool is another one, and a call
+that was approved before is not run. The rest is prose, which may change and differ between machines: descriptions,
+titles, and keywords of schemas that do not constrain values.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +18,21 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError, ToolDefinitionError
 from ideabridge.tools.keywords import REFERRING, Place, map_schemas, show, show_path
 
-# -- identity --------------------------------------------------------------------------------------------------------
-#
-# Identity: which part of a tool's definition makes it the tool that was meant, and how two definitions differ.
-#
-# A call means one tool: that of one module, under one name, with one definition. The *essence* of a definition is what
-# a
-# call relies on: module, name, schemas and behaviour hints. The rest is prose, which may change and differ between
-# machines: descriptions, titles, and those keywords of a schema that make no value valid or invalid.
-
 ANNOTATION_KEYWORDS: Final = frozenset(
     {"title", "description", "examples", "default", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
-"""Keywords that describe values and constrain none; `x-...` are the same. A changed `default` is therefore reported and
-does not block: it says what the server does without a value, and the server may do otherwise at any time."""
+"""Keywords that describe values without constraining them, as `x-...` do. So a changed `default` is reported and does
+not block: it says what the server does without a value, which the server may change at any time."""
 
 _SETS: Final = frozenset({"required", "enum", "type"})
-"""Keywords whose array is a set: some servers list it in another order after each start."""
+"""Keywords whose array is a set: some servers list it in a different order after each start."""
 
 MAX_DIFFERENCES: Final = 12
-"""Lines that show how two definitions differ."""
+"""Lines about the differences of two definitions."""
 
 
 class ToolChangedError(IdeabridgeError):
-    """A tool is not the one that was meant any more: its definition differs. The message shows the difference."""
+    """The definition of a tool has changed since the call was written. The message shows the difference."""
 
     outcome = "not_run"
 
@@ -49,8 +46,8 @@ def essence_of(
         module: its module; "" for a tool of this process.
         name: its name at the module.
         parameters: JSON Schema of its parameters.
-        output: JSON Schema of its result, as declared; None where it declares none.
-        hints: behaviour hints by their MCP names, those that are said.
+        output: JSON Schema of its result, as declared; None if it declares none.
+        hints: the declared behaviour hints, by their MCP names.
     """
     schemas: JSONObject = {"parameters": constraints_of(parameters)}
     if output is not None:
@@ -59,7 +56,7 @@ def essence_of(
 
 
 def digest(value: JSON) -> str:
-    """SHA-256 of a value in which the order of keys counts for nothing."""
+    """SHA-256 of a value, independent of the order of keys."""
     return content_hash(in_one_order(value))
 
 
@@ -71,9 +68,7 @@ def in_one_order(value: JSON) -> JSON:
 
 
 def constraints_of(schema: JSONObject) -> JSON:
-    """A schema without its annotation keywords. A schema that refers to a part of one of them stays whole: there it
-    does constrain values.
-    """
+    """A schema without its annotation keywords. A schema with a reference into one of them is returned whole."""
     return schema if _refers_to_annotations(schema) else map_schemas(schema, _constraints)
 
 
@@ -113,7 +108,7 @@ def differences(then: JSON, now: JSON) -> list[str]:
 
 
 class _Absent:
-    """Stands where one of two definitions has nothing."""
+    """Marks a part that only the other definition has."""
 
 
 _ABSENT: Final = _Absent()
@@ -134,8 +129,6 @@ def _shown(value: JSON | _Absent) -> str:
     return "absent" if isinstance(value, _Absent) else show(value)
 
 
-# -- tool ------------------------------------------------------------------------------------------------------------
-
 META_PROPERTIES: Final = (
     "_tool",
     "_module",
@@ -149,29 +142,29 @@ META_PROPERTIES: Final = (
     "_after",
     "_id",
 )
-"""Exactly the names a Call keeps for itself (DESIGN 4.2); any other underscore is an ordinary parameter."""
+"""The reserved names in a Call. Any other name with an underscore is an ordinary parameter."""
 
 ANONYMOUS: Final = "anonymous"
-"""The `_module` of a clean room (DESIGN 4.10)."""
+"""The `_module` of a clean room."""
 
 EVERY_MODULE: Final = "*"
 """In `Tool.reaches`: every module."""
 
 IDEA: Final = "idea:"
-"""How the `_module` of an idea begins: `idea:weekly_report`, `idea:weekly_report@3`."""
+"""Prefix of the `_module` of an idea: `idea:weekly_report`, `idea:weekly_report@3`."""
 
 QUERY_FORMAT: Final = "jmespath"
-"""The `format` of a parameter that is a JMESPath expression: a constant one is checked before anything runs."""
+"""The `format` of a parameter that is a JMESPath expression. Constant expressions are checked before anything runs."""
 
 ToolKey = tuple[str | None, str]
-"""(module or None for here, name): what a Tool is known by."""
+"""(module, name); the module of a tool of this process is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """What a tool says of its own behaviour (MCP `ToolAnnotations`). `None`: it does not say.
+    """What a tool declares about its behaviour (MCP `ToolAnnotations`). `None`: nothing.
 
-    They are hints from whoever wrote the tool; approval policies decide how far to believe them.
+    They are hints of the author of the tool; approval policies decide which of them to trust.
     """
 
     title: str | None = None
@@ -181,7 +174,7 @@ class Annotations:
     open_world: bool | None = None
 
     def to_json(self) -> JSONObject:
-        """The annotations by their MCP names; what is not said is left out."""
+        """The declared annotations, by their MCP names."""
         pairs: list[tuple[str, JSON]] = [
             ("title", self.title),
             ("readOnlyHint", self.read_only),
@@ -193,7 +186,7 @@ class Annotations:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Annotations:
-        """The annotations from their MCP names; what is not a boolean (or, for the title, text) counts as not said."""
+        """The annotations from their MCP names; values of a wrong type count as not declared."""
 
         def flag(name: str) -> bool | None:
             found = value.get(name)
@@ -215,30 +208,29 @@ class Annotations:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call in flight at a crash may simply be run again (DESIGN 7)."""
+        """Whether a call that was in flight at a crash may be run again."""
         return self.read_only is True or self.idempotent is True
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An interface: a name, a JSON Schema of parameters, and what comes back.
+    """An interface: a name, a JSON Schema of the parameters, and one of the result.
 
     Attributes:
         name: the name in `_tool`.
         description: what it does, for a mind and for people.
         parameters: JSON Schema (2020-12) of an object; no property is a meta-property.
-        output: JSON Schema of the result, or None where the tool does not say.
+        output: JSON Schema of the result; None if the tool declares none.
         annotations: see `Annotations`.
-        module: the configured server or idea it belongs to (`_module`); None for here.
-        remote_name: its name at the module where that differs (a name that collided was prefixed).
-        renamed: parameter names of ours -> the module's, where a meta-property's name was taken.
+        module: the configured server or idea it belongs to (`_module`); None for a tool of this process.
+        remote_name: its name at the module if that differs, because a colliding name was prefixed.
+        renamed: the module's names of parameters by the names here, for parameters named like meta-properties.
         activity: name of the Activity that runs it; None: the one of the same name, or latent.
         clean: its calls are answered in a clean room, by its code or a mind (see `with_fixed`).
-        reaches: the modules that a call of it may touch, where that is not its own module alone: "" for own tools,
-            `EVERY_MODULE`, or none at all. The order of effects goes by it; the definition told to others does not
-            have it.
-        wrapper: the output schema as the module declares it, where that is `{"result": output}` only because the
-            protocol wants an object: the value of a call is what stands in `result`. None: it is no wrapper.
+        reaches: the modules that a call may touch, if not only its own module: "" for own tools, `EVERY_MODULE`, or
+            none at all. It determines the order of effects and is not part of the published definition.
+        wrapper: the output schema as the module declares it, if that is `{"result": output}` only because the protocol
+            requires an object: the value of a call is the value of `result`. None: the schema is no wrapper.
     """
 
     name: str
@@ -257,14 +249,14 @@ class Tool:
 
     @property
     def reached(self) -> tuple[str, ...]:
-        """The modules that a call of it may touch; "" for own tools."""
+        """The modules that a call may touch; "" for own tools."""
         if self.reaches is not None:
             return self.reaches
         return (EVERY_MODULE,) if self.in_room else (self.module or "",)
 
     @property
     def in_room(self) -> bool:
-        """Whether a call of it opens a room: a run of its own, for an idea or an anonymous task (DESIGN 4.10)."""
+        """Whether a call opens a room: a run of its own, for an idea or an anonymous task."""
         return self.module is not None and (self.module == ANONYMOUS or self.module.startswith(IDEA))
 
     @property
@@ -274,42 +266,42 @@ class Tool:
 
     @property
     def origin(self) -> ToolKey:
-        """(module, its name there), under whatever name it is offered. Of an idea, without its version."""
+        """(module, its name at the module). For an idea, without the version."""
         return (self.module, self.name if self.in_room or self.remote_name is None else self.remote_name)
 
     @property
     def essence(self) -> JSONObject:
-        """What a call of it relies on; see `essence_of`. The hints of an idea are not in it: they are those of its
-        calls, each of which means one tool itself.
+        """What a call relies on; see `essence_of`. The hints of an idea are not included: they are those of its calls,
+        which refer to tools themselves.
         """
         hints: JSONObject = {} if self.in_room else dataclasses.replace(self.annotations, title=None).to_json()
         return essence_of(self.module or "", self.origin[1], self.parameters, self.wrapper or self.output, hints)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its essence: where it differs, it is not the tool that was meant. Computed once."""
+        """SHA-256 of its essence. Computed once."""
         return self._both_digests()[0]
 
     @property
     def prose_digest(self) -> str:
-        """SHA-256 of everything that is told of it, prose included. Computed once."""
+        """SHA-256 of the whole definition, prose included. Computed once."""
         return self._both_digests()[1]
 
     def _both_digests(self) -> list[str]:
         if not self._digests:
             essence = self.essence
-            told: JSONObject = {"description": self.description, "title": self.annotations.title}
+            whole: JSONObject = {"description": self.description, "title": self.annotations.title}
             if self.in_room:
-                told["version"] = self.remote_name
-            told |= {"essence": essence, "parameters": self.parameters, "output": self.wrapper or self.output}
-            self._digests.extend((digest(essence), digest(told)))
+                whole["version"] = self.remote_name
+            whole |= {"essence": essence, "parameters": self.parameters, "output": self.wrapper or self.output}
+            self._digests.extend((digest(essence), digest(whole)))
         return self._digests
 
     def expect_same(self, then: Tool) -> None:
-        """Do nothing where this is the tool that `then` was.
+        """Check that the definition is the same as `then`.
 
         Raises:
-            ToolChangedError: it is another one; the message shows the difference.
+            ToolChangedError: it differs; the message shows the difference.
         """
         if self is not then and self.digest != then.digest:
             lines = "; ".join(differences(then.essence, self.essence))
@@ -317,12 +309,12 @@ class Tool:
 
     @property
     def label(self) -> str:
-        """`module.name`, by its name there; of a tool of this process, its name."""
+        """`module.name`, with its name at the module; for a tool of this process, its name."""
         module, name = self.origin
         return f"{module}.{name}" if module is not None and not self.in_room else str(module or name)
 
     def to_json(self) -> JSONObject:
-        """The definition as JSON: what fingerprints, ideas and `search_tools` hold."""
+        """The definition as JSON, for fingerprints, ideas and `search_tools`."""
         result: JSONObject = {"name": self.name}
         if self.module is not None:
             result["module"] = self.module
@@ -377,7 +369,7 @@ def check_definition(tool: Tool) -> None:
     Raises:
         ToolDefinitionError: one is invalid; the message says where, what was found and what was expected.
     """
-    # Compiling schemas takes a library that reading tools does not.
+    # Imported here: programs that only read tools do not need the validator.
     from ideabridge.tools.schema import check_schema
 
     for schema, part in ((tool.parameters, "parameters"), (tool.output, "output")):
@@ -388,13 +380,8 @@ def check_definition(tool: Tool) -> None:
             raise ToolDefinitionError(str(error)) from None
 
 
-# -- activity --------------------------------------------------------------------------------------------------------
-#
-# Activity: the code behind a Tool (DESIGN 2).
-
-
 class ActivityContext(Protocol):
-    """What a running activity may know of, and say to, the run it works for.
+    """What a running activity knows about its run, and can report to it.
 
     The runner makes one for each execution of a Call; a function takes it by a parameter with this annotation.
     """
@@ -411,24 +398,24 @@ class ActivityContext(Protocol):
 
     @property
     def output_paths(self) -> tuple[str, ...]:
-        """The places `_outputPath` names, in order; empty where the result is only `†results.N`."""
+        """The paths in `_outputPath`, in order; empty if the result is only `†results.N`."""
         ...
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Report how far the work is, in units of the activity's own (MCP progress)."""
+        """Report progress, in any unit (MCP progress)."""
         ...
 
     def add_message(self, message: JSONObject) -> None:
-        """Add a typed message (DESIGN 4.1) to the context that the next Request of this run sees.
+        """Add a typed message to the context that the next Request of this run sees.
 
         Raises:
-            ActivityError: the calls of its Solution have all ended, so that Request is made already (an activity that
-                kept its context, or left a thread behind).
+            ActivityError: all calls of the Solution have ended, so the Request exists already (an activity kept its
+                context, or left a thread behind).
         """
         ...
 
     def choose(self, path: str) -> None:
-        """Where `_outputPath` is `p || q`: write the result to `path`, one of `output_paths` (DESIGN 4.3)."""
+        """If `_outputPath` is `p || q`: write the result to `path`, one of `output_paths`."""
         ...
 
 
@@ -438,12 +425,12 @@ ActivityFunction: TypeAlias = Callable[[JSONObject, ActivityContext], Awaitable[
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """Code under the name tools and calls know it by.
+    """Code with the name by which tools and calls refer to it.
 
     Attributes:
         name: the name in the registry of activities; a Tool of the same name finds it.
         run: the async function.
-        copies: it keeps nothing of what it is given and gives a fresh JSON value, so that nobody has to copy either.
+        copies: it keeps none of its arguments and returns a new JSON value, so neither has to be copied.
     """
 
     name: str
