@@ -149,7 +149,7 @@ def test_a_solution_is_cancelled_while_it_is_on_its_way_and_only_then() -> None:
     streaming = Driven()
     streaming.post(started(mode="solve"))
     streaming.post(CallProposed({"_tool": "echo", "x": 1}))
-    with pytest.raises(JournalError, match="no Solution is on its way"):
+    with pytest.raises(JournalError, match="no Solution runs"):
         streaming.machine.receive(SolutionCancelled("too early"))
 
 

@@ -106,7 +106,7 @@ def _notes(graph: Graph) -> list[str]:
         one.name: None
         for call in held
         for one in (call, *(graph.call(index) for index in call.order))
-        if one.tool is not None and one.tool.annotations.read_only is None and graph.may_change(one)
+        if one.tool is not None and one.tool.annotations.read_only is None and graph.order.may_change(one)
     }
     if unsaid:
         names = ", ".join([*unsaid][:5]) + (", ..." if len(unsaid) > 5 else "")

@@ -1,8 +1,37 @@
 """Graph: the calls of one Solution, bound to each other by what they read and write.
 
-A read binds to the value before the Solution plus the calls listed before it that write an overlapping path; only
-where none of that exists to the calls listed after it, which is known once the answer has ended. So a Solution
-means the same streamed, whole, resumed or replayed.
+Theory of operation
+-------------------
+
+A call may wait for other calls for three reasons: it reads what they write, it names them in `_after`, or it must keep
+its place in the listed order. `Graph` finds the first two, `ListedOrder` the third.
+
+*Data.* A read is bound to the value before the Solution and to the calls listed before it that write an overlapping
+path. Only if neither exists is it bound to calls listed after it, and those are known when the answer has ended. A
+Solution therefore means the same whether it is streamed, arrives whole, is resumed or is replayed. `add` reads a call
+and binds what it can; `close` binds the rest, finds references that nothing supplies, and names cycles.
+
+*Listed order.* Tools rarely declare everything they touch, so a plan is right only if its effects happen in the order
+in which it lists them. Within one module and instance:
+
+- a *change* (a call whose tool does not declare that it is read-only) waits for all calls listed before it;
+- a *read* waits for the changes listed before it. Reads run beside each other.
+
+A pair (module, instance) is a *lane*. Own Python tools share one lane. A call of an idea is in the lane of every module
+that its plan calls, or in all lanes if a mind answers it; a clean room is in the lanes of the tools that it is given; a
+latent call and a built-in tool are in no lane. A call waits until the earlier calls have settled, however they ended:
+`_after` demands success, order does not. Order delays the execution of a call, not the question whether it may run.
+
+*Conflicts.* Data and `_after` win. If an earlier call reads what a later call writes, the two kinds of edges close a
+circle; `rearrange` then drops the order within that circle and keeps it everywhere else. Later alternatives (`a || b`)
+may close a circle of data alone, which the run may never need. Calls in such a circle keep their order until nothing
+else can move; then `give_way` lets one call run before an earlier call that waits for it.
+
+*Cost.* A call does not list all calls that it waits for, because that would make a long Solution quadratic. Each lane
+keeps its members in order, and `before` looks backwards from a call for the nearest member that has not settled.
+
+Example: `[{"_tool": "read", "_outputPath": "x"}, {"_tool": "write", "text": "†state.x"}]`, both of module `files`. Call
+1 waits for call 0 because of data; as a change it would wait for it in any case.
 """
 
 from __future__ import annotations
@@ -31,19 +60,654 @@ from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.reading import READING
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
 
+Ordering: TypeAlias = Order | Literal["declared", "listed"]
+"""Which calls keep their order, as a journal records it. Only journals of version 0.1 have `declared` (calls whose
+tools declare effects) and `listed` (all calls of a module and instance); both run the items of an `_each` at once.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleOrder:
+    """What the configuration says about the order of one module's calls.
+
+    Attributes:
+        ordered: False: its calls keep no order.
+        reads: names or patterns of tools that only read, whatever their annotations say.
+    """
+
+    ordered: bool = True
+    reads: tuple[str, ...] = ()
+
+
+_DEFAULT: Final = ModuleOrder()
+
+_NAMED: Final = 20
+"""How many calls of one cycle are named, and how many missing values are explained."""
+
+
+class Graph:
+    """The calls and the output of one Solution.
+
+    Args:
+        catalogue: the tools of the run.
+        base: the documents before the Solution, by instance ("" if the context names none).
+        first: the index of the first call.
+        instances: the instances of the context; if there are any, a call must name one of them.
+        order, modules: see `ListedOrder`.
+        known: the ids of calls of earlier Solutions, which have all ended.
+        schemas: the state schemas, by instance.
+        output_by_instance: the output is resolved once for every instance, to a map by instance.
+        reading: the rules by which calls and the output are read; see `READING`.
+        alternatives: the calls are alternatives: none sees data that another adds.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        base: Mapping[str, JSON],
+        *,
+        first: int = 0,
+        instances: Iterable[str] = (),
+        order: Ordering = "effects",
+        modules: Mapping[str, ModuleOrder] | None = None,
+        known: Iterable[str] = (),
+        schemas: Mapping[str, StateSchema] | None = None,
+        output_by_instance: bool = False,
+        reading: int = READING,
+        alternatives: bool = False,
+    ) -> None:
+        self.catalogue = catalogue
+        self.base = base
+        self.first = first
+        self.calls: list[Call] = []
+        self.closed = False
+        self.output: object = None
+        self.output_holes: list[Hole] = []
+        self.output_reads: dict[str, list[Read]] = {}
+        self.output_problems: list[str] = []
+        self.output_faults: dict[str, list[str]] = {}
+        self._instances = list(instances)
+        self.order = ListedOrder(order, modules)
+        self._known = set(known)
+        self._reading = reading
+        self._schemas = schemas or {}
+        self.output_instances = self._instances if output_by_instance else [""]
+        self._writers: dict[str, PathIndex] = {}
+        self._alternatives = alternatives
+        self._adding: dict[str, list[int]] = {}
+        self._ids: dict[tuple[str, str], int] = {}
+        self._cycles: dict[int, list[str]] = {}
+        self._forward = False
+        self._open_ended: set[int] = set()
+        self._explained = 0
+        self._malformed = 0
+        # How many edges the calls may have between them; with more, the Solution is malformed.
+        self.most_bound: int | None = None
+        self._bound = 0
+
+    def call(self, index: int) -> Call:
+        """The call with this number in the run."""
+        return self.calls[index - self.first]
+
+    # -- listing -----------------------------------------------------------------------------------------------
+
+    def add(self, raw: JSON, place: int | None = None) -> Call:
+        """Read one more call, and bind what can be bound already."""
+        index = self.first + len(self.calls)
+        at = index if place is None else place
+        # A plan may be wrong in every call, and explaining each would take minutes.
+        briefly = self._malformed >= _NAMED
+        call = read_call(raw, index, at, self.catalogue, reading=self._reading, briefly=briefly)
+        self._malformed += bool(call.problems)
+        call.first = self.first
+        self.calls.append(call)
+        self._check_instance(call)
+        self._check_targets(call)
+        self._note_id(call)
+        for item in call.reads:
+            item.bound = self._bind(item, call.instance, index)
+            if not self._open(item):
+                self._unsupplied(call, item)
+        if call.edges is None:
+            self._find_edges(call)
+        self.order.note(call, self._touching(call))
+        if self._is_open_ended(call):
+            self._open_ended.add(index)
+        writers = self._writers.setdefault(call.instance, PathIndex())
+        for path in call.writes:
+            writers.add(path, index)
+        if call.may_add and not self._alternatives:
+            self._adding.setdefault(call.instance, []).append(index)
+        return call
+
+    def set_output(self, output: JSON) -> None:
+        """Read the output; `close` binds its references."""
+        faults: list[tuple[Path, str]] = []
+        self.output = compile_value(output, self.output_holes, faults, inside=self._reading > 1)
+        self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
+        if self._reading > 1:
+            look_for_wrong_references(output, "output", self._reading, self.output_problems)
+        self.output_reads = {
+            instance: [Read(hole.expression) for hole in self.output_holes] for instance in self.output_instances
+        }
+        for hole in self.output_holes:
+            if hole.expression.uses_item:
+                self.output_problems.append(f"{hole.expression.text}: †item is read only in a call with _each")
+
+    def drop_output(self) -> None:
+        """Forget the output of an answer that broke off."""
+        self.output = None
+        self.output_reads, self.output_problems, self.output_faults = {}, [], {}
+
+    def close(self) -> None:
+        """The answer has ended: bind reads of later calls, and find references that nothing supplies, and cycles."""
+        self.closed = True
+        end = self.first + len(self.calls)
+        for call in self.calls:
+            for item in call.reads:
+                if self._open(item):
+                    self._forward = True
+                    item.bound = self._bind(item, call.instance, call.index)
+                    self._unsupplied(call, item)
+            if call.edges is None:
+                self._forward = True
+                self._find_edges(call)
+        if self._is_over:
+            self.output_problems.append(
+                f"its calls wait for each other more than {self.most_bound:,} times; read what many calls write in "
+                "fewer calls, or use _each"
+            )
+            return
+        if self._forward:
+            self._loosen()
+        for instance, reads in self.output_reads.items():
+            for item in reads:
+                item.bound = self._bind(item, instance, end)
+                message = self._missing(item, instance)
+                if message is not None:
+                    where = f"output{f' of {instance}' if instance else ''}"
+                    self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
+        if len(self.output_faults) == len(self.output_reads):
+            # The fault of one instance is reported at the end, and the others keep their output.
+            self.output_problems.extend(text for texts in self.output_faults.values() for text in texts)
+        if self._forward:
+            self._name_cycles()
+            self._reorder()
+
+    def take(self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None) -> None:
+        """List a Solution that arrived whole, and close it; `places` as in `SolutionProposed`."""
+        for number, raw in enumerate(calls):
+            place = places[number] if places is not None else None
+            self.add(raw, place if isinstance(place, int) else None)
+        if output is not None:
+            self.set_output(output)
+        self.close()
+
+    def errors(self) -> list[JSONObject]:
+        """The structural problems as errors: `{"call", "place", "in_solution"?, "error"}`."""
+        return [
+            {
+                **(call.located if call else {"call": None, "place": None}),
+                "error": {"kind": "structural", "message": text},
+            }
+            for call, text in self.problems
+        ]
+
+    @property
+    def problems(self) -> list[tuple[Call | None, str]]:
+        """(call, problem) of every structural problem, in listing order; a problem of the output has no call."""
+        found: list[tuple[Call | None, str]] = [
+            (call, text) for call in self.calls for text in (*call.problems, *self._cycles.get(call.index, ()))
+        ]
+        found.extend((None, text) for text in self.output_problems)
+        return found
+
+    # -- checks of one call ------------------------------------------------------------------------------------
+
+    def _check_instance(self, call: Call) -> None:
+        if self._instances and not call.instance:
+            call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
+        elif call.instance and call.instance not in self._instances:
+            known = ", ".join(self._instances[:10]) or "none: leave _instance out"
+            call.problems.append(f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}")
+
+    def _check_targets(self, call: Call) -> None:
+        schema = self._schemas.get(call.instance)
+        if schema is None or call.target is None:
+            return
+        for path in call.target.paths:
+            try:
+                schema.allow(path[1:])
+            except ClosedStateError as error:
+                call.problems.append(f"_outputPath: {error}")
+
+    def _note_id(self, call: Call) -> None:
+        if call.id is None:
+            return
+        if (call.instance, call.id) in self._ids:
+            call.problems.append(f"_id: {quoted(call.id)} is taken by an earlier call")
+        else:
+            self._ids[(call.instance, call.id)] = call.index
+
+    def _touching(self, call: Call) -> list[Tool]:
+        """The tools through which the call may change or read something: its own, or those of its clean room."""
+        tool = call.tool
+        if tool is None or call.has_latent or (call.activity is None and tool.key in self.catalogue.latent):
+            # What a mind writes touches nothing.
+            return []
+        if tool.module != ANONYMOUS:
+            return [tool]
+        wanted = call.raw.get("tools", [])
+        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
+        if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
+            # With a reference, the tools are known only when the call runs.
+            return [tool]
+        return chosen_tools(self.catalogue.tools, patterns)
+
+    # -- binding -----------------------------------------------------------------------------------------------
+
+    def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
+        """The calls that every operand sees. Alternatives after one that surely exists are left out."""
+        bound: list[list[tuple[int, ...] | None]] = []
+        if self._is_over:
+            return bound
+        for alternative in item.expression.alternatives:
+            operands: list[tuple[int, ...] | None] = []
+            for operand in alternative:
+                operands.append(self._bind_operand(operand, instance, reader))
+                self._bound += len(operands[-1] or ())
+                if self._is_over:
+                    return []
+            bound.append(operands)
+            if all(operand == () for operand in operands) and all(
+                operand.kind != "item" and self._exists(operand, instance) for operand in alternative
+            ):
+                break
+        return bound
+
+    @property
+    def _is_over(self) -> bool:
+        return self.most_bound is not None and self._bound > self.most_bound
+
+    def _exists(self, operand: Reference, instance: str) -> bool:
+        document = self.base.get(operand.instance or instance, {})
+        return not isinstance(read(document, operand.full), Missing)
+
+    def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
+        if operand.kind == "data" and operand.path[:1] != ("error",) and self._reading > 1:
+            # Any call listed before may add data.
+            return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
+        if operand.kind not in ("state", "results"):
+            return ()
+        writers = self._writers.get(operand.instance or instance)
+        overlapping = writers.overlapping(operand.full) if writers else set[int]()
+        earlier = sorted(index for index in overlapping if index < reader)
+        if earlier or self._exists(operand, instance):
+            return tuple(earlier)
+        if not self.closed:
+            return None
+        return tuple(sorted(index for index in overlapping if index != reader))
+
+    @staticmethod
+    def _open(item: Read) -> bool:
+        return any(operand is None for alternative in item.bound for operand in alternative)
+
+    def waits_for_end(self, call: Call) -> bool:
+        """Whether the calls that this call waits for are known only when the answer has ended."""
+        return not self.closed and call.index in self._open_ended
+
+    def _is_open_ended(self, call: Call) -> bool:
+        """Whether the call, or one that it may wait for, reads or waits for calls that are not listed yet.
+
+        Later alternatives count even if they are never needed: such calls may close a circle, in which the order gives
+        way. A call that started before that is known would run earlier than in an answer that arrives whole.
+        """
+        if call.edges is None or any(self._open(item) for item in call.reads):
+            return True
+        before = self._open_ended
+        return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
+
+    def _missing(self, item: Read, instance: str) -> str | None:
+        """Why nothing supplies the read; None if something may."""
+        reasons: list[str] = []
+        if self._is_over:
+            # `close` reports it once for the whole Solution.
+            return None
+        for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
+            lacking = [
+                operand
+                for operand, writers in zip(alternative, bound, strict=True)
+                if not writers and operand.kind != "item" and not self._exists(operand, instance)
+            ]
+            if not lacking:
+                return None
+            reasons.append(self._explain(lacking[0], instance))
+        return "; ".join(reasons)
+
+    def _explain(self, operand: Reference, instance: str) -> str:
+        where = operand.instance or instance
+        missing = f"nothing supplies {clipped(operand.text)}"
+        self._explained += 1
+        if self._explained > _NAMED:
+            # A plan may lack a value in every call, and each explanation looks through all calls.
+            return missing
+        if where and where not in self._instances:
+            return f"{missing}: there is no instance {quoted(where)}"
+        if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
+            for call in self.calls:
+                if str(call.place) == operand.path[0] and call.instance == where and call.target is not None:
+                    return f"{missing}: {call.label} writes to {clipped(' and '.join(call.target.texts))}"
+        document = self.base.get(where, {})
+        written = sorted({path[1] for call in self.calls for path in call.writes if path[0] == "state" and path[1:]})
+        hint = did_you_mean(operand.path[0], written) if operand.kind == "state" and operand.path else ""
+        return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
+
+    def _unsupplied(self, call: Call, item: Read) -> None:
+        message = self._missing(item, call.instance)
+        if message is not None:
+            call.problems.append(message)
+
+    # -- order -------------------------------------------------------------------------------------------------
+
+    def _find_edges(self, call: Call) -> None:
+        edges: list[int] = []
+        unknown: list[str] = []
+        for name in call.after:
+            index = self._ids.get((call.instance, name), self._ids.get(("", name)))
+            if index == call.index:
+                call.problems.append(f"_after: a call cannot wait for itself ({quoted(name)})")
+            elif index is not None:
+                edges.append(index)
+                self._bound += 1
+            elif name not in self._known:
+                unknown.append(name)
+        if unknown and not self.closed:
+            return
+        if unknown:
+            ids = sorted({name for _, name in self._ids})
+            call.problems.append(f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}")
+        call.edges = tuple(edges)
+
+    def replace(self, call: Call, tool: Tool) -> None:
+        """Let another tool run in a call, with the place in the listed order that the tool needs."""
+        self.order.join(call, tool)
+        self._reorder()
+
+    def depends_on(self, call: Call, *, certainly: bool = False) -> set[int]:
+        """The calls that a call waits for because of data and `_after`.
+
+        Args:
+            call: a call of this Solution.
+            certainly: leave out alternatives after the first, which may never be needed.
+        """
+        found: set[int] = set(call.edges or ())
+        for item in call.reads:
+            for alternative in item.bound[:1] if certainly else item.bound:
+                for operand in alternative:
+                    found.update(operand or ())
+        return found
+
+    def _name_cycles(self) -> None:
+        # A plan with a cycle is refused. In a run the tick fails the calls of a cycle when nothing else can move: until
+        # then it may dissolve, through a later alternative or because one of its calls fails.
+        for cycle in cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
+            message = self.cycle_message(cycle)
+            for index in cycle:
+                self._cycles.setdefault(index, []).append(message)
+
+    def _loosen(self) -> None:
+        """Unbind reads of data in the context from calls that wait for the reader."""
+        for part in components({call.index: self.depends_on(call) for call in self.calls}):
+            members = set(part)
+            for call in map(self.call, part if part[1:] else ()):
+                for item in call.reads:
+                    for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
+                        for number, operand in enumerate(alternative):
+                            if operand.kind == "data" and self._exists(operand, call.instance):
+                                bound[number] = tuple(one for one in bound[number] or () if one not in members)
+
+    def cycle_message(self, cycle: Sequence[int]) -> str:
+        """The error of calls that wait for each other in a circle."""
+        shown = [self.call(index).label for index in cycle[:_NAMED]]
+        if len(cycle) > _NAMED:
+            shown.append(f"{len(cycle) - _NAMED:,} more calls")
+        return f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the next writes or waits for it)"
+
+    def _reorder(self) -> None:
+        self.order.rearrange({call.index: sorted(self.depends_on(call)) for call in self.calls}, self.call)
+
+
+# -- listed order ----------------------------------------------------------------------------------------------------
+
+
+class _Position(NamedTuple):
+    """The lanes of a call (None: every lane of its instance), and whether it may change something."""
+
+    modules: tuple[str, ...] | None
+    instance: str
+    changes: bool
+
+
+class _Sequence:
+    """Calls in order. A settled call is passed over once, however often `last_open` looks."""
+
+    __slots__ = ("_nearest", "indexes")
+
+    def __init__(self) -> None:
+        self.indexes: list[int] = []
+        # By position: an earlier position, with only settled calls in between.
+        self._nearest: list[int] = []
+
+    def append(self, index: int) -> None:
+        self._nearest.append(len(self.indexes) - 1)
+        self.indexes.append(index)
+
+    def last_open(self, below: int, settled: Callable[[int], bool]) -> int | None:
+        """The last call before the position `below` that has not settled."""
+        position = below - 1
+        passed: list[int] = []
+        while position >= 0 and settled(self.indexes[position]):
+            passed.append(position)
+            position = self._nearest[position]
+        for one in passed:
+            self._nearest[one] = position
+        return self.indexes[position] if position >= 0 else None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The calls of one module and instance, in order.
+
+    Attributes:
+        everyone, changes: all of its calls, and those that may change something.
+        tail: the last change and the reads after it, for which the next change waits directly.
+        last: the last change.
+    """
+
+    everyone: _Sequence = field(default_factory=_Sequence)
+    changes: _Sequence = field(default_factory=_Sequence)
+    tail: list[int] = field(default_factory=list[int])
+    last: int | None = None
+
+    def add(self, index: int, *, changes: bool) -> None:
+        self.everyone.append(index)
+        if changes:
+            self.changes.append(index)
+            self.tail, self.last = [index], index
+        else:
+            self.tail.append(index)
+
+
+class _Lanes:
+    """All lanes of one Solution."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[tuple[str, str], _Lane] = {}
+        # The calls that are in every lane, by instance; a new lane begins with them.
+        self._everywhere: dict[str, list[tuple[int, bool]]] = {}
+
+    def of(self, place: _Position) -> list[_Lane]:
+        """The lanes of a call; missing ones are created."""
+        if place.modules is None:
+            # This lane holds such calls while no other lane exists.
+            self._lane((EVERY_MODULE, place.instance))
+            return [lane for (_, instance), lane in self._lanes.items() if instance == place.instance]
+        return [self._lane((module, place.instance)) for module in place.modules]
+
+    def _lane(self, key: tuple[str, str]) -> _Lane:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = _Lane()
+            for index, changes in self._everywhere.get(key[1], ()):
+                lane.add(index, changes=changes)
+        return lane
+
+    def add(self, index: int, place: _Position) -> None:
+        """Put a call behind all others of its lanes."""
+        for lane in self.of(place):
+            lane.add(index, changes=place.changes)
+        if place.modules is None:
+            self._everywhere.setdefault(place.instance, []).append((index, place.changes))
+
+    def before(self, place: _Position) -> list[int]:
+        """The calls for which a new last call waits directly."""
+        found: dict[int, None] = {}
+        for lane in self.of(place):
+            if place.changes:
+                found.update(dict.fromkeys(lane.tail))
+            elif lane.last is not None:
+                found[lane.last] = None
+        return list(found)
+
+    def looks(self, place: _Position) -> list[tuple[_Sequence, int]]:
+        """(sequence, how many of its calls come before) in which a new last call looks for what it waits for."""
+        sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
+        return [(one, len(one.indexes)) for one in sequences]
+
+
+class ListedOrder:
+    """Keeps calls of one Solution in the order they are listed; the module's docstring has the rules.
+
+    Args:
+        ordering: `effects`: these rules; `all`: every call waits for all calls listed before it; `none`: no call
+            waits; and see `Ordering`.
+        modules: the configuration of single modules; used only with `effects`.
+    """
+
+    def __init__(self, ordering: Ordering, modules: Mapping[str, ModuleOrder] | None = None) -> None:
+        self._ordering: Ordering = ordering
+        self._modules = modules or {}
+        self._places: dict[int, _Position] = {}
+        self._looks: dict[int, list[tuple[_Sequence, int]]] = {}
+        self._given_way: dict[int, set[int]] = {}
+        self._lanes = _Lanes()
+
+    def note(self, call: Call, tools: Sequence[Tool]) -> None:
+        """Take up a call that was listed; `tools` are those through which it may change or read something."""
+        place = self._place(call, tools)
+        if place is None:
+            return
+        index = call.index
+        self._places[index] = place
+        self._looks[index] = self._lanes.looks(place)
+        call.order = self._lanes.before(place)
+        self._lanes.add(index, place)
+
+    def _place(self, call: Call, tools: Sequence[Tool]) -> _Position | None:
+        tool = call.tool
+        if self._ordering == "all":
+            return _Position(("",), "", changes=True)
+        if self._ordering == "none" or tool is None:
+            return None
+        if self._ordering in ("listed", "declared"):
+            kept = self._ordering == "listed" or tool.annotations.declares_effects
+            return _Position((tool.module or "",), call.instance, changes=True) if kept else None
+        changes = not all(self._reads(one) for one in tools)
+        modules = dict.fromkeys(module for one in tools for module in one.reached)
+        if EVERY_MODULE in modules:
+            return _Position(None, call.instance, changes)
+        ordered = tuple(one for one in modules if self._modules.get(one, _DEFAULT).ordered)
+        return _Position(ordered, call.instance, changes) if ordered else None
+
+    def _reads(self, tool: Tool) -> bool:
+        if tool.annotations.read_only is True:
+            return True
+        own = self._modules.get(tool.module or "", _DEFAULT)
+        return any(fnmatchcase(tool.remote_name or tool.name, pattern) for pattern in own.reads)
+
+    def may_change(self, call: Call) -> bool:
+        """Whether later calls wait for a call as for a change."""
+        place = self._places.get(call.index)
+        return place is not None and place.changes
+
+    def itemwise(self, call: Call) -> bool:
+        """Whether the items of its `_each` run one after another, because they may change something."""
+        return self.may_change(call) and self._ordering in ("effects", "all")
+
+    def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
+        """An earlier call that this one waits for; None if all of them have settled."""
+        given_way = self._given_way.get(call.index)
+        for sequence, below in self._looks.get(call.index, ()):
+            if given_way is None:
+                found = sequence.last_open(below, settled)
+            else:
+                left = (one for one in reversed(sequence.indexes[:below]) if one not in given_way and not settled(one))
+                found = next(left, None)
+            if found is not None:
+                return found
+        return None
+
+    def give_way(self, call: Call, before: int) -> None:
+        """A call no longer waits for an earlier one, because that one waits for its result."""
+        self._given_way.setdefault(call.index, set()).add(before)
+
+    def join(self, call: Call, tool: Tool) -> None:
+        """Give a call the position that another tool has; the caller calls `rearrange` next."""
+        place = self._place(call, [tool])
+        self._places.pop(call.index, None)
+        if place is not None:
+            self._places[call.index] = place
+
+    def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
+        """Build the lanes again so that an earlier call that reads a later one runs after it.
+
+        Args:
+            data: the calls that each call waits for because of data and `_after`, in listing order.
+            call_of: the call of an index.
+        """
+        parts = emission(data, self._edges())
+        self._lanes = _Lanes()
+        self._looks.clear()
+        for part in parts:
+            # A part of several calls is a circle of data; its calls keep their order until `give_way`.
+            for index in part:
+                place = self._places.get(index)
+                call_of(index).order = [] if place is None else self._lanes.before(place)
+                if place is not None:
+                    self._looks[index] = self._lanes.looks(place)
+                    self._lanes.add(index, place)
+
+    def _edges(self) -> dict[int, Iterable[int]]:
+        """The calls for which each call waits directly if all keep their listed order."""
+        lanes = _Lanes()
+        edges: dict[int, Iterable[int]] = {}
+        for index in sorted(self._places):
+            edges[index] = lanes.before(self._places[index])
+            lanes.add(index, self._places[index])
+        return edges
+
+
 # -- cycles ----------------------------------------------------------------------------------------------------------
-#
-# Cycles: calls that wait for each other in a circle.
 
 
 def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """The strongly connected parts, each after all it leads to (Tarjan's algorithm, linear and without recursion).
+    """The strongly connected components, each after those it leads to (Tarjan's algorithm, without recursion).
 
     Args:
-        edges: what each node waits for; looked at in the order given. Nodes that are no key are left out.
+        edges: the nodes that each node waits for, in order. Nodes that are not keys are left out.
 
     Returns:
-        Parts of one node where it stands in no circle; larger ones sorted.
+        Components of one node, and sorted ones of several nodes that form a circle.
     """
     found: list[list[int]] = []
     number: dict[int, int] = {}
@@ -85,19 +749,19 @@ def components(edges: Mapping[int, Iterable[int]]) -> list[list[int]]:
 
 
 def emission(data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[int]]) -> list[list[int]]:
-    """An order of all calls in which data flows forwards, and listed order is kept where data does not forbid it.
+    """An order of all calls in which data flows forwards, with the listed order kept unless data forbids it.
 
     Args:
-        data: what each call waits for, in listing order.
-        listed: the earlier calls that each call should wait for because of their listed order.
+        data: the calls that each call waits for, in listing order.
+        listed: the earlier calls that each call should wait for because of the listed order.
 
     Returns:
-        Parts to be taken one after the other. A part of several calls is a circle: nothing orders those.
+        Parts to take one after the other. A part of several calls is a circle that nothing orders.
     """
     wished = {index: [*targets, *listed.get(index, ())] for index, targets in data.items()}
     order: list[list[int]] = []
     for part in components(wished):
-        # Where the wish closes a circle with the data, the wish gives way: within that circle only.
+        # If listed order and data close a circle, the order gives way within that circle.
         members = set(part)
         inner = {index: [one for one in data[index] if one in members] for index in part} if part[1:] else {}
         order.extend(components(inner) if inner else [part])
@@ -105,7 +769,7 @@ def emission(data: Mapping[int, Iterable[int]], listed: Mapping[int, Iterable[in
 
 
 def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
-    """One cycle of each strongly connected part, found by Kahn's algorithm and a walk through what is left."""
+    """One cycle of each strongly connected component: Kahn's algorithm, then a walk through what is left."""
     waiting = {index: {other for other in targets if other in edges} for index, targets in edges.items()}
     readers: dict[int, list[int]] = {}
     for index, targets in waiting.items():
@@ -132,705 +796,3 @@ def cycles(edges: Mapping[int, set[int]]) -> list[list[int]]:
         if index in way:
             found.append(way[way.index(index) :])
     return found
-
-
-# -- listed order ----------------------------------------------------------------------------------------------------
-#
-# ListedOrder: which calls of one Solution wait for calls listed before them although they share no data.
-#
-# Theory of operation. Tools rarely say everything they touch, so a plan is only right if its effects happen in the
-# order
-# in which it lists them. Within one module and instance:
-#
-# - a *change* (a call whose tool does not say that it is read-only) waits for all calls listed before it;
-# - a *read* waits for the changes listed before it. Reads run beside each other.
-#
-# A pair (module, instance) is a *lane*. Own Python tools share one lane. A call of an idea is in the lane of every
-# module that its plan calls, and in all lanes where a mind answers it; a clean room in the lanes of the tools it is
-# given; a latent call and a built-in tool in no lane. A call waits until the earlier calls have settled, however they
-# ended: `_after` demands success, order does not. Order holds the execution of a call, not the question whether it may
-# run.
-#
-# Data flow and `_after` win. Where an earlier call reads what a later call writes, the two kinds of edges close a
-# circle;
-# then `rearrange` drops the order within that circle and keeps it everywhere else. Later alternatives (`a || b`) may
-# close a circle of data alone, which the run may never need. Calls in it keep their order until nothing else can move;
-# then `give_way` lets a call run for which an earlier one waits.
-#
-# A call does not keep a list of those it waits for, which would make a long Solution quadratic. Each lane keeps its
-# members in order, and `before` looks backwards from a call for the nearest member that has not settled.
-
-Ordering: TypeAlias = Order | Literal["declared", "listed"]
-"""What a journal records. `declared` and `listed` stand in journals of version 0.1: only calls whose tools declare
-effects keep their order; and all calls do, within module and instance. Both run the items of `_each` at once."""
-
-_Key: TypeAlias = "tuple[str, str]"
-"""(module, instance) of a lane; module "" for own tools."""
-
-_WHOLE: Final = ("", "")
-"""The one lane of order `all`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModuleOrder:
-    """What the configuration says about the order of one module's calls.
-
-    Attributes:
-        ordered: False: its calls keep no order.
-        reads: names or patterns of tools that only read, whatever they say about themselves.
-    """
-
-    ordered: bool = True
-    reads: tuple[str, ...] = ()
-
-
-class _Place(NamedTuple):
-    """How one call takes part: its lanes (None: every lane of its instance), and whether it may change something."""
-
-    modules: tuple[str, ...] | None
-    instance: str
-    changes: bool
-
-
-class _Sequence:
-    """Calls one after another. Settled ones are passed over once, however often somebody looks."""
-
-    __slots__ = ("_nearest", "indexes")
-
-    def __init__(self) -> None:
-        self.indexes: list[int] = []
-        # By position: an earlier one, with nothing but settled calls in between.
-        self._nearest: list[int] = []
-
-    def append(self, index: int) -> None:
-        self._nearest.append(len(self.indexes) - 1)
-        self.indexes.append(index)
-
-    def last_open(self, below: int, settled: Callable[[int], bool]) -> int | None:
-        """The last call before the position `below` that has not settled."""
-        position = below - 1
-        passed: list[int] = []
-        while position >= 0 and settled(self.indexes[position]):
-            passed.append(position)
-            position = self._nearest[position]
-        for one in passed:
-            self._nearest[one] = position
-        return self.indexes[position] if position >= 0 else None
-
-
-@dataclass(slots=True)
-class _Lane:
-    """The calls of one module and instance, in order.
-
-    Attributes:
-        everyone, changes: all of its calls, and those that may change something.
-        tail: the last change and the reads after it: what the next change waits for directly.
-        last: the last change.
-    """
-
-    everyone: _Sequence = field(default_factory=_Sequence)
-    changes: _Sequence = field(default_factory=_Sequence)
-    tail: list[int] = field(default_factory=list[int])
-    last: int | None = None
-
-    def add(self, index: int, *, changes: bool) -> None:
-        self.everyone.append(index)
-        if changes:
-            self.changes.append(index)
-            self.tail, self.last = [index], index
-        else:
-            self.tail.append(index)
-
-
-class _Lanes:
-    """All lanes of one Solution."""
-
-    def __init__(self) -> None:
-        self._lanes: dict[_Key, _Lane] = {}
-        # Calls that are in every lane, by instance: a lane that begins later begins with them.
-        self._everywhere: dict[str, list[tuple[int, bool]]] = {}
-
-    def of(self, place: _Place) -> list[_Lane]:
-        """The lanes of a call; those that do not exist begin."""
-        if place.modules is None:
-            # A lane of its own holds what is everywhere while no other lane exists.
-            self._lane((EVERY_MODULE, place.instance))
-            return [lane for (_, instance), lane in self._lanes.items() if instance == place.instance]
-        return [self._lane((module, place.instance)) for module in place.modules]
-
-    def _lane(self, key: _Key) -> _Lane:
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = self._lanes[key] = _Lane()
-            for index, changes in self._everywhere.get(key[1], ()):
-                lane.add(index, changes=changes)
-        return lane
-
-    def add(self, index: int, place: _Place) -> None:
-        """A call takes its place behind all that are there."""
-        for lane in self.of(place):
-            lane.add(index, changes=place.changes)
-        if place.modules is None:
-            self._everywhere.setdefault(place.instance, []).append((index, place.changes))
-
-    def before(self, place: _Place) -> list[int]:
-        """The calls that a call behind all that are there waits for directly."""
-        found: dict[int, None] = {}
-        for lane in self.of(place):
-            if place.changes:
-                found.update(dict.fromkeys(lane.tail))
-            elif lane.last is not None:
-                found[lane.last] = None
-        return list(found)
-
-    def looks(self, place: _Place) -> list[tuple[_Sequence, int]]:
-        """(sequence, how many of it are before) to look through for what such a call waits for."""
-        sequences = [lane.everyone if place.changes else lane.changes for lane in self.of(place)]
-        return [(one, len(one.indexes)) for one in sequences]
-
-
-class ListedOrder:
-    """Keeps calls of one Solution in the order they are listed; the module's docstring has the rules.
-
-    Args:
-        ordering: `effects`: as described above; `all`: every call waits for all calls listed before it; `none`: no
-            call waits; and see `Ordering`.
-        modules: what the configuration says of single modules; read with `effects` alone.
-    """
-
-    def __init__(self, ordering: Ordering, modules: Mapping[str, ModuleOrder] | None = None) -> None:
-        self._ordering: Ordering = ordering
-        self._modules = modules or {}
-        self._places: dict[int, _Place] = {}
-        self._looks: dict[int, list[tuple[_Sequence, int]]] = {}
-        self._given_way: dict[int, set[int]] = {}
-        self._lanes = _Lanes()
-
-    def note(self, call: Call, tools: Sequence[Tool]) -> None:
-        """A call is listed; its instance is known.
-
-        Args:
-            call: the call.
-            tools: those by which it may change or read something: its own, or those that its clean room is given.
-        """
-        place = self._place(call, tools)
-        if place is None:
-            return
-        index = call.index
-        self._places[index] = place
-        self._looks[index] = self._lanes.looks(place)
-        call.order = self._lanes.before(place)
-        self._lanes.add(index, place)
-
-    def _place(self, call: Call, tools: Sequence[Tool]) -> _Place | None:
-        tool = call.tool
-        if self._ordering == "all":
-            return _Place((_WHOLE[0],), _WHOLE[1], changes=True)
-        if self._ordering == "none" or tool is None:
-            return None
-        if self._ordering in ("listed", "declared"):
-            kept = self._ordering == "listed" or tool.annotations.declares_effects
-            return _Place((tool.module or "",), call.instance, changes=True) if kept else None
-        changes = not all(self._reads(one) for one in tools)
-        modules = dict.fromkeys(module for one in tools for module in one.reached)
-        if EVERY_MODULE in modules:
-            return _Place(None, call.instance, changes)
-        ordered = tuple(one for one in modules if self._modules.get(one, _DEFAULT).ordered)
-        return _Place(ordered, call.instance, changes) if ordered else None
-
-    def _reads(self, tool: Tool) -> bool:
-        if tool.annotations.read_only is True:
-            return True
-        own = self._modules.get(tool.module or "", _DEFAULT)
-        return any(fnmatchcase(tool.remote_name or tool.name, pattern) for pattern in own.reads)
-
-    def may_change(self, call: Call) -> bool:
-        """Whether a call takes part as a change."""
-        place = self._places.get(call.index)
-        return place is not None and place.changes
-
-    def itemwise(self, call: Call) -> bool:
-        """Whether the items of its `_each` run one after another: they may change something."""
-        return self.may_change(call) and self._ordering in ("effects", "all")
-
-    def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
-        """A call that this one waits for; None: none is left.
-
-        Args:
-            call: a call of this Solution.
-            settled: whether nothing more comes of the call of an index.
-        """
-        given_way = self._given_way.get(call.index)
-        for sequence, below in self._looks.get(call.index, ()):
-            if given_way is None:
-                found = sequence.last_open(below, settled)
-            else:
-                left = (one for one in reversed(sequence.indexes[:below]) if one not in given_way and not settled(one))
-                found = next(left, None)
-            if found is not None:
-                return found
-        return None
-
-    def give_way(self, call: Call, before: int) -> None:
-        """A call no longer waits for an earlier one, which waits for its result."""
-        self._given_way.setdefault(call.index, set()).add(before)
-
-    def join(self, call: Call, tool: Tool) -> None:
-        """Another tool runs in the place of a call's own: it takes part as that tool does. `rearrange` follows."""
-        place = self._place(call, [tool])
-        self._places.pop(call.index, None)
-        if place is not None:
-            self._places[call.index] = place
-
-    def rearrange(self, data: Mapping[int, Sequence[int]], call_of: Callable[[int], Call]) -> None:
-        """Order gives way where data flows backwards: an earlier call that reads a later one runs after it.
-
-        Args:
-            data: what each call waits for by data and by `_after`, for all calls in listing order.
-            call_of: the call of an index.
-        """
-        parts = emission(data, self._edges())
-        self._lanes = _Lanes()
-        self._looks.clear()
-        for part in parts:
-            # A part of several calls is a circle of data; they keep their order until `give_way` says otherwise.
-            for index in part:
-                place = self._places.get(index)
-                call_of(index).order = [] if place is None else self._lanes.before(place)
-                if place is not None:
-                    self._looks[index] = self._lanes.looks(place)
-                    self._lanes.add(index, place)
-
-    def _edges(self) -> dict[int, Iterable[int]]:
-        """What each call waits for directly where all keep the order in which they are listed."""
-        lanes = _Lanes()
-        edges: dict[int, Iterable[int]] = {}
-        for index in sorted(self._places):
-            edges[index] = lanes.before(self._places[index])
-            lanes.add(index, self._places[index])
-        return edges
-
-
-_DEFAULT: Final = ModuleOrder()
-
-
-# -- graph -----------------------------------------------------------------------------------------------------------
-
-_NAMED: Final = 20
-"""How many calls of one cycle, and how many missing values, are told of at length."""
-
-
-class Graph:
-    """The calls and the output of one Solution.
-
-    Args:
-        catalogue: the tools of the run.
-        base: the documents before the Solution, by instance ("" where none is named).
-        first: index of the first call.
-        instances: the instances of the context; a call must name one of them where there are any.
-        order: which calls keep their listed order; see `ListedOrder`.
-        modules: what the configuration says about the order of single modules.
-        known: ids of calls of earlier Solutions, which have all ended.
-        schemas: the state schemas, by instance.
-        output_by_instance: the output is resolved once in every instance, to a map by instance.
-        reading: by which rules calls and the output are read; see `READING`.
-        alternatives: the calls stand side by side: none sees what another adds.
-    """
-
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        base: Mapping[str, JSON],
-        *,
-        first: int = 0,
-        instances: Iterable[str] = (),
-        order: Ordering = "effects",
-        modules: Mapping[str, ModuleOrder] | None = None,
-        known: Iterable[str] = (),
-        schemas: Mapping[str, StateSchema] | None = None,
-        output_by_instance: bool = False,
-        reading: int = READING,
-        alternatives: bool = False,
-    ) -> None:
-        self.catalogue = catalogue
-        self.base = base
-        self.first = first
-        self.calls: list[Call] = []
-        self.closed = False
-        self.output: object = None
-        self.output_holes: list[Hole] = []
-        self.output_reads: dict[str, list[Read]] = {}
-        self.output_problems: list[str] = []
-        self.output_faults: dict[str, list[str]] = {}
-        self._instances = list(instances)
-        self._order = ListedOrder(order, modules)
-        self._known = set(known)
-        self._reading = reading
-        self._schemas = schemas or {}
-        self.output_instances = self._instances if output_by_instance else [""]
-        self._writers: dict[str, PathIndex] = {}
-        self._alternatives = alternatives
-        self._adding: dict[str, list[int]] = {}
-        self._ids: dict[tuple[str, str], int] = {}
-        self._cycles: dict[int, list[str]] = {}
-        self._forward = False
-        self._open_ended: set[int] = set()
-        self._explained = 0
-        self._malformed = 0
-        # How many times its calls may wait for another; beyond it the Solution is malformed. Set before it is taken.
-        self.most_bound: int | None = None
-        self._bound = 0
-
-    def call(self, index: int) -> Call:
-        """The call of that number in the run."""
-        return self.calls[index - self.first]
-
-    # -- listing -----------------------------------------------------------------------------------------------
-
-    def add(self, raw: JSON, place: int | None = None) -> Call:
-        """List one more call: read it and bind what can be bound already."""
-        index = self.first + len(self.calls)
-        at = index if place is None else place
-        # A plan may be wrong in every call: explaining each would take minutes.
-        briefly = self._malformed >= _NAMED
-        call = read_call(raw, index, at, self.catalogue, reading=self._reading, briefly=briefly)
-        self._malformed += bool(call.problems)
-        call.first = self.first
-        self.calls.append(call)
-        self._check_instance(call)
-        self._check_targets(call)
-        self._note_id(call)
-        for item in call.reads:
-            item.bound = self._bind(item, call.instance, index)
-            if not self._open(item):
-                self._unsupplied(call, item)
-        if call.edges is None:
-            self._find_edges(call)
-        self._order.note(call, self._touching(call))
-        if self._is_open_ended(call):
-            self._open_ended.add(index)
-        writers = self._writers.setdefault(call.instance, PathIndex())
-        for path in call.writes:
-            writers.add(path, index)
-        if call.may_add and not self._alternatives:
-            self._adding.setdefault(call.instance, []).append(index)
-        return call
-
-    def set_output(self, output: JSON) -> None:
-        """The output, as written; its references bind when the answer has ended."""
-        faults: list[tuple[Path, str]] = []
-        self.output = compile_value(output, self.output_holes, faults, inside=self._reading > 1)
-        self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
-        if self._reading > 1:
-            look_for_wrong_references(output, "output", self._reading, self.output_problems)
-        self.output_reads = {
-            instance: [Read(hole.expression) for hole in self.output_holes] for instance in self.output_instances
-        }
-        for hole in self.output_holes:
-            if hole.expression.uses_item:
-                self.output_problems.append(f"{hole.expression.text}: †item is read only in a call with _each")
-
-    def drop_output(self) -> None:
-        """The answer broke off: it has no output."""
-        self.output = None
-        self.output_reads, self.output_problems, self.output_faults = {}, [], {}
-
-    def close(self) -> None:
-        """The answer has ended: bind what waited for later calls, find what nothing supplies, and cycles."""
-        self.closed = True
-        end = self.first + len(self.calls)
-        for call in self.calls:
-            for item in call.reads:
-                if self._open(item):
-                    self._forward = True
-                    item.bound = self._bind(item, call.instance, call.index)
-                    self._unsupplied(call, item)
-            if call.edges is None:
-                self._forward = True
-                self._find_edges(call)
-        if self._is_over:
-            self.output_problems.append(
-                f"its calls wait for each other more than {self.most_bound:,} times; read what many calls write in "
-                "fewer calls, or use _each"
-            )
-            return
-        if self._forward:
-            self._loosen()
-        for instance, reads in self.output_reads.items():
-            for item in reads:
-                item.bound = self._bind(item, instance, end)
-                message = self._missing(item, instance)
-                if message is not None:
-                    where = f"output{f' of {instance}' if instance else ''}"
-                    self.output_faults.setdefault(instance, []).append(f"{where}: {message}")
-        if len(self.output_faults) == len(self.output_reads):
-            # One instance's fault is told at the end, and refuses nothing of the others.
-            self.output_problems.extend(text for texts in self.output_faults.values() for text in texts)
-        if self._forward:
-            self._name_cycles()
-            self._reorder()
-
-    def take(self, calls: Sequence[JSON], output: JSON, places: Sequence[JSON] | None = None) -> None:
-        """List a Solution that arrived whole, and close it.
-
-        Args:
-            calls: the calls.
-            output: the output; null: none.
-            places: places of the calls, where instances share a plan's places.
-        """
-        for number, raw in enumerate(calls):
-            place = places[number] if places is not None else None
-            self.add(raw, place if isinstance(place, int) else None)
-        if output is not None:
-            self.set_output(output)
-        self.close()
-
-    def errors(self) -> list[JSONObject]:
-        """The structural problems as errors: `{"call", "place", "in_solution"?, "error"}`."""
-        return [
-            {
-                **(call.located if call else {"call": None, "place": None}),
-                "error": {"kind": "structural", "message": text},
-            }
-            for call, text in self.problems
-        ]
-
-    @property
-    def problems(self) -> list[tuple[Call | None, str]]:
-        """Every structural problem, in listing order; None stands for the output."""
-        found: list[tuple[Call | None, str]] = [
-            (call, text) for call in self.calls for text in (*call.problems, *self._cycles.get(call.index, ()))
-        ]
-        found.extend((None, text) for text in self.output_problems)
-        return found
-
-    # -- checks of one call ------------------------------------------------------------------------------------
-
-    def _check_instance(self, call: Call) -> None:
-        if self._instances and not call.instance:
-            call.problems.append(f"_instance: expected one of {', '.join(self._instances[:10])}")
-        elif call.instance and call.instance not in self._instances:
-            known = ", ".join(self._instances[:10]) or "none: leave _instance out"
-            call.problems.append(f"_instance: unknown instance {quoted(call.instance)}; the instances are {known}")
-
-    def _check_targets(self, call: Call) -> None:
-        schema = self._schemas.get(call.instance)
-        if schema is None or call.target is None:
-            return
-        for path in call.target.paths:
-            try:
-                schema.allow(path[1:])
-            except ClosedStateError as error:
-                call.problems.append(f"_outputPath: {error}")
-
-    def _note_id(self, call: Call) -> None:
-        if call.id is None:
-            return
-        if (call.instance, call.id) in self._ids:
-            call.problems.append(f"_id: {quoted(call.id)} is taken by an earlier call")
-        else:
-            self._ids[(call.instance, call.id)] = call.index
-
-    def _touching(self, call: Call) -> list[Tool]:
-        """The tools by which the call may change or read something: its own; those that a clean room is given."""
-        tool = call.tool
-        if tool is None or call.has_latent or (call.activity is None and tool.key in self.catalogue.latent):
-            # What a mind writes touches nothing.
-            return []
-        if tool.module != ANONYMOUS:
-            return [tool]
-        wanted = call.raw.get("tools", [])
-        patterns = [one for one in wanted if isinstance(one, str)] if isinstance(wanted, list) else []
-        if not isinstance(wanted, list) or any(one.startswith("†") for one in patterns):
-            # A reference: which tools they are is known when it runs.
-            return [tool]
-        return chosen_tools(self.catalogue.tools, patterns)
-
-    # -- binding -----------------------------------------------------------------------------------------------
-
-    def _bind(self, item: Read, instance: str, reader: int) -> list[list[tuple[int, ...] | None]]:
-        """What every operand sees. Alternatives after one that surely exists are never needed, and left out."""
-        bound: list[list[tuple[int, ...] | None]] = []
-        if self._is_over:
-            return bound
-        for alternative in item.expression.alternatives:
-            operands: list[tuple[int, ...] | None] = []
-            for operand in alternative:
-                operands.append(self._bind_operand(operand, instance, reader))
-                self._bound += len(operands[-1] or ())
-                if self._is_over:
-                    return []
-            bound.append(operands)
-            if all(operand == () for operand in operands) and all(
-                operand.kind != "item" and self._exists(operand, instance) for operand in alternative
-            ):
-                break
-        return bound
-
-    @property
-    def _is_over(self) -> bool:
-        return self.most_bound is not None and self._bound > self.most_bound
-
-    def _exists(self, operand: Reference, instance: str) -> bool:
-        document = self.base.get(operand.instance or instance, {})
-        return not isinstance(read(document, operand.full), Missing)
-
-    def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
-        if operand.kind == "data" and operand.path[:1] != ("error",) and self._reading > 1:
-            # Of data nobody can tell beforehand who adds it: every call listed before may.
-            return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
-        if operand.kind not in ("state", "results"):
-            return ()
-        writers = self._writers.get(operand.instance or instance)
-        overlapping = writers.overlapping(operand.full) if writers else set[int]()
-        earlier = sorted(index for index in overlapping if index < reader)
-        if earlier or self._exists(operand, instance):
-            return tuple(earlier)
-        if not self.closed:
-            return None
-        return tuple(sorted(index for index in overlapping if index != reader))
-
-    @staticmethod
-    def _open(item: Read) -> bool:
-        return any(operand is None for alternative in item.bound for operand in alternative)
-
-    def waits_for_end(self, call: Call) -> bool:
-        """Whether what the call waits for is known only when the answer has ended."""
-        return not self.closed and call.index in self._open_ended
-
-    def _is_open_ended(self, call: Call) -> bool:
-        """Whether the call, or one that it may wait for, reads or waits for calls that are not listed yet.
-
-        Later alternatives count, though they may never be needed: such calls may close a circle, and then the order
-        within the circle gives way. A call that began before that is known would run in another place than the same
-        call of an answer that arrives whole.
-        """
-        if call.edges is None or any(self._open(item) for item in call.reads):
-            return True
-        before = self._open_ended
-        return bool(before) and not before.isdisjoint(self.depends_on(call).union(call.order))
-
-    def _missing(self, item: Read, instance: str) -> str | None:
-        """Why no operand can ever be supplied; None where one may be."""
-        reasons: list[str] = []
-        if self._is_over:
-            # Told once, and for all.
-            return None
-        for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
-            lacking = [
-                operand
-                for operand, writers in zip(alternative, bound, strict=True)
-                if not writers and operand.kind != "item" and not self._exists(operand, instance)
-            ]
-            if not lacking:
-                return None
-            reasons.append(self._explain(lacking[0], instance))
-        return "; ".join(reasons)
-
-    def _explain(self, operand: Reference, instance: str) -> str:
-        where = operand.instance or instance
-        missing = f"nothing supplies {clipped(operand.text)}"
-        self._explained += 1
-        if self._explained > _NAMED:
-            # A plan may miss a value in every call; looking through all calls for each helps nobody.
-            return missing
-        if where and where not in self._instances:
-            return f"{missing}: there is no instance {quoted(where)}"
-        if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
-            for call in self.calls:
-                if str(call.place) == operand.path[0] and call.instance == where and call.target is not None:
-                    return f"{missing}: {call.label} writes to {clipped(' and '.join(call.target.texts))}"
-        document = self.base.get(where, {})
-        written = sorted({path[1] for call in self.calls for path in call.writes if path[0] == "state" and path[1:]})
-        hint = did_you_mean(operand.path[0], written) if operand.kind == "state" and operand.path else ""
-        return f"{missing}: {describe_missing(document, operand.full, operand.instance)}.{hint}"
-
-    def _unsupplied(self, call: Call, item: Read) -> None:
-        message = self._missing(item, call.instance)
-        if message is not None:
-            call.problems.append(message)
-
-    # -- order -------------------------------------------------------------------------------------------------
-
-    def _find_edges(self, call: Call) -> None:
-        edges: list[int] = []
-        unknown: list[str] = []
-        for name in call.after:
-            index = self._ids.get((call.instance, name), self._ids.get(("", name)))
-            if index == call.index:
-                call.problems.append(f"_after: a call cannot wait for itself ({quoted(name)})")
-            elif index is not None:
-                edges.append(index)
-                self._bound += 1
-            elif name not in self._known:
-                unknown.append(name)
-        if unknown and not self.closed:
-            return
-        if unknown:
-            ids = sorted({name for _, name in self._ids})
-            call.problems.append(f"_after: no call has the _id {quoted(unknown[0])}.{did_you_mean(unknown[0], ids)}")
-        call.edges = tuple(edges)
-
-    def replace(self, call: Call, tool: Tool) -> None:
-        """Another tool runs in the place of a call's own: it takes the place of its kind in the listed order."""
-        self._order.join(call, tool)
-        self._reorder()
-
-    def before(self, call: Call, settled: Callable[[int], bool]) -> int | None:
-        """A call that this one waits for because of the listed order; see `ListedOrder.before`."""
-        return self._order.before(call, settled)
-
-    def give_way(self, call: Call, before: int) -> None:
-        """The call no longer waits for an earlier one, which waits for its result; see `ListedOrder.give_way`."""
-        self._order.give_way(call, before)
-
-    def may_change(self, call: Call) -> bool:
-        """Whether later calls are ordered behind it as behind a change; see `ListedOrder`."""
-        return self._order.may_change(call)
-
-    def itemwise(self, call: Call) -> bool:
-        """Whether the items of its `_each` run one after another; see `ListedOrder.itemwise`."""
-        return self._order.itemwise(call)
-
-    def depends_on(self, call: Call, *, certainly: bool = False) -> set[int]:
-        """The calls it waits for by data and by `_after`: not by listed order.
-
-        Args:
-            call: a call of this Solution.
-            certainly: leave out alternatives after the first, which may never be looked at.
-        """
-        found: set[int] = set(call.edges or ())
-        for item in call.reads:
-            for alternative in item.bound[:1] if certainly else item.bound:
-                for operand in alternative:
-                    found.update(operand or ())
-        return found
-
-    def _name_cycles(self) -> None:
-        # These refuse a plan. A call that runs is failed by the tick, once nothing else can move: a cycle may dissolve
-        # until then, through a later alternative or because a call in it fails for a reason of its own.
-        for cycle in cycles({call.index: self.depends_on(call, certainly=True) for call in self.calls}):
-            message = self.cycle_message(cycle)
-            for index in cycle:
-                self._cycles.setdefault(index, []).append(message)
-
-    def _loosen(self) -> None:
-        """A read of data that the context holds does not wait for calls that wait for the reader."""
-        for part in components({call.index: self.depends_on(call) for call in self.calls}):
-            members = set(part)
-            for call in map(self.call, part if part[1:] else ()):
-                for item in call.reads:
-                    for alternative, bound in zip(item.expression.alternatives, item.bound, strict=False):
-                        for number, operand in enumerate(alternative):
-                            if operand.kind == "data" and self._exists(operand, call.instance):
-                                bound[number] = tuple(one for one in bound[number] or () if one not in members)
-
-    def cycle_message(self, cycle: Sequence[int]) -> str:
-        """What is wrong with calls that wait for each other in a circle."""
-        shown = [self.call(index).label for index in cycle[:_NAMED]]
-        if len(cycle) > _NAMED:
-            shown.append(f"{len(cycle) - _NAMED:,} more calls")
-        return f"a cycle: {' -> '.join([*shown, shown[0]])} (each reads what the next writes or waits for it)"
-
-    def _reorder(self) -> None:
-        self._order.rearrange({call.index: sorted(self.depends_on(call)) for call in self.calls}, self.call)

@@ -15,12 +15,12 @@ class Group:
     """What the end of one call means for the others.
 
     Args:
-        pattern: `all`: a failure cancels the rest, and nothing is written before everything is there; `any`: the first
-            success cancels the rest; `race`: the first to end does. None: calls do not touch each other.
+        pattern: `all`: a failure cancels the rest, and nothing is written before every call has succeeded; `any`: the
+            first success cancels the rest; `race`: the first call to end does. None: the calls are independent.
 
     Attributes:
-        decided: why what is still on its way is cancelled; None: nothing is.
-        cancelled: why the Solution was cancelled from outside; None: it was not.
+        decided: why the calls that have not settled are cancelled; None if they are not.
+        cancelled: why the Solution was cancelled from outside; None if it was not.
     """
 
     def __init__(self, pattern: Pattern | None) -> None:
@@ -30,11 +30,7 @@ class Group:
         self._winner: Progress | None = None
 
     def note(self, progress: Progress) -> bool:
-        """A call has settled.
-
-        Returns:
-            Whether that decides: the others are to be cancelled.
-        """
+        """Note that a call has settled; True if the others must be cancelled."""
         if self.pattern is None or self.decided is not None:
             return False
         failed = progress.status is CallStatus.FAILED
@@ -51,25 +47,25 @@ class Group:
 
     @property
     def catches(self) -> bool:
-        """Whether `p || q` takes a failure. An alternative that has failed writes nothing: another may succeed."""
+        """Whether `p || q` catches a failure. A failed alternative writes nothing, because another may succeed."""
         return self.pattern != "any"
 
     @property
-    def tells_failures(self) -> bool:
-        """Whether a failed call is an error: where another alternative succeeded, it is none."""
+    def reports_failures(self) -> bool:
+        """Whether a failed call is an error. It is none if another alternative succeeded."""
         return not (self.pattern == "any" and self._winner is not None)
 
     def keeps(self, progress: Progress) -> bool:
-        """Whether what a settled call did counts."""
+        """Whether the result of a settled call counts."""
         return self.pattern is None or progress.status in (CallStatus.DONE, CallStatus.CAUGHT)
 
     def error(self) -> JSONObject:
-        """The error of a call that was cancelled."""
+        """The error of a cancelled call."""
         return {"kind": "cancelled", "message": f"cancelled: {self.decided}"}
 
 
 def refuse(graph: Graph, pattern: Pattern | None, output: JSON) -> None:
-    """Note what cannot be under a pattern: alternatives that depend on each other, an output, no calls at all."""
+    """Add the problems of a group: alternatives that depend on each other, an output, no calls."""
     if pattern is None:
         return
     if output is not None:
@@ -87,11 +83,11 @@ def refuse(graph: Graph, pattern: Pattern | None, output: JSON) -> None:
 
 
 class Halt(NamedTuple):
-    """What became of a call that was called off.
+    """The result of `halt`.
 
     Attributes:
-        runs: something of it is still on its way, and is told to stop.
-        unstarted: executions that were due and never began; `unasked`: approvals.
+        runs: part of the call still runs, and a `Cancel` is due for it.
+        unstarted: the number of executions that were due and never began; `unasked`: of approvals.
     """
 
     runs: bool
@@ -100,7 +96,7 @@ class Halt(NamedTuple):
 
 
 def halt(progress: Progress, due: dict[EffectKey, Effect], error: JSONObject) -> Halt:
-    """Call off a call: what is due of it and not acknowledged goes from `due`, a `Cancel` stands there for the rest."""
+    """Cancel a call: remove its unacknowledged effects from `due`, and add a `Cancel` for what has begun."""
     call = progress.call
     if progress.approval is not None:
         progress.approval = None

@@ -1,4 +1,8 @@
-"""Progress: how far each call of a run has come, and what its reads see."""
+"""Progress: the status of each call of a run, and the values that its reads see.
+
+`Progress` is one call, `Item` one execution of it. `Judge` evaluates a read: it returns a value, or `Wait` with the
+call to wait for, or `Absent` with the reason why there will never be a value.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from ideabridge.bridge.context.references import Path, Reference, clipped
 from ideabridge.bridge.context.state import MISSING, Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
 from ideabridge.bridge.loop.call import UNCERTAIN, Call, Read
-from ideabridge.bridge.loop.event import QuestionAsked
+from ideabridge.bridge.loop.event import JournalError, QuestionAsked
 from ideabridge.bridge.loop.memory import Memory
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
@@ -21,7 +25,7 @@ _NAMED = 10
 
 
 class CallStatus(Enum):
-    """Where a call stands. The last five are settled: nothing more will come of it."""
+    """The status of a call. The last five are final."""
 
     WAITING = "waiting"
     ASKING = "asking"
@@ -41,12 +45,13 @@ _SETTLED = frozenset({CallStatus.DONE, CallStatus.CAUGHT, CallStatus.FAILED, Cal
 class Item:
     """One execution of a call: the call itself, or one item of its `_each`.
 
-    `size`: bytes of what its references read.
-    `imports`: (path, value) of what its room may see.
-    `unchecked`: holding its parameters against their schema may take long, so that is done where it runs.
-    `doubt` is the digest of the question what came of it, while a person is asked; `doubts` counts such questions.
-    `cut_off` says why nobody knows; None: the process died.
-    `question` is what its module asks, while it waits for an answer; `questions` counts those answered.
+    Attributes:
+        size: bytes of the values that its references read.
+        imports: (path, value) of what its room may see.
+        unchecked: checking the parameters may take long, so the executor does it.
+        doubt: the digest of the question about its outcome, while a person is asked; `doubts` counts such questions.
+        cut_off: why the outcome is unknown; None: the process died.
+        question: what its module asks, until it is answered; `questions` counts the answered ones.
     """
 
     parameters: JSONObject
@@ -65,7 +70,7 @@ class Item:
     questions: int = 0
 
     def end(self, value: JSON, error: JSONObject | None) -> bool:
-        """It has ended; whether its module was waiting for an answer."""
+        """Note the end; True if its module was waiting for an answer."""
         self.finished, self.value, self.error = True, value, error
         waited, self.question = self.question is not None, None
         return waited
@@ -73,19 +78,19 @@ class Item:
 
 @dataclass(slots=True)
 class Progress:
-    """One call on its way.
+    """The progress of one call.
 
     Attributes:
         status: see `CallStatus`.
         items: its executions, once its references are resolved.
-        error: `{"kind", "message", ...}` where it failed, was caught or skipped.
-        wrote: full paths it wrote.
-        staged: what it wrote is seen inside its group only.
+        error: `{"kind", "message", ...}` if it failed, was caught or was skipped.
+        wrote: the full paths that it wrote.
+        staged: only its group sees what it wrote.
         approval: (id, digest, resolved call, why) while a person is asked.
         value: the result, once done.
-        replaced: the tool that runs instead of the call's own, where a person said so.
-        held: it may run, and waits for calls that only the listed order puts before it.
-        unasked: what its module asked and nobody was asked, and why.
+        replaced: the tool with which a person replaced the call's own.
+        held: only the listed order keeps it from running.
+        unasked: the questions of its module that were put before nobody, with the reasons.
     """
 
     call: Call
@@ -104,26 +109,26 @@ class Progress:
 
     @property
     def tool(self) -> Tool | None:
-        """The tool that runs."""
+        """The tool that runs: the call's own, or the one that replaced it."""
         return self.replaced or self.call.tool
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether the status is final."""
         return self.status in _SETTLED
 
     def withdraw(self, error: JSONObject) -> None:
-        """Its group failed as a whole: what it wrote inside counts no more."""
+        """Its group failed: what it wrote does not count."""
         self.status, self.error = CallStatus.CANCELLED, error
         self.wrote, self.staged, self.value = (), False, None
 
 
 def items_error(items: list[Item], *, uncaught: bool) -> JSONObject:
-    """The error of a call by `_each` of which some items failed: `{"kind", "message", "items"}`.
+    """The error of a call with `_each` if some items failed: `{"kind", "message", "items"}`.
 
     Args:
-        items: all of them.
-        uncaught: what `p || q` does not catch of one item it does not catch of the call.
+        items: all items.
+        uncaught: an item that may have taken effect makes the error one that `p || q` does not catch.
     """
     kinds = {str(item.error.get("kind")) for item in items if item.error is not None} if uncaught else set[str]()
     failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
@@ -137,7 +142,7 @@ def items_error(items: list[Item], *, uncaught: bool) -> JSONObject:
 
 
 def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
-    """(call, item) of what was started and has not finished: after a crash, its outcome is unknown."""
+    """(call, item) of each execution in flight: after a crash, its outcome is unknown."""
     return [
         (one, number if one.call.has_each else None)
         for one in history
@@ -148,7 +153,7 @@ def in_flight(history: Iterable[Progress]) -> list[tuple[Progress, int | None]]:
 
 
 def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
-    """What modules ask and wait for, in the order of the calls."""
+    """The questions for whose answers modules wait, in the order of the calls."""
     return [
         item.question
         for one in history
@@ -158,16 +163,28 @@ def parked(history: Iterable[Progress]) -> list[QuestionAsked]:
     ]
 
 
+def running_item(progress: Mapping[int, Progress], call: int, number: int | None) -> Item:
+    """One execution of a call that runs.
+
+    Raises:
+        JournalError: the call does not run, or has no such item.
+    """
+    one = progress.get(call)
+    if one is None or one.status is not CallStatus.RUNNING or (number or 0) >= len(one.items):
+        raise JournalError(f"call {call} is not running")
+    return one.items[number or 0]
+
+
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet: for the call `on` to settle, or (None) for the answer to end."""
+    """There is no value yet: wait for the call `on` to settle, or (None) for the answer to end."""
 
     on: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Never: there is no value, and why."""
+    """There will be no value, for this reason."""
 
     why: Literal["failed", "skipped", "missing"]
     message: str

@@ -1,6 +1,8 @@
 """Question: what a run asks people, and what may be answered.
 
-A question is bound to the digest of what it shows: an answer holds for exactly that.
+A run asks whether a call may run, whether the plan of a lazy run is accepted, and what the outcome of a call was that a
+crash interrupted; a module may ask something while it runs a call. A question is bound to the digest of what it shows,
+so an answer holds for exactly that. The digest and the answer are journaled.
 """
 
 from __future__ import annotations
@@ -24,42 +26,40 @@ from ideabridge.bridge.loop.event import (
 )
 from ideabridge.bridge.loop.output import MOST_RESOLVED, Refusal, digest_of, executed_call, resolved_call
 from ideabridge.bridge.loop.policy import Policy
-from ideabridge.bridge.loop.progress import CallStatus, Item, Progress, parked
+from ideabridge.bridge.loop.progress import CallStatus, Item, Progress, parked, running_item
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.tool import ANONYMOUS, IDEA, META_PROPERTIES, Tool
 
-# -- question --------------------------------------------------------------------------------------------------------
-
 Kind: TypeAlias = Literal["call", "outcome", "plan", "question"]
-"""`call`: may it run; `outcome`: what came of it, where nobody knows; `plan`: is it accepted as a whole; `question`:
+"""`call`: may it run; `outcome`: how did it end, if that is unknown; `plan`: is it accepted as a whole; `question`:
 what its module asks while it runs.
 """
 
 Choice: TypeAlias = Literal["approve", "deny", "edit", "retry", "skip", "value"]
 
 Key: TypeAlias = "tuple[Kind, int | None, int | None]"
-"""What a question is about: its kind, the call, and the item of its `_each`. Of plans, one waits at most."""
+"""What a question is about: its kind, the call, and the item of its `_each`. At most one plan waits."""
 
 CHOICES: Final[dict[Kind, tuple[Choice, ...]]] = {
     "call": ("approve", "deny", "edit"),
     "outcome": ("retry", "skip", "value"),
     "plan": ("approve", "deny", "edit"),
-    # value: the form is filled in; deny: the person refuses; skip: it is left.
+    # value: fill in the form; deny: refuse; skip: do not answer.
     "question": ("value", "deny", "skip"),
 }
 
 REFUSALS: Final[dict[Kind, Choice]] = {"call": "deny", "outcome": "skip", "plan": "deny", "question": "skip"}
-"""What holds where nobody answers in time."""
+"""The answer if nobody answers in time."""
 
 DIED: Final = "the process died while it ran"
-"""Why nobody knows what came of a call, where nothing else is known."""
+"""Why an outcome is unknown, if nothing else is known."""
 
 ENDED: Final = "the run ended while it ran"
-"""Why a run that was ended before its time does not know what came of a call."""
+"""Why an outcome is unknown in a run that was ended."""
 
 FORKED: Final = "it had not ended when the run was forked"
-"""Why a fork does not know what came of a call of its parent."""
+"""Why the outcome of a parent's call is unknown in a fork."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class Question:
     Attributes:
         kind: see `Kind`.
         approval: its id.
-        digest: the hash of what is shown, which an answer is bound to.
-        shown: the call with its references resolved; a plan: `{"calls", "output"}`.
+        digest: the hash of what is shown; an answer is bound to it.
+        shown: the call with its references resolved; of a plan `{"calls", "output"}`.
         why: why it is asked.
-        call: the call's index in the run; `item`: of its `_each`; None for a plan.
-        tool: the call's tool.
-        asked: what its module asks.
+        call: the index of the call in the run, and `item` of its `_each`; None for a plan.
+        tool: the tool of the call.
+        asked: what the module asks.
     """
 
     kind: Kind
@@ -99,29 +99,29 @@ class Question:
 
     @property
     def refusal(self) -> Choice:
-        """What holds where nobody answers in time."""
+        """The answer if nobody answers in time."""
         return REFUSALS[self.kind]
 
     def to_json(self) -> JSONObject:
         """`{"approval", "call" or "plan", "why"}`, with `choices` (and `item`) for an unknown outcome; of a module's
         question `question` too: `{"module", "message", "schema"}`.
         """
-        told: JSONObject = {
+        shown: JSONObject = {
             "approval": self.approval,
             "plan" if self.kind == "plan" else "call": self.shown,
             "why": self.why,
         }
         if self.asked is not None:
-            told["question"] = form_of(self.asked)
+            shown["question"] = question_form(self.asked)
         if self.kind in ("outcome", "question"):
-            told["choices"] = list(self.choices)
+            shown["choices"] = list(self.choices)
         if self.item is not None:
-            told["item"] = self.item
-        return told
+            shown["item"] = self.item
+        return shown
 
 
 def call_question(progress: Progress) -> Question | None:
-    """Whether a call may run; None where nobody is asked."""
+    """The question whether a call may run; None if nobody is asked."""
     if progress.status is not CallStatus.ASKING or progress.approval is None:
         return None
     approval, digest, resolved, why = progress.approval
@@ -129,20 +129,20 @@ def call_question(progress: Progress) -> Question | None:
 
 
 def unknown(why: str | None, tool: Tool | None) -> str:
-    """Why nobody knows what came of a call, as a sentence.
+    """The message of an unknown outcome.
 
     Args:
-        why: what happened; None: its process died.
-        tool: its tool.
+        why: what happened; None: the process died.
+        tool: the tool of the call.
     """
-    told = f"outcome unknown: {why or DIED}"
+    message = f"outcome unknown: {why or DIED}"
     if tool is not None and tool.annotations.repeatable:
-        return told
-    return f"{told}, and the tool does not say that it may run twice"
+        return message
+    return f"{message}, and the tool does not say that it may run twice"
 
 
 def outcome_question(progress: Progress, number: int | None) -> Question | None:
-    """What came of an execution that was in flight; None where what it ran with nests too deep to be shown.
+    """The question about the outcome of an execution; None if the call nests too deep to be shown.
 
     Args:
         progress: the call.
@@ -150,18 +150,18 @@ def outcome_question(progress: Progress, number: int | None) -> Question | None:
     """
     call, item = progress.call, progress.items[number or 0]
     shown = executed_call(progress, item.parameters)
-    # The same execution may be in flight at another crash: that is another question.
+    # If another crash interrupts the same execution, that is another question.
     digest = digest_of({"call": shown, "item": number, "time": item.doubts})
     if isinstance(digest, Refusal):
         return None
     place = call.index if number is None else f"{call.index}.{number}"
-    told = unknown(item.cut_off, progress.tool)
-    why = f"{told}. retry: run it again; skip: it fails as unknown; value: give its result"
+    what = unknown(item.cut_off, progress.tool)
+    why = f"{what}. retry: run it again; skip: it fails as unknown; value: give its result"
     return Question("outcome", f"o{place}-{digest[:12]}", digest, shown, why, call.index, number, progress.tool)
 
 
 def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
-    """What a module asks while it runs a call."""
+    """The question that a module asks while it runs a call."""
     shown = executed_call(progress, progress.items[event.item or 0].parameters)
     why = (
         f"module {event.module!r} asks while it runs the call; these are its words, and none of ours. value: what goes"
@@ -170,29 +170,27 @@ def inquiry_question(progress: Progress, event: QuestionAsked) -> Question:
     return Question("question", event.approval, event.digest, shown, why, event.call, event.item, progress.tool, event)
 
 
-def form_of(event: QuestionAsked) -> JSONObject:
+def question_form(event: QuestionAsked) -> JSONObject:
     """What a module asks, as callers see it: `{"module", "message", "schema"}`."""
     return {"module": event.module, "message": event.message, "schema": event.schema}
 
 
 # -- approval --------------------------------------------------------------------------------------------------------
-#
-# Approval: whether a call whose references are resolved runs, is denied, or is put before a person.
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The call does not run."""
+    """A call that a policy denies, or that cannot be shown to a person."""
 
     kind: ErrorKind
     message: str
 
 
-def judged(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
-    """What a policy comes to for a call; None: it runs."""
+def apply_policy(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
+    """Apply a policy to a call whose references are resolved; None: it runs."""
     call, tool = progress.call, progress.tool
     if call.has_latent or tool is None or (call.room is not None and tool.module is None):
-        # Only a mind is asked.
+        # Only a mind is asked, or a room opens, whose calls ask by themselves.
         return None
     resolved = resolved_call(progress)
     verdict = policy(tool, resolved)
@@ -200,7 +198,7 @@ def judged(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
         return None
     if verdict.verdict == "deny":
         return Denial("denied", f"denied by policy: {verdict.why or 'no reason given'}")
-    # All items together are what a person decides about.
+    # A person decides about all items together.
     size = sum(item.size for item in progress.items)
     if size > MOST_RESOLVED:
         why = f"it would have {size:,} bytes with what it refers to; at most {MOST_RESOLVED:,} are put before a person"
@@ -212,29 +210,27 @@ def judged(policy: Policy, progress: Progress) -> AskApproval | Denial | None:
 
 
 def correction(proposed: JSONObject, event: CallDecided) -> JSONObject | None:
-    """What a mind is told of a decision: `{"proposed", "ran", "by", "reason"}`; None where it runs as proposed."""
+    """The correction that a mind sees: `{"proposed", "ran", "by", "reason"}`; None if the call runs as proposed."""
     if event.decision == "approve" or (event.decision == "edit" and event.edited is None):
         return None
     ran = event.edited if event.decision == "edit" else None
     return {"proposed": proposed, "ran": ran, "by": str(event.by), "reason": event.reason}
 
 
-# -- edit ------------------------------------------------------------------------------------------------------------
-#
-# Edit: a call as a person changed it: other parameters, or another tool in its place.
-#
-# Its values are literals. Where the result goes, and for which instance, stays as the call says.
+# -- edits -----------------------------------------------------------------------------------------------------------
 
 _KEPT = ("_instance", "_outputPath", "_outputMethod", "_id", "_after", "_imports", "_output", "_activity")
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An edit that can run.
+    """A call as a person changed it, checked: other parameters, or another tool.
+
+    Its values are literals. The output path and the instance stay as the call has them.
 
     Attributes:
-        call: the call as it shall run.
-        tool: the tool that runs in the place of the call's own; None: that stays.
+        call: the call that runs.
+        tool: the tool that replaces the call's own; None: it stays.
     """
 
     call: JSONObject
@@ -242,13 +238,13 @@ class Edit:
 
 
 def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, policy: Policy) -> Edit | Refusal:
-    """A person's edit of a call that waits for a decision, checked; else why it cannot run.
+    """Check a person's edit of a call that waits for a decision.
 
     Args:
         progress: the call.
-        edited: the resolved call as it shall run; without `_tool` that stays.
-        catalogue: the tools the person may choose from.
-        policy: of the run; what it denies nobody can approve.
+        edited: the resolved call that is to run; without `_tool` the tool stays.
+        catalogue: the tools from which the person may choose.
+        policy: the policy of the run; nobody can approve what it denies.
     """
     own = progress.tool
     if own is None:
@@ -271,7 +267,7 @@ def read_edit(progress: Progress, edited: JSONObject, catalogue: Catalogue, poli
         )
     if tool.key in catalogue.latent:
         return Refusal(f"tool {quoted(tool.name)} has no code: a mind writes its result, so it cannot run in a place")
-    # The name of an activity is the old tool's.
+    # `_activity` belongs to the old tool.
     call: JSONObject = {key: value for key, value in edited.items() if key != "_activity"}
     verdict = policy(tool, call)
     if verdict.verdict == "deny":
@@ -318,35 +314,31 @@ def _parameters_problem(progress: Progress, edited: JSONObject, tool: Tool, cata
 
 
 def edited_parameters(edited: JSONObject) -> list[JSONObject]:
-    """The parameters an edited call holds, one for each execution."""
+    """The parameters of an edited call, for each execution."""
     each = edited.get("_each")
     if isinstance(each, list):
         return [item for item in each if isinstance(item, dict)]
     return [{key: value for key, value in edited.items() if key not in META_PROPERTIES}]
 
 
-def apply(progress: Progress, event: CallDecided) -> Tool | None:
-    """What a decision changes of the call it is about; the tool that runs in its place, if another does."""
+def apply_edit(progress: Progress, event: CallDecided) -> Tool | None:
+    """Apply an edit to a call, and return the tool that replaces the call's own, if one does."""
     if event.decision != "edit" or event.edited is None:
         return None
-    # A room sees what its call imports, whatever its parameters are.
+    # The imports of a room do not depend on the parameters.
     imports = progress.items[0].imports
     progress.items = [Item(parameters, imports=imports) for parameters in edited_parameters(event.edited)]
     progress.replaced = Tool.from_json(event.tool) if event.tool is not None else None
     return progress.replaced
 
 
-# -- inquiry ---------------------------------------------------------------------------------------------------------
-#
-# Inquiries: what the module of a call that runs asks, on its way through a run.
-#
-# A call that waits for an answer is parked: it runs at its module, and nothing moves here before somebody answers.
+# -- questions of modules --------------------------------------------------------------------------------------------
 
 GONE = "the process in which the call waited for it has died"
 
 
 def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -> QuestionAsked | None:
-    """The event of a question that a module puts; None where the call cannot be shown.
+    """The event of a module's question; None if the call nests too deep to be shown.
 
     Args:
         progress: the call.
@@ -356,7 +348,7 @@ def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -
     """
     item = progress.items[number or 0]
     what: dict[str, JSON] = {"module": inquiry.module, "message": inquiry.message, "schema": inquiry.schema}
-    # The same question may be put again: that is another one.
+    # If the module asks the same again, that is another question.
     digest = digest_of({"call": executed_call(progress, item.parameters), **what, "time": item.questions})
     if isinstance(digest, Refusal):
         return None
@@ -366,41 +358,35 @@ def asked(progress: Progress, number: int | None, inquiry: Inquiry, at: float) -
     return QuestionAsked(index, approval, digest, inquiry.module, inquiry.message, inquiry.schema, number, at)
 
 
-def take(progress: Mapping[int, Progress], event: QuestionAsked | QuestionAnswered | QuestionRefused) -> int:
-    """Note what a module asks, or what became of it.
+def take_question(progress: Mapping[int, Progress], event: QuestionAsked | QuestionAnswered | QuestionRefused) -> int:
+    """Take up a module's question, or what became of it.
 
     Returns:
-        How many more calls (or items) are parked now: 1, -1 or 0.
+        How many more executions wait for an answer now: 1, -1 or 0.
 
     Raises:
         JournalError: the call does not run, asks already, or asks nothing, or asks another question.
     """
-    one = progress.get(event.call)
-    if one is None or one.status is not CallStatus.RUNNING or (event.item or 0) >= len(one.items):
-        raise JournalError(f"call {event.call} is not running")
-    item = one.items[event.item or 0]
+    item = running_item(progress, event.call, event.item)
     if isinstance(event, QuestionRefused):
-        said = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
-        one.unasked.append(f"{one.call.label}: {said}")
+        call = progress[event.call]
+        refused = f"module {event.module!r} asked {event.message!r}, and was not answered: {event.why}"
+        call.unasked.append(f"{call.call.label}: {refused}")
         return 0
     if isinstance(event, QuestionAsked):
         if not item.started or item.finished or item.doubt is not None or item.question is not None:
             raise JournalError(f"the module of call {event.call} cannot ask now")
         item.question = event
         return 1
-    _settle(item, event)
-    return -1
-
-
-def _settle(item: Item, event: QuestionAnswered) -> None:
     if item.question is None:
         raise JournalError(f"the module of call {event.call} has asked nothing")
     if item.question.digest != event.digest:
         raise JournalError(f"the answer for call {event.call} is bound to another question than the one that waits")
     item.question = None
     item.questions += 1
+    return -1
 
 
-def gone(history: list[Progress]) -> list[QuestionAnswered]:
-    """The questions of a run that was read from its journal: the calls that wait for an answer are no more."""
+def withdraw_questions(history: list[Progress]) -> list[QuestionAnswered]:
+    """Cancel the questions of a run that was read from its journal: the calls that asked them have died."""
     return [QuestionAnswered(one.call, one.digest, "cancel", BRIDGE, one.item, reason=GONE) for one in parked(history)]

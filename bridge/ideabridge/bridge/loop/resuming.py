@@ -1,6 +1,4 @@
-"""Aftermath: what becomes of calls whose outcome nobody knows: those that a crash left in flight, and those
-whose module ended, or did not answer, while they ran.
-"""
+"""Events for calls whose outcome is unknown: a crash, a fork or the end of their module interrupted them."""
 
 from __future__ import annotations
 
@@ -8,42 +6,36 @@ from ideabridge.bridge.loop.effect import Cancel, Execute
 from ideabridge.bridge.loop.event import MODULE, CallFinished, Event, OutcomeAsked, QuestionAnswered, SolutionClosed
 from ideabridge.bridge.loop.machine import CUT_OFF, Machine
 from ideabridge.bridge.loop.progress import Progress, in_flight
-from ideabridge.bridge.loop.question import FORKED, gone, outcome_question, unknown
+from ideabridge.bridge.loop.question import FORKED, outcome_question, unknown, withdraw_questions
 
 
 def resume_events(machine: Machine, now: float) -> tuple[list[Execute], list[Event]]:
-    """What goes on with a run whose journal was folded.
+    """What continues a run whose journal was folded.
 
-    Executions in flight run again where the tool says that it may run twice. Of the others the mind is told that
-    nobody knows what came of them; a plan's author has answered once and for all, so there a person is asked.
-
-    Args:
-        machine: the folded machine.
-        now: the time, in seconds since 1970.
+    Executions in flight run again if their tool may run twice. For the others the mind learns that the outcome is
+    unknown; in a plan, whose author has answered once and for all, a person is asked.
 
     Returns:
-        What runs again, and what is to be journaled.
+        What runs again, and the events to journal.
     """
     again: list[Execute] = []
-    # Whoever waited for an answer is gone: these come first, and what is asked anew is asked by a new call.
-    events: list[Event] = [*gone(machine.history)]
+    # The connections that waited for an answer have died with the process: withdraw their questions first.
+    events: list[Event] = [*withdraw_questions(machine.history)]
     for progress, number in _cut_off(machine):
         if _repeatable(progress):
             again.append(Execute.of(progress, number))
         else:
             events.append(_in_doubt(machine, progress, number, None, now))
     if machine.is_streaming:
-        # What had streamed in is the Solution; the mind is never asked again for it.
+        # The part that had arrived is the Solution; the mind is not asked for it again.
         events.append(SolutionClosed(CUT_OFF))
     return again, events
 
 
 def fork_events(machine: Machine) -> list[Event]:
-    """What is journaled in a fork of calls that had not ended in its parent. Nobody has been asked yet: the time that a
-    person has begins when the fork does.
+    """The events of a fork for calls that had not ended in its parent.
 
-    Args:
-        machine: the machine of the fork.
+    Nobody has been asked yet: the time that a person has begins with the fork.
     """
     return [
         _in_doubt(machine, progress, number, FORKED, None)
@@ -53,13 +45,7 @@ def fork_events(machine: Machine) -> list[Event]:
 
 
 def finish_events(machine: Machine, finished: CallFinished, now: float) -> list[Event]:
-    """What is journaled of an execution that has ended in this process.
-
-    Args:
-        machine: the machine of its run.
-        finished: how it ended. Its error is of the kind `unknown` where nobody knows whether it took effect.
-        now: the time, in seconds since 1970.
-    """
+    """The events of an execution that has ended in this process; a question instead if its error is `unknown`."""
     error = finished.error
     if error is None or error.get("kind") != "unknown":
         return [finished]
@@ -73,7 +59,7 @@ def finish_events(machine: Machine, finished: CallFinished, now: float) -> list[
 
 
 def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
-    """The executions in flight, without those that were to be cancelled."""
+    """The executions in flight, without those for which a `Cancel` is due."""
     called_off = {effect.key for effect in machine.due() if isinstance(effect, Cancel)}
     return [
         (progress, number)
@@ -83,13 +69,13 @@ def _cut_off(machine: Machine) -> list[tuple[Progress, int | None]]:
 
 
 def _repeatable(progress: Progress) -> bool:
-    """Whether a call runs again by itself. A room goes on where it was."""
+    """Whether a call runs again without a question. A room continues where it was."""
     call, tool = progress.call, progress.tool
     return call.has_latent or call.room is not None or (tool is not None and tool.annotations.repeatable)
 
 
 def _in_doubt(machine: Machine, progress: Progress, number: int | None, why: str | None, now: float | None) -> Event:
-    """The question what came of an execution, where somebody can be asked; else that nobody knows."""
+    """A question about the outcome if somebody can be asked, otherwise the error `unknown`."""
     index = progress.call.index
     asked = outcome_question(progress, number) if machine.mode == "plan" else None
     if asked is not None:

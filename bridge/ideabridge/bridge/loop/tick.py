@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 
 A call waits for one thing at a time: a call that writes what it reads, or one that the listed order puts before it.
-`_waiting` maps what is waited for to the calls that wait. When a call settles, exactly those are considered again;
+`_waiting` maps each of these to the calls that wait for it. When a call settles, exactly those are considered again;
 there is no polling and no barrier between layers. After every event `_drain` considers calls until nothing moves, and
 leaves new effects in `due`.
 
@@ -56,25 +56,421 @@ from ideabridge.bridge.loop.group import Group, halt
 from ideabridge.bridge.loop.memory import Memory, Write
 from ideabridge.bridge.loop.output import Readiness, Refusal, error_message
 from ideabridge.bridge.loop.policy import policy_named
-from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait, items_error
-from ideabridge.bridge.loop.question import ENDED, Denial, apply, correction, judged, take, unknown
+from ideabridge.bridge.loop.progress import Absent, CallStatus, Item, Judge, Progress, Wait, items_error, running_item
+from ideabridge.bridge.loop.question import (
+    ENDED,
+    Denial,
+    apply_edit,
+    apply_policy,
+    correction,
+    take_question,
+    unknown,
+)
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.tool import Tool
 
+
+class Tick:
+    """Runs the calls of one Solution.
+
+    Args:
+        graph: the Solution's calls; already closed if it arrived whole.
+        memory: the documents of the run.
+        settings: the settings of the run.
+        schemas: the state schemas by instance.
+        pattern: see `Group`.
+
+    Attributes:
+        due: the effects that no event has acknowledged.
+        progress: the calls by index.
+        rooms: the executions that rooms answer and that have not ended.
+        corrections: what people changed or denied.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        memory: Memory,
+        settings: Settings,
+        schemas: dict[str, StateSchema],
+        pattern: events.Pattern | None = None,
+    ) -> None:
+        self.graph = graph
+        self.due: dict[EffectKey, Effect] = {}
+        self.progress: dict[int, Progress] = {}
+        self.rooms: dict[ExecutionKey, None] = {}
+        self.corrections: list[JSONObject] = []
+        self.group = Group(pattern)
+        self._memory = memory
+        # Only the group itself sees what it writes, until all of it is there.
+        self._visible = memory.staged() if pattern == "all" else memory
+        self._committed = pattern != "all"
+        self._settings = settings
+        self._policy = policy_named(settings.approval)
+        self._settling = CallSettler(
+            self._visible, schemas, self.group, self._on_settled, uncaught_items=settings.uncaught_items
+        )
+        self.judge = Judge(self._visible, self.progress)
+        self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
+        self._waiting: dict[int | None, list[int]] = {}
+        self._consider: deque[int] = deque()
+        self._queue: deque[tuple[int, int]] = deque()
+        self._running = 0
+        self._asking = 0
+        self._unsettled = 0
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def propose(self, raw: JSON, place: int | None = None) -> None:
+        """Take up one call of an answer that streams."""
+        self._list(self.graph.add(raw, place))
+        self._drain()
+
+    def take_up(self) -> None:
+        """Take up every call of a Solution that arrived whole; its graph is closed."""
+        for call in self.graph.calls:
+            self._list(call)
+        self._drain()
+
+    def close(self) -> None:
+        """The answer has ended."""
+        self.graph.close()
+        for one in self.progress.values():
+            if one.call.problems and one.settled:
+                # Closing the graph may have found more problems.
+                one.error = _structural(one.call)
+        self._consider.extend(index for index, one in self.progress.items() if _waits(one))
+        self._waiting.clear()
+        self._drain()
+
+    def started(self, index: int, item: int | None) -> None:
+        """An `Execute` was acknowledged."""
+        if self.due.pop(("execute", index, item), None) is None:
+            raise JournalError(f"call {index} was started without being due")
+        self.progress[index].items[item or 0].started = True
+        if self.progress[index].call.room is not None:
+            self.rooms[index, item] = None
+
+    def asked(self, index: int) -> None:
+        """An `AskApproval` was acknowledged."""
+        if self.due.pop(("approve", index, None), None) is None:
+            raise JournalError(f"approval of call {index} was asked without being due")
+        self.progress[index].asked = True
+
+    def finished(self, event: events.CallFinished) -> None:
+        """A call, or one item of it, ended."""
+        progress = self.progress.get(event.call)
+        number = event.item or 0
+        if progress is not None and self.due.pop(("cancel", event.call, event.item), None) is not None:
+            self._stopped(progress, number, event)
+            return
+        if progress is None or progress.status is not CallStatus.RUNNING or number >= len(progress.items):
+            raise JournalError(f"call {event.call} finished without running")
+        item = progress.items[number]
+        if item.finished or not item.started:
+            raise JournalError(f"call {event.call} finished twice or without having started")
+        self._end(progress, item, event)
+        if progress.open_items == 0:
+            self._settling.complete(progress, event.chosen)
+        elif self.graph.order.itemwise(progress.call):
+            self._queue_items(progress)
+        self._drain()
+
+    def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
+        if item.end(event.value, event.error):
+            self._asking -= 1
+        else:
+            self._running -= 1
+        self.rooms.pop((event.call, event.item), None)
+        progress.open_items -= 1
+
+    def learn(self, call: int, message: Message) -> None:
+        """An activity added data: later calls of the Solution read it, unless the calls are alternatives."""
+        if self.group.pattern in (None, "all"):
+            self._visible.learn(call, message.instance, message.kind, message.value)
+
+    def questioned(self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused) -> None:
+        """The module of a call asks something: until it is answered, the call does not count as running."""
+        change = take_question(self.progress, event)
+        self._running -= change
+        self._asking += change
+        self._drain()
+
+    def doubted(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
+        """The outcome of an execution in flight is unknown: a person is asked, or has answered."""
+        if isinstance(event, events.OutcomeAsked):
+            mark_unknown(self.progress, event)
+            self._running -= 1
+            self._asking += 1
+            self._drain()
+            return
+        ended = decide_outcome(self.progress, event)
+        self._asking -= 1
+        if ended is None:
+            self._queue.append((event.call, event.item or 0))
+            self._drain()
+        else:
+            self._running += 1
+            self.finished(ended)
+
+    def decided(self, event: events.CallDecided) -> None:
+        """A decision on a call that waits for one."""
+        progress = self.progress.get(event.call)
+        if progress is None or progress.approval is None or progress.status is not CallStatus.ASKING:
+            raise JournalError(f"call {event.call} is not waiting for a decision")
+        if event.digest != progress.approval[1]:
+            raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
+        self.due.pop(("approve", event.call, None), None)
+        self._asking -= 1
+        resolved = progress.approval[2]
+        progress.approval = None
+        corrected = correction(resolved, event)
+        if corrected is not None:
+            self.corrections.append(corrected)
+        if event.decision == "deny":
+            reason = event.reason or "no reason given"
+            self._settling.fail(progress, "denied", f"denied by {event.by}: {reason}")
+        else:
+            tool = apply_edit(progress, event)
+            if tool is not None:
+                self._reorder(progress, tool)
+            self._queue_up(progress)
+        self._drain()
+
+    # -- questions -------------------------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> bool:
+        """Whether the answer has ended, every call has settled, and a group is committed or given up."""
+        return self.graph.closed and self._unsettled == 0 and (self._committed or self.group.decided is not None)
+
+    @property
+    def waits_for_people(self) -> bool:
+        """Whether the calls wait only for decisions of people."""
+        return self._asking > 0 and self._running == 0 and self.graph.closed
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the calls wait only for rooms."""
+        return self._running == len(self.rooms) and self.graph.closed
+
+    def errors(self) -> list[JSONObject]:
+        """`{"call", "place", "in_solution"?, "error"}` of each failed call, and an error if all were cancelled."""
+        failed: list[JSONObject] = [
+            {**one.call.located, "error": one.error}
+            for one in self.progress.values()
+            if one.status is CallStatus.FAILED and self.group.reports_failures
+        ]
+        why = self.group.cancelled
+        return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
+
+    def cut_off(self) -> list[JSONObject]:
+        """The errors of calls whose outcome is unknown when the run ends now, without calls of read-only tools."""
+        found: list[JSONObject] = []
+        for one in self.progress.values():
+            reads = one.tool is not None and one.tool.annotations.read_only
+            if one.status is not CallStatus.RUNNING or one.call.has_latent or reads:
+                continue
+            for number, item in enumerate(one.items):
+                if item.started and not item.finished:
+                    error: JSONObject = {"kind": "unknown", "message": unknown(item.cut_off or ENDED, one.tool)}
+                    if one.call.has_each:
+                        error["item"] = number
+                    found.append({**one.call.located, "error": error})
+        return found
+
+    # -- moving on ---------------------------------------------------------------------------------------------
+
+    def _list(self, call: Call) -> None:
+        self.progress[call.index] = Progress(call)
+        self._unsettled += 1
+        self._consider.append(call.index)
+
+    def _drain(self) -> None:
+        while True:
+            while self._consider:
+                progress = self.progress[self._consider.popleft()]
+                if progress.status is CallStatus.WAITING:
+                    self._look(progress)
+                elif _waits(progress):
+                    self._let_go(progress)
+            self._dispatch()
+            if not self._stuck():
+                break
+        if self._unsettled == 0 and not self._committed and self.graph.closed and self.group.decided is None:
+            self.due["commit", -1, None] = Commit(tuple(self.progress))
+
+    def _stuck(self) -> bool:
+        """Untie the calls that wait for each other in a circle, once nothing else can move.
+
+        Data wins over order: a call that only the order holds runs. Where data alone closes the circle, its calls fail.
+        """
+        if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
+            return False
+        # Each call waits for one thing at a time.
+        waits = {index: {before} for before, held in self._waiting.items() if before is not None for index in held}
+        circles = cycles(waits)
+        for circle in circles:
+            held = [index for index in circle if self.progress[index].status is CallStatus.QUEUED]
+            if held:
+                [before] = waits[min(held)]
+                self.graph.order.give_way(self.progress[min(held)].call, before)
+                self._waiting[before].remove(min(held))
+                self._consider.append(min(held))
+                continue
+            message = self.graph.cycle_message(circle)
+            for index in circle:
+                self._settling.fail(self.progress[index], "structural", message)
+        return bool(circles)
+
+    def _look(self, progress: Progress) -> None:
+        call = progress.call
+        if call.problems:
+            self._settling.fail_with(progress, _structural(call))
+            return
+        found = self._readiness.look(call)
+        if isinstance(found, Wait):
+            self._waiting.setdefault(found.on, []).append(call.index)
+        elif isinstance(found, Absent):
+            self._settling.fail_absent(progress, found)
+        elif isinstance(found, Refusal):
+            self._settling.fail(progress, "runtime", f"not run: {found.message}")
+        else:
+            self._put_up(progress, found)
+
+    def _put_up(self, progress: Progress, items: list[Item]) -> None:
+        """The references are resolved: ask the policy, unless nothing is left to execute."""
+        progress.items = items
+        if all(item.finished for item in items):
+            self._settling.complete(progress, None)
+            return
+        verdict = apply_policy(self._policy, progress)
+        if verdict is None:
+            self._queue_up(progress)
+        elif isinstance(verdict, Denial):
+            self._settling.fail(progress, verdict.kind, verdict.message)
+        else:
+            progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
+            progress.status = CallStatus.ASKING
+            self._asking += 1
+            self.due["approve", progress.call.index, None] = verdict
+
+    def _queue_up(self, progress: Progress) -> None:
+        progress.status = CallStatus.QUEUED
+        progress.open_items = sum(not item.finished for item in progress.items)
+        self._let_go(progress)
+
+    def _let_go(self, progress: Progress) -> None:
+        """Run a call, or let it wait for the calls that the listed order puts before it."""
+        before = self.graph.order.before(progress.call, self._is_settled)
+        progress.held = before is not None
+        if before is None:
+            self._queue_items(progress)
+        else:
+            self._waiting.setdefault(before, []).append(progress.call.index)
+
+    def _queue_items(self, progress: Progress) -> None:
+        """Queue the executions of a call: all of them, or the next one if they run one after another."""
+        call = progress.call
+        open_ = ((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
+        self._queue.extend(islice(open_, 1) if call.has_each and self.graph.order.itemwise(call) else open_)
+
+    def _is_settled(self, index: int) -> bool:
+        return self.progress[index].settled
+
+    def _reorder(self, progress: Progress, tool: Tool) -> None:
+        """Another tool runs in a call: queued calls wait again for what the order now puts before them."""
+        self.graph.replace(progress.call, tool)
+        self._consider.extend(self._waiting.pop(progress.call.index, ()))
+        queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED)
+        self._queue = deque(entry for entry in self._queue if entry[0] not in queued)
+        for index in queued:
+            self._let_go(self.progress[index])
+
+    def _dispatch(self) -> None:
+        while self._queue and self._running < self._settings.parallel_calls:
+            index, number = self._queue.popleft()
+            progress = self.progress[index]
+            progress.status = CallStatus.RUNNING
+            self._running += 1
+            place = number if progress.call.has_each else None
+            self.due["execute", index, place] = Execute.of(progress, place)
+
+    # -- settling ----------------------------------------------------------------------------------------------
+
+    def _on_settled(self, progress: Progress) -> None:
+        self._unsettled -= 1
+        self._consider.extend(self._waiting.pop(progress.call.index, ()))
+        if self.group.note(progress):
+            self._cancel_rest()
+
+    def regroup(self, event: events.GroupCommitted | events.SolutionCancelled) -> None:
+        """A `Commit` was acknowledged, or the Solution was cancelled."""
+        if isinstance(event, events.SolutionCancelled):
+            self._cancel(event.reason)
+            return
+        if self.due.pop(("commit", -1, None), None) is None:
+            raise JournalError("a group was committed without being due")
+        self._memory.absorb(self._visible)
+        self._committed = True
+        for progress in self.progress.values():
+            progress.staged = False
+
+    def _cancel(self, reason: str) -> None:
+        if not self.graph.closed or self._unsettled == 0:
+            raise JournalError("no Solution runs that could be cancelled")
+        if self.group.decided is None:
+            self.group.decided = self.group.cancelled = reason
+            self._cancel_rest()
+        self._drain()
+
+    def _cancel_rest(self) -> None:
+        """Cancel what has not settled, and withdraw what a failed group wrote."""
+        self._queue.clear()
+        self._consider.clear()
+        self._waiting.clear()
+        for progress in self.progress.values():
+            if not progress.settled:
+                runs, unstarted, unasked = halt(progress, self.due, self.group.error())
+                self._running -= unstarted
+                self._asking -= unasked
+                if not runs:
+                    self._settling.cancel(progress)
+            elif not self._committed and progress.status is not CallStatus.FAILED:
+                progress.withdraw(self.group.error())
+
+    def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
+        """A cancelled call has ended; its result does not count."""
+        if progress.status is CallStatus.ASKING:
+            self._asking -= 1
+        else:
+            self._end(progress, progress.items[number], event)
+        if progress.open_items == 0:
+            self._settling.cancel(progress)
+        self._drain()
+
+
+def _structural(call: Call) -> JSONObject:
+    """The error of a malformed call."""
+    return {"kind": "structural", "message": "; ".join(call.problems)}
+
+
+def _waits(progress: Progress) -> bool:
+    return progress.status is CallStatus.WAITING or (progress.status is CallStatus.QUEUED and progress.held)
+
+
 # -- settling --------------------------------------------------------------------------------------------------------
-#
-# CallSettler: what calls that have ended write, and where their failures go.
 
 
 class CallSettler:
-    """Settles the calls of one Solution.
+    """Settles calls that have ended: writes their results, and routes their failures.
 
     Args:
         memory: where results are written.
-        schemas: state schemas by instance.
-        group: what the calls are to each other.
-        settled: told of each call that has settled.
+        schemas: the state schemas by instance.
+        group: the group of the calls.
+        settled: is called with each settled call.
         uncaught_items: see `Settings`.
     """
 
@@ -140,11 +536,11 @@ class CallSettler:
         progress.staged = self._group.pattern == "all"
 
     def fail(self, progress: Progress, kind: ErrorKind, message: str) -> None:
-        """A call has failed; see `fail_with`."""
+        """See `fail_with`."""
         self.fail_with(progress, {"kind": kind, "message": message})
 
     def fail_with(self, progress: Progress, error: JSONObject, partial: list[JSON] | None = None) -> None:
-        """A failure goes to `q` of `p || q`, where it is caught; else the call has failed."""
+        """Write the failure to `q` of `p || q`; without such a path the call has failed."""
         call = progress.call
         progress.error = error
         target = call.target
@@ -161,57 +557,48 @@ class CallSettler:
         self.settle(progress, CallStatus.FAILED)
 
     def fail_absent(self, progress: Progress, absent: Absent) -> None:
-        """What a call reads is not there, and never will be."""
+        """A value that a call reads does not exist; a branch that was not taken is no error."""
         if absent.why == "skipped":
-            self.skip(progress, absent.message)
+            progress.error = {"kind": "skipped", "message": absent.message}
+            self.settle(progress, CallStatus.SKIPPED)
         else:
             self.fail(progress, "dependency" if absent.why == "failed" else "runtime", f"not run: {absent.message}")
 
-    def skip(self, progress: Progress, message: str) -> None:
-        """What a call reads is of a branch not taken: no error."""
-        progress.error = {"kind": "skipped", "message": message}
-        self.settle(progress, CallStatus.SKIPPED)
-
     def cancel(self, progress: Progress) -> None:
-        """Nothing of a call counts: the group is decided."""
+        """The call was cancelled; its result does not count."""
         progress.error = self._group.error()
         self.settle(progress, CallStatus.CANCELLED)
 
     def settle(self, progress: Progress, status: CallStatus) -> None:
-        """Nothing more comes of a call."""
+        """Set the final status of a call."""
         progress.status = status
         self._settled(progress)
 
 
-# -- doubt -----------------------------------------------------------------------------------------------------------
-#
-# Doubt: executions of which nobody knows what came of them, and what a person says of them.
+# -- unknown outcomes ------------------------------------------------------------------------------------------------
 
 
 def mark_unknown(progress: Mapping[int, Progress], event: OutcomeAsked) -> None:
     """Note that a person is asked about an execution in flight.
 
     Raises:
-        JournalError: it is not in flight, or is asked about already.
+        JournalError: it is not in flight, or somebody is asked already.
     """
-    item = _item(progress, event.call, event.item)
+    item = running_item(progress, event.call, event.item)
     if not item.started or item.finished or item.doubt is not None or item.question is not None:
-        raise JournalError(f"call {event.call} is not in flight; nobody can be asked what came of it")
+        raise JournalError(f"call {event.call} is not in flight; nobody can be asked about its outcome")
     item.doubt, item.cut_off = event.digest, event.why
 
 
 def decide_outcome(progress: Mapping[int, Progress], event: OutcomeDecided) -> CallFinished | None:
-    """Take a person's word for an execution.
-
-    Returns:
-        How it ended; None: it is to run again.
+    """Take a person's answer about an execution: how it ended, or None if it runs again.
 
     Raises:
-        JournalError: nobody was asked about it, or the decision is bound to another question.
+        JournalError: nobody was asked about it, or the answer is bound to another question.
     """
-    item = _item(progress, event.call, event.item)
+    item = running_item(progress, event.call, event.item)
     if item.doubt is None:
-        raise JournalError(f"nobody was asked what came of call {event.call}")
+        raise JournalError(f"nobody was asked about the outcome of call {event.call}")
     if item.doubt != event.digest:
         raise JournalError(f"the decision on call {event.call} is bound to another question than the one that waits")
     item.doubt = None
@@ -220,401 +607,3 @@ def decide_outcome(progress: Mapping[int, Progress], event: OutcomeDecided) -> C
         item.started = False
         return None
     return CallFinished(event.call, event.item, event.value, event.error)
-
-
-def _item(progress: Mapping[int, Progress], call: int, number: int | None) -> Item:
-    one = progress.get(call)
-    if one is None or one.status is not CallStatus.RUNNING or (number or 0) >= len(one.items):
-        raise JournalError(f"call {call} is not running")
-    return one.items[number or 0]
-
-
-# -- tick ------------------------------------------------------------------------------------------------------------
-
-
-class Tick:
-    """Runs the calls of one Solution; effects nobody has acknowledged yet stand in `due`, open rooms in `rooms`.
-
-    Args:
-        graph: the Solution's calls; closed already where it arrived whole.
-        memory: the documents of the run.
-        settings: of the run.
-        schemas: state schemas by instance.
-        pattern: what the calls are to each other.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        memory: Memory,
-        settings: Settings,
-        schemas: dict[str, StateSchema],
-        pattern: events.Pattern | None = None,
-    ) -> None:
-        self.graph = graph
-        self.due: dict[EffectKey, Effect] = {}
-        self.progress: dict[int, Progress] = {}
-        self.rooms: dict[ExecutionKey, None] = {}
-        self.corrections: list[JSONObject] = []
-        self.group = Group(pattern)
-        self._memory = memory
-        # What a group writes is seen only inside it until all of it is there.
-        self._seen = memory.staged() if pattern == "all" else memory
-        self._committed = pattern != "all"
-        self._settings = settings
-        self._policy = policy_named(settings.approval)
-        self._settling = CallSettler(
-            self._seen, schemas, self.group, self._on_settled, uncaught_items=settings.uncaught_items
-        )
-        self.judge = Judge(self._seen, self.progress)
-        self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
-        self._waiting: dict[int | None, list[int]] = {}
-        self._consider: deque[int] = deque()
-        self._queue: deque[tuple[int, int]] = deque()
-        self._running = 0
-        self._asking = 0
-        self._unsettled = 0
-
-    # -- what comes in -----------------------------------------------------------------------------------------
-
-    def propose(self, raw: JSON, place: int | None = None) -> None:
-        """Take up one call of an answer that still streams."""
-        self._list(self.graph.add(raw, place))
-        self._drain()
-
-    def take_up(self) -> None:
-        """Take up every call of a Solution that arrived whole, its graph closed."""
-        for call in self.graph.calls:
-            self._list(call)
-        self._drain()
-
-    def close(self) -> None:
-        """The answer has ended."""
-        self.graph.close()
-        for one in self.progress.values():
-            if one.call.problems and one.settled:
-                # More of it may be known to be wrong now.
-                one.error = _structural(one.call)
-        self._consider.extend(index for index, one in self.progress.items() if _waits(one))
-        self._waiting.clear()
-        self._drain()
-
-    def started(self, index: int, item: int | None) -> None:
-        """An `Execute` was acknowledged."""
-        if self.due.pop(("execute", index, item), None) is None:
-            raise JournalError(f"call {index} was started without being due")
-        self.progress[index].items[item or 0].started = True
-        if self.progress[index].call.room is not None:
-            self.rooms[index, item] = None
-
-    def asked(self, index: int) -> None:
-        """An `AskApproval` was acknowledged."""
-        if self.due.pop(("approve", index, None), None) is None:
-            raise JournalError(f"approval of call {index} was asked without being due")
-        self.progress[index].asked = True
-
-    def finished(self, event: events.CallFinished) -> None:
-        """A call, or one item of it, ended."""
-        progress = self.progress.get(event.call)
-        number = event.item or 0
-        if progress is not None and self.due.pop(("cancel", event.call, event.item), None) is not None:
-            self._stopped(progress, number, event)
-            return
-        if progress is None or progress.status is not CallStatus.RUNNING or number >= len(progress.items):
-            raise JournalError(f"call {event.call} finished without running")
-        item = progress.items[number]
-        if item.finished or not item.started:
-            raise JournalError(f"call {event.call} finished twice or without having started")
-        self._end(progress, item, event)
-        if progress.open_items == 0:
-            self._settling.complete(progress, event.chosen)
-        elif self.graph.itemwise(progress.call):
-            self._queue_items(progress)
-        self._drain()
-
-    def _end(self, progress: Progress, item: Item, event: events.CallFinished) -> None:
-        if item.end(event.value, event.error):
-            self._asking -= 1
-        else:
-            self._running -= 1
-        self.rooms.pop((event.call, event.item), None)
-        progress.open_items -= 1
-
-    def learn(self, call: int, message: Message) -> None:
-        """An activity added data: later calls of the Solution read it, but for alternatives, of which one counts."""
-        if self.group.pattern in (None, "all"):
-            self._seen.learn(call, message.instance, message.kind, message.value)
-
-    def questioned(self, event: events.QuestionAsked | events.QuestionAnswered | events.QuestionRefused) -> None:
-        """The module of a call asks something: a parked call leaves its place to others until it is answered."""
-        change = take(self.progress, event)
-        self._running -= change
-        self._asking += change
-        self._drain()
-
-    def doubted(self, event: events.OutcomeAsked | events.OutcomeDecided) -> None:
-        """What came of an execution in flight nobody knows: a person is asked, or said it, or to run it again."""
-        if isinstance(event, events.OutcomeAsked):
-            mark_unknown(self.progress, event)
-            self._running -= 1
-            self._asking += 1
-            # Its place is free for others.
-            self._drain()
-            return
-        ended = decide_outcome(self.progress, event)
-        self._asking -= 1
-        if ended is None:
-            self._queue.append((event.call, event.item or 0))
-            self._drain()
-        else:
-            self._running += 1
-            self.finished(ended)
-
-    def decided(self, event: events.CallDecided) -> None:
-        """A person, or a policy acting for one, decided on a call."""
-        progress = self.progress.get(event.call)
-        if progress is None or progress.approval is None or progress.status is not CallStatus.ASKING:
-            raise JournalError(f"call {event.call} is not waiting for a decision")
-        if event.digest != progress.approval[1]:
-            raise JournalError(f"the decision on call {event.call} is bound to another call than the one that waits")
-        self.due.pop(("approve", event.call, None), None)
-        self._asking -= 1
-        resolved = progress.approval[2]
-        progress.approval = None
-        corrected = correction(resolved, event)
-        if corrected is not None:
-            self.corrections.append(corrected)
-        if event.decision == "deny":
-            reason = event.reason or "no reason given"
-            self._settling.fail(progress, "denied", f"denied by {event.by}: {reason}")
-        else:
-            tool = apply(progress, event)
-            if tool is not None:
-                self._reorder(progress, tool)
-            self._queue_up(progress)
-        self._drain()
-
-    # -- what stands -------------------------------------------------------------------------------------------
-
-    @property
-    def ended(self) -> bool:
-        """Whether the answer has ended, every call is settled, and what they wrote stands or is given up."""
-        return self.graph.closed and self._unsettled == 0 and (self._committed or self.group.decided is not None)
-
-    @property
-    def waits_for_people(self) -> bool:
-        """Whether nothing moves here until a person decides."""
-        return self._asking > 0 and self._running == 0 and self.graph.closed
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether nothing moves here but in rooms."""
-        return self._running == len(self.rooms) and self.graph.closed
-
-    def errors(self) -> list[JSONObject]:
-        """The failed calls, in listing order: `{"call", "place", "in_solution"?, "error"}`; and that the Solution was
-        cancelled.
-        """
-        failed: list[JSONObject] = [
-            {**one.call.located, "error": one.error}
-            for one in self.progress.values()
-            if one.status is CallStatus.FAILED and self.group.tells_failures
-        ]
-        why = self.group.cancelled
-        return failed if why is None else [*failed, error_message("cancelled", f"the solution was cancelled: {why}")]
-
-    def cut_off(self) -> list[JSONObject]:
-        """The errors of calls that may have happened although their results are not here, where the run ends now: they
-        were in flight, or nobody knew what came of them. Calls of tools that only read are left out.
-        """
-        found: list[JSONObject] = []
-        for one in self.progress.values():
-            reads = one.tool is not None and one.tool.annotations.read_only
-            if one.status is not CallStatus.RUNNING or one.call.has_latent or reads:
-                continue
-            for number, item in enumerate(one.items):
-                if item.started and not item.finished:
-                    error: JSONObject = {"kind": "unknown", "message": unknown(item.cut_off or ENDED, one.tool)}
-                    if one.call.has_each:
-                        error["item"] = number
-                    found.append({**one.call.located, "error": error})
-        return found
-
-    # -- moving on ---------------------------------------------------------------------------------------------
-
-    def _list(self, call: Call) -> None:
-        self.progress[call.index] = Progress(call)
-        self._unsettled += 1
-        self._consider.append(call.index)
-
-    def _drain(self) -> None:
-        while True:
-            while self._consider:
-                progress = self.progress[self._consider.popleft()]
-                if progress.status is CallStatus.WAITING:
-                    self._look(progress)
-                elif _waits(progress):
-                    self._let_go(progress)
-            self._dispatch()
-            if not self._stuck():
-                break
-        if self._unsettled == 0 and not self._committed and self.graph.closed and self.group.decided is None:
-            self.due["commit", -1, None] = Commit(tuple(self.progress))
-
-    def _stuck(self) -> bool:
-        """Untie the calls that wait for each other in a circle, once nothing else can move.
-
-        Data wins over order: a call that only the order holds runs. Where data alone closes the circle, its calls fail.
-        """
-        if not self.graph.closed or self._running or self._asking or self._queue or not self._unsettled:
-            return False
-        # Each call waits for one thing at a time.
-        waits = {index: {before} for before, held in self._waiting.items() if before is not None for index in held}
-        circles = cycles(waits)
-        for circle in circles:
-            held = [index for index in circle if self.progress[index].status is CallStatus.QUEUED]
-            if held:
-                [before] = waits[min(held)]
-                self.graph.give_way(self.progress[min(held)].call, before)
-                self._waiting[before].remove(min(held))
-                self._consider.append(min(held))
-                continue
-            message = self.graph.cycle_message(circle)
-            for index in circle:
-                self._settling.fail(self.progress[index], "structural", message)
-        return bool(circles)
-
-    def _look(self, progress: Progress) -> None:
-        call = progress.call
-        if call.problems:
-            self._settling.fail_with(progress, _structural(call))
-            return
-        found = self._readiness.look(call)
-        if isinstance(found, Wait):
-            self._waiting.setdefault(found.on, []).append(call.index)
-        elif isinstance(found, Absent):
-            self._settling.fail_absent(progress, found)
-        elif isinstance(found, Refusal):
-            self._settling.fail(progress, "runtime", f"not run: {found.message}")
-        else:
-            self._put_up(progress, found)
-
-    def _put_up(self, progress: Progress, items: list[Item]) -> None:
-        """The references are resolved: ask the policy, unless nothing is left to run."""
-        progress.items = items
-        if all(item.finished for item in items):
-            self._settling.complete(progress, None)
-            return
-        verdict = judged(self._policy, progress)
-        if verdict is None:
-            self._queue_up(progress)
-        elif isinstance(verdict, Denial):
-            self._settling.fail(progress, verdict.kind, verdict.message)
-        else:
-            progress.approval = (verdict.approval, verdict.digest, verdict.resolved, verdict.why)
-            progress.status = CallStatus.ASKING
-            self._asking += 1
-            self.due["approve", progress.call.index, None] = verdict
-
-    def _queue_up(self, progress: Progress) -> None:
-        progress.status = CallStatus.QUEUED
-        progress.open_items = sum(not item.finished for item in progress.items)
-        self._let_go(progress)
-
-    def _let_go(self, progress: Progress) -> None:
-        """It may run: now, or once those have settled that the listed order puts before it."""
-        before = self.graph.before(progress.call, self._is_settled)
-        progress.held = before is not None
-        if before is None:
-            self._queue_items(progress)
-        else:
-            self._waiting.setdefault(before, []).append(progress.call.index)
-
-    def _queue_items(self, progress: Progress) -> None:
-        """Its executions may begin: all of them, or the next one where they run one after another."""
-        call = progress.call
-        open_ = ((call.index, number) for number, item in enumerate(progress.items) if not item.finished)
-        self._queue.extend(islice(open_, 1) if call.has_each and self.graph.itemwise(call) else open_)
-
-    def _is_settled(self, index: int) -> bool:
-        return self.progress[index].settled
-
-    def _reorder(self, progress: Progress, tool: Tool) -> None:
-        """Another tool runs in a call's place. What has not begun waits for whatever the order puts before it now."""
-        self.graph.replace(progress.call, tool)
-        self._consider.extend(self._waiting.pop(progress.call.index, ()))
-        queued = dict.fromkeys(one for one, _ in self._queue if self.progress[one].status is CallStatus.QUEUED)
-        self._queue = deque(entry for entry in self._queue if entry[0] not in queued)
-        for index in queued:
-            self._let_go(self.progress[index])
-
-    def _dispatch(self) -> None:
-        while self._queue and self._running < self._settings.parallel_calls:
-            index, number = self._queue.popleft()
-            progress = self.progress[index]
-            progress.status = CallStatus.RUNNING
-            self._running += 1
-            place = number if progress.call.has_each else None
-            self.due["execute", index, place] = Execute.of(progress, place)
-
-    # -- settling ----------------------------------------------------------------------------------------------
-
-    def _on_settled(self, progress: Progress) -> None:
-        self._unsettled -= 1
-        self._consider.extend(self._waiting.pop(progress.call.index, ()))
-        if self.group.note(progress):
-            self._cancel_rest()
-
-    def regroup(self, event: events.GroupCommitted | events.SolutionCancelled) -> None:
-        """A `Commit` was acknowledged, or who handed the Solution in wants no more of it."""
-        if isinstance(event, events.SolutionCancelled):
-            self._cancel(event.reason)
-            return
-        if self.due.pop(("commit", -1, None), None) is None:
-            raise JournalError("a group was committed without being due")
-        self._memory.absorb(self._seen)
-        self._committed = True
-        for progress in self.progress.values():
-            progress.staged = False
-
-    def _cancel(self, reason: str) -> None:
-        if not self.graph.closed or self._unsettled == 0:
-            raise JournalError("no Solution is on its way that could be cancelled")
-        if self.group.decided is None:
-            self.group.decided = self.group.cancelled = reason
-            self._cancel_rest()
-        self._drain()
-
-    def _cancel_rest(self) -> None:
-        """What has not ended is cancelled; of a group that fails as a whole nothing stays."""
-        self._queue.clear()
-        self._consider.clear()
-        self._waiting.clear()
-        for progress in self.progress.values():
-            if not progress.settled:
-                runs, unstarted, unasked = halt(progress, self.due, self.group.error())
-                self._running -= unstarted
-                self._asking -= unasked
-                if not runs:
-                    self._settling.cancel(progress)
-            elif not self._committed and progress.status is not CallStatus.FAILED:
-                progress.withdraw(self.group.error())
-
-    def _stopped(self, progress: Progress, number: int, event: events.CallFinished) -> None:
-        """A call that was cancelled has ended, or was told to: however it ended, nothing of it counts."""
-        if progress.status is CallStatus.ASKING:
-            self._asking -= 1
-        else:
-            self._end(progress, progress.items[number], event)
-        if progress.open_items == 0:
-            self._settling.cancel(progress)
-        self._drain()
-
-
-def _structural(call: Call) -> JSONObject:
-    """The error of a malformed call."""
-    return {"kind": "structural", "message": "; ".join(call.problems)}
-
-
-def _waits(progress: Progress) -> bool:
-    return progress.status is CallStatus.WAITING or (progress.status is CallStatus.QUEUED and progress.held)

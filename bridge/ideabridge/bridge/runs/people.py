@@ -52,9 +52,9 @@ from ideabridge.bridge.loop.question import (
     Kind,
     Question,
     call_question,
-    form_of,
     inquiry_question,
     outcome_question,
+    question_form,
     read_edit,
     unknown,
 )
@@ -483,7 +483,7 @@ class People:
             kind=one.kind,
             choices=one.choices,
             plan=None if plan is None else plan.to_json(),
-            question=None if one.asked is None else form_of(one.asked),
+            question=None if one.asked is None else question_form(one.asked),
         )
 
     def _note(self, event: AskedEvent) -> None:
