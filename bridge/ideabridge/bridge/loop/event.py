@@ -1,7 +1,7 @@
-"""Events: what happened in a run, in order. The journal is a list of them, and folding it again gives the run back.
+"""Events: what happened in a run, in order. The journal is a list of them.
 
-Each is journaled before it is acted on, so an event holds everything the machine needs to take the
-same step again: no clock, no network, no lookup.
+The runner journals an event before it acts on it, and folding the journal again produces the same machine. An event
+therefore contains everything that the machine needs: no clock, no network, no lookup.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from ideabridge.bridge.context.inquiry import Action
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-# -- journaled -------------------------------------------------------------------------------------------------------
-#
-# Journaled: what every event is to the journal: a name, and members that are JSON.
-
 
 class JournalError(IdeabridgeError):
-    """A journal that cannot be folded: an event nobody knows, or one that does not fit the run's state."""
+    """An unknown event, or one that does not fit the state of the run: the journal cannot be folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +26,14 @@ class Journaled:
     name: ClassVar[str]
 
     def to_json(self) -> JSONObject:
-        """The event as the journal holds it; members that stand at None of themselves are left out."""
+        """The event as the journal stores it, without the members whose default, None, they have."""
         result: JSONObject = {"event": self.name}
         for name, is_null_by_default in _members(type(self)):
             value: JSON = getattr(self, name)
             if name == "by":
-                # A `Decider`, the one member that is no JSON by itself.
+                # A `Decider`: the only member that is not JSON.
                 value = getattr(self, name).to_json()
-            # A call that is null must be read again as one: only what is null by default goes without saying.
+            # A null without this default (such as a call that is null) must be stored.
             if value is not None or not is_null_by_default:
                 result[name] = value
         return result
@@ -45,10 +41,10 @@ class Journaled:
 
 @dataclass(frozen=True, slots=True)
 class OfCall(Journaled):
-    """Base of every event that belongs to a call, which `call` names by its place in the run.
+    """Base of every event of a call; `call` is its index in the run.
 
     Attributes:
-        tool_name: the call's tool. `Run.events` fills it in; the journal does not hold it, for it holds the call.
+        tool_name: the call's tool. `Run.events` adds it; the journal does not store it.
     """
 
     call: int
@@ -57,14 +53,12 @@ class OfCall(Journaled):
 
 @cache
 def _members(kind: type[Journaled]) -> tuple[tuple[str, bool], ...]:
-    """(name, whether it is null by default) of each member that the journal holds."""
+    """(name, whether its default is null) of each member that the journal stores."""
     held = (member for member in fields(kind) if member.metadata.get("journaled", True))
     return tuple((member.name, member.default is None) for member in held)
 
 
-# -- decider ---------------------------------------------------------------------------------------------------------
-#
-# Decider: who decided on a question of a run, as the journal keeps it.
+# -- who decided -----------------------------------------------------------------------------------------------------
 
 DeciderKind: TypeAlias = Literal["person", "assistant", "approver", "nobody", "unknown"]
 """`person`: a person was shown the question and answered; `assistant`: the model of a client, with `decide_approval`;
@@ -96,7 +90,7 @@ _TEXTS: Final[dict[tuple[DeciderKind, Via], str]] = {
     ("nobody", "bridge"): "the bridge",
     ("nobody", "module"): "the module",
 }
-"""What is said of each. Journals of earlier versions hold these texts: they are read back to what they stood for."""
+"""The text of each. Journals of earlier versions contain these texts, and `read_decider` recognises them."""
 
 _BY_TEXT: Final = {text: key for key, text in reversed(_TEXTS.items()) if key != ("assistant", "tool")}
 
@@ -108,8 +102,8 @@ class Decider:
     Attributes:
         kind: who it was; see `DeciderKind`.
         via: the way the answer came; see `Via`.
-        user: of a person or an assistant: the user of the server (`local`, or a name); of an approver: the name it
-            uses; of an earlier journal: what it said.
+        user: of a person or an assistant the user of the server (`local`, or a name); of an approver its name; of an
+            earlier journal its text.
     """
 
     kind: DeciderKind
@@ -123,20 +117,20 @@ class Decider:
         return text if self.user in (None, LOCAL_USER) else f"{text} ({self.user})"
 
     def to_json(self) -> JSONObject:
-        """`{"kind", "via"}`, and `user` where there is one."""
-        told: JSONObject = {"kind": self.kind, "via": self.via}
+        """`{"kind", "via", "user"?}`."""
+        members: JSONObject = {"kind": self.kind, "via": self.via}
         if self.user is not None:
-            told["user"] = self.user
-        return told
+            members["user"] = self.user
+        return members
 
 
 def decider_of(by: str | Decider) -> Decider:
-    """Who decided, where a program may name its approver by a text alone."""
+    """The decider; a text is the name of an approver."""
     return by if isinstance(by, Decider) else Decider("approver", "code", by)
 
 
 def read_decider(value: JSON) -> Decider:
-    """Who decided, as a journal holds it: a text in those of earlier versions.
+    """Read a decider from a journal; journals of earlier versions have a text.
 
     Raises:
         JournalError: it is neither.
@@ -162,15 +156,13 @@ BRIDGE: Final = Decider("nobody", "bridge")
 MODULE: Final = Decider("nobody", "module")
 
 
-# -- inquiry event ---------------------------------------------------------------------------------------------------
-#
-# Events of what modules ask while they answer a call. `loop.event` lists them among all events.
+# -- questions of modules --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionAsked(OfCall):
-    """The module of a call (or one item) that runs asks whoever made it. `message` and `schema` (of the form) are the
-    module's words; `digest` is the hash of the question, `at` when it came, in seconds since 1970.
+    """The module of a running call (or item) asks its caller. `message` and `schema` (of the form) come from the
+    module; `digest` is the hash of the question, `at` its time in seconds since 1970.
     """
 
     name: ClassVar[str] = "question_asked"
@@ -185,7 +177,7 @@ class QuestionAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswered(OfCall):
-    """What goes back to the module: `accept` with the content of the form, `decline`, or `cancel`."""
+    """The answer to the module: `accept` with the content of the form, `decline`, or `cancel`."""
 
     name: ClassVar[str] = "question_answered"
     digest: str
@@ -198,7 +190,7 @@ class QuestionAnswered(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused(OfCall):
-    """A module asked what was put before nobody: no form, too large, or nobody knows which call it belongs to."""
+    """A module's question that was put before nobody: not a form, too large, or of an unknown call."""
 
     name: ClassVar[str] = "question_refused"
     module: str
@@ -207,20 +199,20 @@ class QuestionRefused(OfCall):
     item: int | None = None
 
 
-# -- event -----------------------------------------------------------------------------------------------------------
+# -- the events of a run ---------------------------------------------------------------------------------------------
 
 EndStatus: TypeAlias = Literal["done", "stalled", "limit", "cancelled", "failed"]
 """How a run ended."""
 
 
 Pattern: TypeAlias = Literal["all", "any", "race"]
-"""What the calls of one Solution are to each other; see `loop.group`."""
+"""How the calls of one Solution depend on each other's success; see `Group`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted(Journaled):
-    """A run begins. `tools` are full definitions: a journal can be folded while modules are down. `mind` names the
-    mind that was chosen, None: by turns; `why` says in words why it was. `idea` is the idea it was made from.
+    """A run begins. `tools` are full definitions, so a journal can be folded while modules are down. `mind` is the name
+    of the mind (None: by turns), `why` the reason of this choice, `idea` the idea that the run was made from.
     """
 
     name: ClassVar[str] = "run_started"
@@ -237,8 +229,8 @@ class RunStarted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class RequestMade(Journaled):
-    """A Request went out to a mind. `request` is its id. `offered` is what handlers of messages made of
-    the tools and the output schema, for this Request alone; see `loop.offered`.
+    """A Request was made. `request` is its id. `offered` are the tools and the output schema of this Request, if
+    handlers of messages changed them; see `change_of`.
     """
 
     name: ClassVar[str] = "request_made"
@@ -249,7 +241,7 @@ class RequestMade(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallProposed(Journaled):
-    """One Call was listed by the mind. `place` is given where several instances share a plan's place."""
+    """The mind listed one Call. `place` is set if several instances share the place of a plan's call."""
 
     name: ClassVar[str] = "call_proposed"
     call: JSON
@@ -258,7 +250,7 @@ class CallProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class OutputProposed(Journaled):
-    """The mind wrote an output that is not null. Wrapped, so that any JSON may stand in it."""
+    """The mind wrote an output that is not null."""
 
     name: ClassVar[str] = "output_proposed"
     output: JSON
@@ -266,7 +258,7 @@ class OutputProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionClosed(Journaled):
-    """The answer ended; `broken` says why where it broke off. `extra` is what stood beside."""
+    """The answer ended; `broken` is the reason if it broke off. `extra` are its other members."""
 
     name: ClassVar[str] = "solution_closed"
     broken: str | None = None
@@ -275,7 +267,7 @@ class SolutionClosed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class UsageNoted(Journaled):
-    """What the answer to the Request at hand took, as `Usage.to_json` tells it."""
+    """The usage of the answer to the current Request, as `Usage.to_json`."""
 
     name: ClassVar[str] = "usage_noted"
     usage: JSONObject
@@ -283,8 +275,8 @@ class UsageNoted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionProposed(Journaled):
-    """A solution arrived whole, was checked whole, and is taken up. `places` as in `CallProposed`. `mind` and `model`
-    tell who wrote it, where that was not the caller by turns. With a `pattern` its calls are a group.
+    """A Solution that arrived whole is taken up. `places` as in `CallProposed`. `mind` and `model` say who wrote it, if
+    it was not the caller by turns. With a `pattern` its calls are a group.
     """
 
     name: ClassVar[str] = "solution_proposed"
@@ -299,7 +291,7 @@ class SolutionProposed(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionCancelled(Journaled):
-    """Who handed the Solution in wants no more of it: its calls are cancelled, and the run goes on."""
+    """The author of the Solution cancelled it: its calls are cancelled, and the run continues."""
 
     name: ClassVar[str] = "solution_cancelled"
     reason: str
@@ -307,7 +299,7 @@ class SolutionCancelled(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitted(Journaled):
-    """Every call of a group (`all`) has done its work: what `calls` wrote is seen from now on, by everybody."""
+    """Every call of a group (`all`) has succeeded: what `calls` wrote is visible from now on."""
 
     name: ClassVar[str] = "group_committed"
     calls: list[JSON]
@@ -315,7 +307,7 @@ class GroupCommitted(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class SolutionRejected(Journaled):
-    """A solution that arrived whole was malformed: nothing of it ran, and the Request stays open."""
+    """A malformed Solution arrived whole: nothing of it ran, and the Request stays open."""
 
     name: ClassVar[str] = "solution_rejected"
     solution: JSON
@@ -324,8 +316,8 @@ class SolutionRejected(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(OfCall):
-    """A person is asked about a call. `digest` is the hash of the resolved call the decision is bound to, `at` when, in
-    seconds since 1970: the machine does not look at it, time-outs do.
+    """A person is asked about a call. `digest` is the hash of the resolved call, to which the decision is bound; `at`
+    is the time in seconds since 1970, which only time-outs use.
     """
 
     name: ClassVar[str] = "approval_asked"
@@ -336,10 +328,10 @@ class ApprovalAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class CallDecided(OfCall):
-    """A decision on a call: by whom, why, and the edited call where there is one.
+    """A decision on a call: by whom, why, and the edited call.
 
-    `tool` is the full definition of another tool that runs in the call's place: a plan's journal holds only those that
-    the plan names.
+    `tool` is the full definition of a tool that replaces the call's own, because the journal of a plan contains only
+    the tools that the plan names.
     """
 
     name: ClassVar[str] = "call_decided"
@@ -353,9 +345,7 @@ class CallDecided(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class PlanAsked(Journaled):
-    """A person is asked about a plan as a whole, of which nothing has run. `digest` is the hash of the
-    plan the decision is bound to, `at` as in `ApprovalAsked`.
-    """
+    """A person is asked about a plan, of which nothing has run. `digest` and `at` as in `ApprovalAsked`."""
 
     name: ClassVar[str] = "plan_asked"
     approval: str
@@ -365,8 +355,8 @@ class PlanAsked(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class PlanDecided(Journaled):
-    """A decision on a plan as a whole. An edited plan is `calls`, `output` and `places`, as in `SolutionProposed`: a
-    person wrote them as a plan's author, so their references are live.
+    """A decision on a plan. An edited plan is `calls`, `output` and `places`, as in `SolutionProposed`: its author is a
+    person, and its references are resolved.
     """
 
     name: ClassVar[str] = "plan_decided"
@@ -381,7 +371,7 @@ class PlanDecided(Journaled):
 
 @dataclass(frozen=True, slots=True)
 class CallStarted(OfCall):
-    """A call (or one item of it) is about to run. Started and not finished: in flight."""
+    """A call (or one item of it) is about to run. It is in flight until it has finished."""
 
     name: ClassVar[str] = "call_started"
     item: int | None = None
@@ -391,8 +381,8 @@ class CallStarted(OfCall):
 class CallFinished(OfCall):
     """A call (or one item) ended: with a value, or with an error `{"kind", "message"}`.
 
-    The error kind `cancelled`: its group was decided without it, or its Solution cancelled; it was told to stop.
-    `chosen` is the output path an activity chose for itself, `spent` what its room has used, however that ended.
+    The error kind `cancelled` means that its group was decided without it, or that its Solution was cancelled. `chosen`
+    is the output path that an activity chose, `spent` the usage of its room.
     """
 
     name: ClassVar[str] = "call_finished"
@@ -405,8 +395,8 @@ class CallFinished(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeAsked(OfCall):
-    """Nobody knows what came of a call (or one item) that was in flight: a person is asked. `digest` is the
-    hash of the question, `at` as in `ApprovalAsked`. `why` says what happened; None: the process died.
+    """The outcome of a call (or item) in flight is unknown, and a person is asked. `digest` is the hash of the
+    question, `at` as in `ApprovalAsked`, `why` what happened (None: the process died).
     """
 
     name: ClassVar[str] = "outcome_asked"
@@ -419,9 +409,7 @@ class OutcomeAsked(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDecided(OfCall):
-    """A person said what came of it: `value`: that is its result; `skip`: it fails, `error` says how; `retry`: it runs
-    again.
-    """
+    """A person's answer about an unknown outcome: `value` is the result; `skip`: it fails with `error`; `retry`."""
 
     name: ClassVar[str] = "outcome_decided"
     digest: str
@@ -443,7 +431,7 @@ class MessageAdded(OfCall):
 
 @dataclass(frozen=True, slots=True)
 class RunEnded(Journaled):
-    """The run is over. `spent` is what rooms of it have used that were open until now, and end with it."""
+    """The run has ended. `spent` is the usage of the rooms that end with it."""
 
     name: ClassVar[str] = "run_ended"
     status: EndStatus
@@ -481,10 +469,10 @@ _BY_NAME: dict[str, type[Event]] = {kind.name: kind for kind in get_args(Event)}
 
 
 def event_from_json(value: JSONObject) -> Event:
-    """The event a journal holds.
+    """Read an event of a journal.
 
     Raises:
-        JournalError: an event nobody knows, or members that do not fit it (a newer store, or a damaged one).
+        JournalError: the event is unknown, or its members do not fit (a newer or a damaged store).
     """
     members: dict[str, Any] = dict(value)
     kind = _BY_NAME.get(str(members.pop("event", None)))

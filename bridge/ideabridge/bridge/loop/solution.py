@@ -1,6 +1,8 @@
-"""Proposal: a Solution as it was written, bound and checked, of which nothing has run.
+"""Solution: the calls and the output of one answer, read and checked before anything of them runs.
 
-In a lazy run it is a plan that waits to be accepted as a whole.
+`SolutionReader` makes a `Proposal` of each Solution that arrives whole: it binds the references and finds the problems.
+In a lazy run every Solution is a plan, `Planning`: it is collected from its pieces, waits for a decision of a person,
+and either runs as a whole or returns to the mind.
 """
 
 from __future__ import annotations
@@ -31,8 +33,6 @@ from ideabridge.bridge.loop.question import Question
 from ideabridge.bridge.loop.settings import Settings, Spending
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 
-# -- proposal --------------------------------------------------------------------------------------------------------
-
 WHY = "the run is lazy: nothing of its plan runs before it is accepted as a whole"
 
 
@@ -40,19 +40,19 @@ LAZY = (
     "Write a plan: list every call the task needs as far as you can see, wired by references. Nothing of it runs before"
     " a person has accepted it as a whole; a plan that is not accepted comes back to you with the reason."
 )
-"""What the mind of a lazy run is told."""
+"""The instructions to the mind of a lazy run."""
 
 
 class Proposal:
     """The calls and the output of one Solution.
 
     Args:
-        graph: binds them; calls are listed by `add`, or all at once by `whole`.
+        graph: binds the calls; `add` lists one call, `whole` all of them.
 
     Attributes:
-        calls, output, extra: as written; `extra` is what stood beside.
-        places: of the calls, where instances share a plan's places.
-        pattern: what the calls are to each other.
+        calls, output, extra: as written; `extra` are the other members of the answer.
+        places: the places of the calls, if instances share a plan's places.
+        pattern: see `Group`.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -80,14 +80,14 @@ class Proposal:
         return proposal
 
     def is_of(self, calls: list[JSON], output: JSON, pattern: Pattern | None) -> bool:
-        """Whether it was made of these very values."""
+        """Whether it was made of these objects."""
         return self.calls is calls and self.output is output and self.pattern == pattern
 
     def expect_well_formed(self) -> Self:
-        """The proposal, where all of it is well formed.
+        """Return the proposal.
 
         Raises:
-            JournalError: it is malformed, and was taken up.
+            JournalError: it is malformed.
         """
         if self.graph.problems:
             raise JournalError(f"a malformed Solution was taken up: {self.graph.problems[0][1]}")
@@ -97,7 +97,7 @@ class Proposal:
 
     @property
     def streams(self) -> bool:
-        """Whether its end has not come."""
+        """Whether it has not ended."""
         return not self.graph.closed
 
     def add(self, call: JSON, place: int | None) -> None:
@@ -107,7 +107,7 @@ class Proposal:
         self.calls.append(call)
 
     def set_output(self, output: JSON) -> None:
-        """The output, as written."""
+        """Set the output."""
         self._expect_open()
         self.graph.set_output(output)
         self.output = output
@@ -125,32 +125,28 @@ class Proposal:
     # -- as it waits ---------------------------------------------------------------------------------------------
 
     def shown(self) -> JSONObject:
-        """What people see of it: `{"calls", "output"}`, a call for every instance once."""
+        """What people see: `{"calls", "output"}`, with one call for all instances."""
         return {"calls": gathered(self.calls, self.places), "output": self.output}
 
     def question(self, step: int) -> Question:
-        """Whether it is accepted; bound to exactly these calls and this output.
-
-        Args:
-            step: of the run.
-        """
+        """The question whether these calls and this output are accepted, at this step of the run."""
         digest = content_hash({"calls": self.calls, "output": self.output, "places": self.places})
         return Question("plan", f"p{step}-{digest[:12]}", digest, self.shown(), WHY)
 
     def correction(self, ran: Proposal | None, by: str, reason: str | None) -> JSONObject:
-        """What a mind is told where a person changed it, or (`ran` None) did not accept it."""
+        """The correction that a mind sees if a person changed it, or (`ran` None) denied it."""
         return {"proposed": self.shown(), "ran": ran.shown() if ran is not None else None, "by": by, "reason": reason}
 
 
 def rejection(errors: Sequence[JSONObject]) -> str:
-    """The faults of a malformed solution or plan, one a line, at most 20."""
+    """The errors of a malformed Solution, one on each line, at most 20."""
     lines: list[str] = []
     cycles: set[str] = set()
     for entry in errors[:20]:
         call, error = entry.get("call"), entry.get("error")
         message = error.get("message") if isinstance(error, dict) else error
         if isinstance(message, str) and message.startswith("a cycle: "):
-            # Each call of a cycle has the same error, which names them all.
+            # The calls of a cycle have the same error, which names all of them.
             if message in cycles:
                 continue
             cycles.add(message)
@@ -164,25 +160,23 @@ def rejection(errors: Sequence[JSONObject]) -> str:
     return "\n".join(lines)
 
 
-# -- intake ----------------------------------------------------------------------------------------------------------
-#
-# SolutionReader: the Solutions of a run, bound and checked before anything of them runs.
+# -- reading a solution ----------------------------------------------------------------------------------------------
 
 MOST_REFERENCES: Final = 20_000
-"""How many references one Solution that arrives whole may hold: binding one takes 30 us, in the event loop."""
+"""The most references of a Solution that arrives whole: binding one takes 30 us in the event loop."""
 
 MOST_BOUND: Final = 200_000
-"""How many times its calls may wait for another: 5,000 reads of what 5,000 calls write are 25 million."""
+"""The most edges between its calls: if each of 5,000 calls reads what all write, they are 25 million."""
 
 
 class SolutionReader:
-    """Reads Solutions.
+    """Reads the Solutions of a run.
 
     Args:
-        catalogue, settings, opening, memory, spending: of the run.
+        catalogue, settings, opening, memory, spending: those of the run.
 
     Attributes:
-        listed: how many calls the run has taken up.
+        listed: the number of calls that the run has taken up.
         checked: the Solution that was checked last and not taken up.
     """
 
@@ -200,11 +194,11 @@ class SolutionReader:
 
     @property
     def room(self) -> int:
-        """How many more calls the run may list, its rooms included."""
+        """How many more calls the run and its rooms may list."""
         return self._settings.calls - self._spending.calls - self.listed
 
     def offer(self, catalogue: Catalogue) -> None:
-        """The tools that the Solutions that follow may call."""
+        """Set the tools that the next Solutions may call."""
         self._catalogue = catalogue
         self.checked = None
 
@@ -216,7 +210,7 @@ class SolutionReader:
             self._memory.documents,
             first=self.listed,
             instances=opening.instances,
-            # Alternatives stand side by side: none comes before another.
+            # Alternatives have no order.
             order=settings.order if pattern in (None, "all") else "none",
             modules=settings.modules,
             known=self._ids,
@@ -229,11 +223,7 @@ class SolutionReader:
     def check(
         self, calls: list[JSON], output: JSON, places: list[JSON] | None = None, pattern: Pattern | None = None
     ) -> list[JSONObject]:
-        """What is malformed in a Solution that arrives whole, for whoever runs nothing of it then.
-
-        Returns:
-            `{"call", "place", "error"}` of every problem; empty: all of it is well formed.
-        """
+        """The errors of a Solution that arrives whole, `{"call", "place", "error"}`; empty if it is well formed."""
         over = self.check_count(len(calls)) or _over_references(calls, output)
         if over:
             return over
@@ -243,24 +233,25 @@ class SolutionReader:
         return self.checked.graph.errors()
 
     def check_count(self, calls: int) -> list[JSONObject]:
-        """The error if a run may not list that many more calls; empty: it may."""
+        """The error if the run may not list that many more calls; otherwise empty."""
         if calls <= self.room:
             return []
         return _refusal(f"{calls:,} more calls; a run may list at most {self._settings.calls:,} in all")
 
     def take(self, event: SolutionProposed) -> Proposal:
-        """A Solution that is taken up whole: the one that was checked just before, where it is that."""
+        """Take up a whole Solution; the one that was checked last is not read again."""
         proposal, self.checked = self.checked, None
         calls, output, pattern = event.calls, event.output, event.pattern
         if proposal is None or not proposal.is_of(calls, output, pattern):
             proposal = Proposal.whole(self.graph(pattern), calls, output, event.places, pattern)
-        # The idea says what its calls were to each other.
-        told: JSONObject = {} if pattern is None else {"pattern": pattern}
-        proposal.extra = {**(event.extra or {}), **told}
+        proposal.extra = dict(event.extra or {})
+        if pattern is not None:
+            # The idea records the pattern of its calls.
+            proposal.extra["pattern"] = pattern
         return proposal
 
     def note(self, listed: Iterable[Progress]) -> None:
-        """These calls were taken up."""
+        """Count calls that were taken up, and keep their ids."""
         for one in listed:
             self.listed += 1
             if one.call.id is not None:
@@ -272,13 +263,13 @@ def _refusal(message: str) -> list[JSONObject]:
 
 
 def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
-    """The error if a Solution holds more references than are bound here; empty: it does not."""
+    """The error if a Solution has too many references; otherwise empty."""
     count = 0
     stack: list[JSON] = [output, *calls]
     while stack:
         item = stack.pop()
         if isinstance(item, str):
-            # Of `a || b` each; an escaped dagger is two, and rarely stands first.
+            # `a || b` counts twice; an escaped dagger also does, and is rare.
             count += item.count("†") if item.startswith("†") and not item.startswith("††") else 0
         elif isinstance(item, dict):
             stack.extend(item.values())
@@ -292,21 +283,19 @@ def _over_references(calls: list[JSON], output: JSON) -> list[JSONObject]:
     )
 
 
-# -- planning --------------------------------------------------------------------------------------------------------
-#
-# Planning: the plan of a lazy run, from its first piece until it is accepted as a whole or set aside.
+# -- the plan of a lazy run ------------------------------------------------------------------------------------------
 
 PlanEvent: TypeAlias = CallProposed | OutputProposed | SolutionClosed | PlanAsked | PlanDecided
 
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What becomes of a plan.
+    """What happens to a plan.
 
     Attributes:
-        plan: as it was proposed.
-        runs: what runs; None: nothing of it.
-        errors, corrections: what the mind is told.
+        plan: the plan as it was proposed.
+        runs: what runs; None if nothing of it does.
+        errors, corrections: what the mind sees.
         reason: why a person denied it.
         broken: why the answer broke off; None if it is complete.
     """
@@ -320,51 +309,47 @@ class PlanResult:
 
 
 class Planning:
-    """One plan.
+    """The plan of a lazy run, from its first piece until it is accepted as a whole or set aside.
 
     Args:
-        intake: of the run.
-        step: of the run.
-        plan: where it came whole; else its pieces are taken.
+        reader: reads the Solutions of the run.
+        step: the step of the run.
+        plan: the plan, if it arrived whole; otherwise `take` collects its pieces.
     """
 
-    def __init__(self, intake: SolutionReader, step: int, plan: Proposal | None = None) -> None:
-        self.plan = plan or Proposal(intake.graph())
+    def __init__(self, reader: SolutionReader, step: int, plan: Proposal | None = None) -> None:
+        self.plan = plan or Proposal(reader.graph())
         self.step = step
-        self._intake = intake
+        self._reader = reader
         self._asked = False
 
     @property
     def listed(self) -> int:
-        """How many calls it has."""
+        """The number of its calls."""
         return len(self.plan.calls)
 
     @property
     def question(self) -> Question:
-        """Whether it is accepted."""
+        """The question whether it is accepted."""
         return self.plan.question(self.step)
 
     @property
     def waits(self) -> bool:
-        """Whether it is there whole, and waits to be accepted."""
+        """Whether it is complete and waits to be accepted."""
         return not self.plan.streams
 
     def due(self) -> list[AskPlan]:
-        """That somebody is asked, once it waits and nobody has been."""
+        """The effect that asks a person, if the plan waits and nobody was asked."""
         if not self.waits or self._asked:
             return []
         question = self.question
         return [AskPlan(question.approval, question.digest)]
 
     def settled(self, broken: str | None = None) -> PlanResult | None:
-        """What becomes of the plan without asking anybody, now that its end has come; None: it waits to be accepted.
-
-        Args:
-            broken: why the answer broke off, where it did.
-        """
+        """The result of a plan that has ended, if nobody needs to be asked; `broken`: why the answer broke off."""
         plan = self.plan
         if broken is not None:
-            # A plan that breaks off is not used: nothing of it has run, and nothing of it will.
+            # Nothing of a plan has run yet, so an incomplete one is dropped.
             errors = [error_message("structural", f"the answer broke off: {broken}")]
             return PlanResult(plan, errors=errors, broken=broken)
         if not plan.calls:
@@ -372,13 +357,10 @@ class Planning:
         return PlanResult(plan, errors=plan.graph.errors()) if plan.graph.problems else None
 
     def take(self, event: PlanEvent) -> PlanResult | None:
-        """Take one event.
-
-        Returns:
-            What becomes of the plan, where that is settled now.
+        """Take one event, and return the result if it settles the plan.
 
         Raises:
-            JournalError: it does not fit.
+            JournalError: the event does not fit.
         """
         match event:
             case CallProposed():
@@ -410,6 +392,6 @@ class Planning:
         if event.decision == "approve":
             return PlanResult(plan, plan)
         proposed = SolutionProposed(event.calls or [], event.output, None, event.places)
-        edited = self._intake.take(proposed).expect_well_formed()
+        edited = self._reader.take(proposed).expect_well_formed()
         edited.extra = plan.extra
         return PlanResult(plan, edited, corrections=[plan.correction(edited, str(by), reason)])
