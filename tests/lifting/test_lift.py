@@ -7,7 +7,7 @@ import pytest
 from ideabridge.bridge import Bridge
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.asking import open_asks, report_lines, report_of
-from ideabridge.bridge.lifting.decide import Decided
+from ideabridge.bridge.lifting.draft import PlanDraft
 from ideabridge.tools.decorator import tool
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ActivityError
@@ -61,7 +61,7 @@ def bridge() -> Bridge:
     return Bridge(toolbox=Toolbox(books, pages, record, owner, store))
 
 
-def asked(decided: Decided) -> list[str]:
+def asked(decided: PlanDraft) -> list[str]:
     return [f"{one.kind} {one.path}" for one in open_asks(decided)]
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         UnwrittenRunError,
     )
     from ideabridge.bridge.lifting.asking import report_lines, report_of
-    from ideabridge.bridge.lifting.decide import Decided
+    from ideabridge.bridge.lifting.draft import PlanDraft
     from ideabridge.bridge.loop.event import (
         ApprovalAsked,
         CallDecided,
@@ -127,7 +127,6 @@ __all__ = [
     "CancelledCallsError",
     "Configuration",
     "ConfigurationError",
-    "Decided",
     "Decider",
     "Decision",
     "DecisionError",
@@ -166,6 +165,7 @@ __all__ = [
     "Plan",
     "PlanAsked",
     "PlanDecided",
+    "PlanDraft",
     "PlanError",
     "PlanLike",
     "Planning",
@@ -273,7 +273,7 @@ _HOMES: Final = {
         "report_lines",
         "report_of",
     ),
-    "lifting.decide": ("Decided",),
+    "lifting.draft": ("PlanDraft",),
     "loop.event": (
         "ApprovalAsked",
         "CallDecided",

@@ -31,7 +31,7 @@ from ideabridge.bridge.configuration import Configuration, fingerprint
 from ideabridge.bridge.context.messages import Handlers, read_context, with_instances
 from ideabridge.bridge.context.mind import Mind
 from ideabridge.bridge.errors import PlanError
-from ideabridge.bridge.lifting.decide import Decided, decide, read_choices
+from ideabridge.bridge.lifting.draft import PlanDraft, apply_choices, read_choices
 from ideabridge.bridge.lifting.lift import lift
 from ideabridge.bridge.loop.catalogue import chosen_tools
 from ideabridge.bridge.loop.event import APPROVER, Decider
@@ -42,15 +42,15 @@ from ideabridge.bridge.minds.model import ModelMind, configured_mind
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import learn_secrets
 from ideabridge.bridge.plan import Plan, PlanLike, Rehearsal, rehearse
-from ideabridge.bridge.publishing.adopt import Adopted
 from ideabridge.bridge.publishing.idea_tools import hints_now, idea_tool
+from ideabridge.bridge.publishing.importing import ImportResult
 from ideabridge.bridge.publishing.publishing import Publisher
 from ideabridge.bridge.publishing.verify import Verdict
 from ideabridge.bridge.runs.executor import Executor
 from ideabridge.bridge.runs.forks import Forking
 from ideabridge.bridge.runs.offer import ModuleLists, Offer, defined_tools
 from ideabridge.bridge.runs.people import Approver, Decision
-from ideabridge.bridge.runs.pins import Changed
+from ideabridge.bridge.runs.pins import ChangedTool
 from ideabridge.bridge.runs.recovery import Recovery, Tell
 from ideabridge.bridge.runs.replay import Replay, Ways
 from ideabridge.bridge.runs.run import Run
@@ -294,7 +294,7 @@ class Bridge:
         caller: str = LOCAL,
         edited: bool = False,
         replace: Collection[str] = (),
-    ) -> Adopted:
+    ) -> ImportResult:
         """Save an exported idea, and `publish` it as the next version of the name in it.
 
         What the document says of its effects is not believed: the annotations are those of the tools here. A plan whose
@@ -370,7 +370,7 @@ class Bridge:
             ref, name, description=description, answer=answer, choices=choices, by=by, to=to, caller=caller
         )
 
-    def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> Decided:
+    def lift(self, ref: str, *, choices: ObjectLike | None = None, caller: str = LOCAL) -> PlanDraft:
         """The plan a run, or the run of an idea, would be published as, with what is still asked; `report_of` tells it.
 
         Args:
@@ -384,7 +384,7 @@ class Bridge:
         """
         check_text("ref", ref)
         chosen = read_choices(read_object("choices", choices))
-        return decide(lift(self.store, ref, caller, chosen.runs), chosen)
+        return apply_choices(lift(self.store, ref, caller, chosen.runs), chosen)
 
     async def call_idea(
         self,
@@ -465,7 +465,7 @@ class Bridge:
         """
         return await self._publisher.verify(names, live=live, effects=effects, caller=caller)
 
-    async def changed_tools(self, module: str) -> list[Changed]:
+    async def changed_tools(self, module: str) -> list[ChangedTool]:
         """The tools of a module that changed since ideas that call them were published, of every version and owner.
 
         Args:
@@ -477,7 +477,7 @@ class Bridge:
         """
         return await self._publisher.changed_tools(module)
 
-    def accept(self, changed: Iterable[Changed], *, by: str | Decider) -> None:
+    def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
         """Let published ideas mean what changed tools are now. Each version keeps what its tools were, when that was
         accepted and by whom.
 

@@ -9,10 +9,10 @@ from typing import Any, Final, Literal, TypeAlias
 from ideabridge.bridge.context.references import Path, Reference, parse_reference
 from ideabridge.bridge.context.state import Missing, parsed_text
 from ideabridge.bridge.errors import PublicationError, UndecidedError
-from ideabridge.bridge.lifting.decide import Decided, stands, unknown_path
+from ideabridge.bridge.lifting.draft import PlanDraft, replacement_of, unknown_path
 from ideabridge.bridge.lifting.function import all_before, plan_machine, reads_of, same
 from ideabridge.bridge.lifting.lift import Lifted
-from ideabridge.bridge.lifting.origins import Leaf, Source, names_of, short
+from ideabridge.bridge.lifting.origins import Leaf, ValueSource, names_of, short
 from ideabridge.bridge.loop.call import Call
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.bridge.loop.progress import CallStatus
@@ -25,7 +25,7 @@ from ideabridge.tools.errors import IdeabridgeError
 # Sight: what a mind saw before it proposed a call, and no data carries: it may have decided by it (DESIGN 4.11).
 
 
-def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[Source]]:
+def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[ValueSource]]:
     """By place, the parts of what calls gave that nothing in the plan reads, and that were the same in every run.
 
     A part is a member of an object that is none itself. What another run had otherwise, while it went the same way,
@@ -33,33 +33,33 @@ def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[Source]]:
     """
     read = _reads(lifted, graph)
     return {
-        place: [part for part in _unread_of_sight(place, value, read) if not _differs(lifted, part)]
-        for place in range(len(lifted.witness.calls))
-        if not isinstance(value := lifted.witness.document(place), Missing)
+        place: [part for part in _unread_paths(place, value, read) if not _differs(lifted, part)]
+        for place in range(len(lifted.aligned.calls))
+        if not isinstance(value := lifted.aligned.document(place), Missing)
     }
 
 
-def unread_input(lifted: Lifted, graph: Graph) -> list[Source]:
+def unread_input(lifted: Lifted, graph: Graph) -> list[ValueSource]:
     """The parts of the input that nothing in the plan reads: those of the run, and what the tool takes besides."""
     read = _reads(lifted, graph)
     given = lifted.function.input or {}
     declared = lifted.function.input_schema.get("properties")
     more = [key for key in declared if key not in given] if isinstance(declared, dict) else []
-    found = [*_unread_of_sight(None, given, read), *(Source(None, (key,)) for key in more)] if given or more else []
+    found = [*_unread_paths(None, given, read), *(ValueSource(None, (key,)) for key in more)]
     return [part for part in found if part.path and not _covered(part, read)]
 
 
-def _reads(lifted: Lifted, graph: Graph) -> set[Source]:
-    found = (lifted.witness.source_in_plan(operand) for operand in _operands(graph))
+def _reads(lifted: Lifted, graph: Graph) -> set[ValueSource]:
+    found = (lifted.aligned.source_in_plan(operand) for operand in _operands(graph))
     return {source for source in found if source is not None}
 
 
-def _unread_of_sight(place: int | None, value: JSON, read: set[Source]) -> Iterator[Source]:
-    return (part for path in _members(value, ()) if not _covered(part := Source(place, path), read))
+def _unread_paths(place: int | None, value: JSON, read: set[ValueSource]) -> Iterator[ValueSource]:
+    return (part for path in _members(value, ()) if not _covered(part := ValueSource(place, path), read))
 
 
-def _covered(part: Source, read: set[Source]) -> bool:
-    return any(Source(part.place, part.path[:depth]) in read for depth in range(len(part.path) + 1))
+def _covered(part: ValueSource, read: set[ValueSource]) -> bool:
+    return any(ValueSource(part.place, part.path[:depth]) in read for depth in range(len(part.path) + 1))
 
 
 def _operands(graph: Graph) -> Iterator[Reference]:
@@ -79,13 +79,13 @@ def _members(value: JSON, path: Path) -> Iterator[Path]:
         yield path
 
 
-def _differs(lifted: Lifted, part: Source) -> bool:
-    mine = lifted.witness.value(part)
+def _differs(lifted: Lifted, part: ValueSource) -> bool:
+    mine = lifted.aligned.value(part)
     there = [other.value(part) for other in lifted.others]
     return not isinstance(mine, Missing) and any(isinstance(one, Missing) or not same(one, mine) for one in there)
 
 
-def named(parts: Iterable[Source]) -> str:
+def named(parts: Iterable[ValueSource]) -> str:
     """`calls.0.level, calls.0.size` of the first few."""
     texts = [".".join(names_of(part.place, part.path)) for part in parts]
     return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
@@ -198,27 +198,27 @@ class Ask:
     leaf: Leaf | None = None
 
 
-def asks_of(decided: Decided) -> list[Ask]:
+def asks_of(draft: PlanDraft) -> list[Ask]:
     """Everything that is named, accepted or not.
 
     Raises:
         PublicationError: the plan cannot run by itself.
     """
-    return [*_of_leaves(decided), *_of_course(decided)]
+    return [*_of_leaves(draft), *_of_course(draft)]
 
 
-def open_asks(decided: Decided) -> list[Ask]:
+def open_asks(draft: PlanDraft) -> list[Ask]:
     """What nobody has accepted yet."""
-    return [one for one in asks_of(decided) if one.kind == "varies" or not decided.choices.accepts(one.path)]
+    return [one for one in asks_of(draft) if one.kind == "varies" or not draft.choices.accepts(one.path)]
 
 
-def _of_leaves(decided: Decided) -> Iterator[Ask]:
-    for leaf in decided.lifted.leaves:
-        if stands(decided, leaf) is not None or leaf.demanded:
+def _of_leaves(draft: PlanDraft) -> Iterator[Ask]:
+    for leaf in draft.lifted.leaves:
+        if replacement_of(draft, leaf) is not None or leaf.demanded:
             continue
         notes = [one.shown for one in leaf.origins[:4]]
         if leaf.edited is not None and leaf.place is not None:
-            notes.append(f"calls.{leaf.place} ({decided.lifted.kept[leaf.place].name}): a person changed it")
+            notes.append(f"calls.{leaf.place} ({draft.lifted.kept[leaf.place].name}): a person changed it")
         told = f" ({', '.join(notes)})" if notes else ""
         if leaf.reference is not None and leaf.varies is None:
             if leaf.selects:
@@ -229,36 +229,36 @@ def _of_leaves(decided: Decided) -> Iterator[Ask]:
             yield Ask("proposal" if leaf.origins else "constant", leaf.path, f"{leaf.shown}{told}", leaf)
 
 
-def _of_course(decided: Decided) -> Iterator[Ask]:
-    lifted = decided.lifted
+def _of_course(draft: PlanDraft) -> Iterator[Ask]:
+    lifted = draft.lifted
     for out in lifted.left_out:
         if out.matters:
             yield Ask("left_out", f"left_out.{out.index}", f"left_out.{out.index}: {out.shown}")
-    if lifted.astray:
-        yield Ask("course", "course", f"course: {'; '.join(lifted.astray[:5])}")
-    graph = graph_of_plan(decided)
+    if lifted.different_shapes:
+        yield Ask("course", "course", f"course: {'; '.join(lifted.different_shapes[:5])}")
+    graph = graph_of_plan(draft)
     if lifted.requests:
-        yield from _unread_input(decided, graph)
+        yield from _unread_input(draft, graph)
     if lifted.requests > 1:
         unread = unread_parts(lifted, graph)
-        open_ = {other for place in (*range(len(lifted.kept)), None) for other in _proposed(decided, place)}
-        later = list(_later(decided, graph, unread, open_))
+        open_ = {other for place in (*range(len(lifted.kept)), None) for other in _proposed(draft, place)}
+        later = list(_later(draft, graph, unread, open_))
         yield from later
-        yield from _unread(decided, graph, later, unread, open_)
+        yield from _unread(draft, graph, later, unread, open_)
     apart = dict(enumerate(lifted.kept_order)) if lifted.requests > 1 else None
     for order in unbound_orders(graph, apart):
         yield Ask("order", "order", f"order: {order}")
 
 
-def graph_of_plan(decided: Decided) -> Graph:
+def graph_of_plan(draft: PlanDraft) -> Graph:
     """The graph of the plan as it would run.
 
     Raises:
         PublicationError: it cannot run by itself.
     """
-    function = decided.lifted.function
-    plan = decided.with_input(function.input or {})
-    machine = plan_machine(function.run, decided.lifted.catalogue, plan)
+    function = draft.lifted.function
+    plan = draft.with_input(function.input or {})
+    machine = plan_machine(function.run, draft.lifted.catalogue, plan)
     calls, places = plan.expanded()
     errors = machine.check(calls, plan.output, places)
     graph = machine.checked_graph
@@ -267,11 +267,11 @@ def graph_of_plan(decided: Decided) -> Graph:
     return graph
 
 
-def _later(decided: Decided, graph: Graph, unread: dict[int, list[Source]], open_: set[int]) -> Iterator[Ask]:
-    kept = decided.lifted.kept
+def _later(draft: PlanDraft, graph: Graph, unread: dict[int, list[ValueSource]], open_: set[int]) -> Iterator[Ask]:
+    kept = draft.lifted.kept
     steps = {call.index: reads_of(call) for call in graph.calls}
     for place, one in enumerate(kept):
-        behind = all_before(steps, steps[place]) | _proposed(decided, place)
+        behind = all_before(steps, steps[place]) | _proposed(draft, place)
         if not one.chosen:
             continue
         said = f"later.{place}: calls.{place} ({one.name}) was proposed after results had been seen"
@@ -287,22 +287,22 @@ def _later(decided: Decided, graph: Graph, unread: dict[int, list[Source]], open
             yield Ask("later", f"later.{place}", f"{said} of which nothing reads {named(parts)}")
 
 
-def _proposed(decided: Decided, place: int | None) -> set[int]:
+def _proposed(draft: PlanDraft, place: int | None) -> set[int]:
     """The calls a call would read if what is still open about it were taken: until then only that is asked."""
     return {
         origin.source.place
-        for leaf in decided.lifted.leaves
-        if leaf.place == place and stands(decided, leaf) is None and not decided.choices.accepts(leaf.path)
+        for leaf in draft.lifted.leaves
+        if leaf.place == place and replacement_of(draft, leaf) is None and not draft.choices.accepts(leaf.path)
         for origin in leaf.origins
         if origin.source.place is not None
     }
 
 
 def _unread(
-    decided: Decided, graph: Graph, later: list[Ask], unread: dict[int, list[Source]], open_: set[int]
+    draft: PlanDraft, graph: Graph, later: list[Ask], unread: dict[int, list[ValueSource]], open_: set[int]
 ) -> Iterator[Ask]:
     """What a mind saw and nothing reads: what came after, the output at least, may have been chosen because of it."""
-    kept = decided.lifted.kept
+    kept = draft.lifted.kept
     read = {index for call in graph.calls for index in reads_of(call)} | open_
     for reads in graph.output_reads.values():
         for item in reads:
@@ -313,7 +313,7 @@ def _unread(
         default=0,
     )
     for place, one in enumerate(kept):
-        if not told <= one.step < decided.lifted.requests - 1 or one.progress.status is not CallStatus.DONE:
+        if not told <= one.step < draft.lifted.requests - 1 or one.progress.status is not CallStatus.DONE:
             continue
         said = f"unread.{place}: the result of calls.{place} ({one.name}) had been seen, and nothing reads"
         if place not in read:
@@ -322,16 +322,16 @@ def _unread(
             yield Ask("unread", f"unread.{place}", f"{said} {named(unread[place])}")
 
 
-def _unread_input(decided: Decided, graph: Graph) -> Iterator[Ask]:
+def _unread_input(draft: PlanDraft, graph: Graph) -> Iterator[Ask]:
     """What a mind was given and nothing reads: what it did may have been chosen because of it."""
     open_ = {
         origin.source
-        for leaf in decided.lifted.leaves
-        if stands(decided, leaf) is None and not decided.choices.accepts(leaf.path)
+        for leaf in draft.lifted.leaves
+        if replacement_of(draft, leaf) is None and not draft.choices.accepts(leaf.path)
         for origin in leaf.origins
     }
-    for part in unread_input(decided.lifted, graph):
-        if not any(Source(None, part.path[:depth]) in open_ for depth in range(len(part.path) + 1)):
+    for part in unread_input(draft.lifted, graph):
+        if not any(ValueSource(None, part.path[:depth]) in open_ for depth in range(len(part.path) + 1)):
             path = ".".join(("unread", "input", *names_of(None, part.path)[1:]))
             yield Ask("unread", path, f"{path}: the input was seen, and nothing reads this part of it")
 
@@ -382,13 +382,13 @@ _TOLD: Final[dict[Kind, tuple[str, str]]] = {
 }
 
 
-def demand(decided: Decided) -> None:
+def demand(draft: PlanDraft) -> None:
     """Everything that is named must have been accepted, and nothing else.
 
     Raises:
         PublicationError: names what is not, and paths accepted at which nothing stands.
     """
-    left = open_asks(decided)
+    left = open_asks(draft)
     if left:
         told = list(_paragraphs(left))
         raise UndecidedError(
@@ -397,11 +397,11 @@ def demand(decided: Decided) -> None:
             [one.path for one in left if one.kind != "varies"],
             [one.path for one in left if one.kind == "varies"],
         )
-    if isinstance(decided.choices.accept, bool):
+    if isinstance(draft.choices.accept, bool):
         return
-    leaves = [leaf.path for leaf in decided.lifted.leaves if leaf.reference is None or leaf.selects]
-    known = [*leaves, *(one.path for one in asks_of(decided))]
-    for path in decided.choices.accept:
+    leaves = [leaf.path for leaf in draft.lifted.leaves if leaf.reference is None or leaf.selects]
+    known = [*leaves, *(one.path for one in asks_of(draft))]
+    for path in draft.choices.accept:
         if not any(one == path or one.startswith(f"{path}.") for one in known):
             raise unknown_path("accept", path, known)
 
@@ -420,21 +420,21 @@ def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
 # Report: what lifting found, part by part, so that a person can decide with one look (DESIGN 4.11).
 
 
-def counts_of(decided: Decided) -> JSONObject:
+def counts_of(draft: PlanDraft) -> JSONObject:
     """How the parameters and the output were written: `{"references", "proposals", "constants", "taken"}`.
 
     `references`: by the mind; `proposals`: literals equal to what it had seen; `constants`: other literals; `taken`:
     literals in whose place a reference stands now.
     """
-    leaves = decided.lifted.leaves
+    leaves = draft.lifted.leaves
     references = sum(leaf.reference is not None for leaf in leaves)
     proposals = sum(leaf.reference is None and bool(leaf.origins) for leaf in leaves)
-    taken = sum(leaf.reference is None and stands(decided, leaf) is not None for leaf in leaves)
+    taken = sum(leaf.reference is None and replacement_of(draft, leaf) is not None for leaf in leaves)
     constants = len(leaves) - references - proposals
     return {"references": references, "proposals": proposals, "constants": constants, "taken": taken}
 
 
-def report_of(decided: Decided) -> dict[str, Any]:
+def report_of(draft: PlanDraft) -> dict[str, Any]:
     """The report.
 
     Returns:
@@ -443,9 +443,9 @@ def report_of(decided: Decided) -> dict[str, Any]:
         "confirmed_by", "not_confirmed_by", "plan"}`; a part is `{"path", "kind", "value", ...}`, where the kind is
         `input`, `derived`, `proposal` or `constant`.
     """
-    lifted = decided.lifted
+    lifted = draft.lifted
     calls: list[JSON] = []
-    for place, call in enumerate(decided.calls):
+    for place, call in enumerate(draft.calls):
         told: JSONObject = {"place": place, "tool": call.get("_tool") if isinstance(call, dict) else None}
         if place < len(lifted.kept):
             one = lifted.kept[place]
@@ -454,41 +454,41 @@ def report_of(decided: Decided) -> dict[str, Any]:
                 told["edited_by"] = one.edited
             if lifted.kept_order and lifted.kept_order[place]:
                 told["kept_after"] = list[JSON](sorted(lifted.kept_order[place]))
-        if place in decided.asks_mind:
+        if place in draft.asks_mind:
             told["asks_mind"] = True
-        told["parameters"] = list[JSON](part_of(decided, leaf) for leaf in lifted.leaves if leaf.place == place)
+        told["parameters"] = list[JSON](part_of(draft, leaf) for leaf in lifted.leaves if leaf.place == place)
         calls.append(told)
     try:
-        asks, fault = asks_of(decided), decided.difference()
+        asks, fault = asks_of(draft), draft.difference()
     except PublicationError as error:
         asks, fault = [], str(error)
-    agree, differ = decided.confirmations() if fault is None else ([], [])
-    rest = list[JSON](part_of(decided, leaf) for leaf in lifted.leaves if leaf.place is None)
+    agree, differ = draft.confirmations() if fault is None else ([], [])
+    rest = list[JSON](part_of(draft, leaf) for leaf in lifted.leaves if leaf.place is None)
     return {
         "run": lifted.run,
         "requests": lifted.requests,
         "calls": calls,
         "output": rest,
         "left_out": list[JSON](one.shown for one in lifted.left_out),
-        "asks": list[JSON](_ask(decided, one) for one in asks),
-        "counts": counts_of(decided),
+        "asks": list[JSON](_ask(draft, one) for one in asks),
+        "counts": counts_of(draft),
         "consistent": fault is None,
         "difference": fault,
         "compared": list[JSON](other.run_id for other in lifted.others),
         "confirmed_by": list[JSON](agree),
         "not_confirmed_by": list[JSON](differ),
-        "plan": decided.plan(),
+        "plan": draft.plan(),
     }
 
 
-def part_of(decided: Decided, leaf: Leaf) -> JSONObject:
+def part_of(draft: PlanDraft, leaf: Leaf) -> JSONObject:
     """One part: what it is, and where it comes from."""
     told: JSONObject = {"path": leaf.path, "kind": "constant", "value": leaf.value}
-    reference = stands(decided, leaf)
+    reference = replacement_of(draft, leaf)
     if reference is not None:
         told["kind"] = _kind(reference)
         told["reference"] = reference
-        told["by"] = "a person" if leaf.path in decided.choices.take else f"{leaf.agreed} runs"
+        told["by"] = "a person" if leaf.path in draft.choices.take else f"{leaf.agreed} runs"
     elif leaf.reference is not None:
         told["kind"] = _kind(leaf.reference)
         told["reference"] = leaf.reference
@@ -498,7 +498,7 @@ def part_of(decided: Decided, leaf: Leaf) -> JSONObject:
     elif leaf.origins:
         told["kind"] = "proposal"
     if told["kind"] == "constant" or told["kind"] == "proposal":
-        told["accepted"] = leaf.demanded or (leaf.varies is None and decided.choices.accepts(leaf.path))
+        told["accepted"] = leaf.demanded or (leaf.varies is None and draft.choices.accepts(leaf.path))
     if leaf.origins and reference is None:
         told["origins"] = [one.take for one in leaf.origins]
     for name, text in (("selects", leaf.selects), ("varies", leaf.varies), ("edited_by", leaf.edited)):
@@ -515,9 +515,9 @@ def _kind(reference: str) -> str:
     return "input" if all(one.kind == "input" for one in operands) else "derived"
 
 
-def _ask(decided: Decided, ask: Ask) -> JSONObject:
+def _ask(draft: PlanDraft, ask: Ask) -> JSONObject:
     told: JSONObject = {"path": ask.path, "kind": ask.kind, "text": ask.text}
-    told["accepted"] = ask.kind != "varies" and decided.choices.accepts(ask.path)
+    told["accepted"] = ask.kind != "varies" and draft.choices.accepts(ask.path)
     if ask.leaf is not None and ask.leaf.origins:
         told["origins"] = [one.take for one in ask.leaf.origins]
     return told

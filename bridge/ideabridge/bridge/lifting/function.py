@@ -242,7 +242,7 @@ def same(left: JSON, right: JSON) -> bool:
     return type(left) is type(right) and left == right
 
 
-def tells(value: JSON) -> bool:
+def is_distinctive(value: JSON) -> bool:
     """Whether a value can tell where it came from: not null, true, false, and nothing empty."""
     return not (value is None or isinstance(value, bool) or value in ("", [], {}))
 
@@ -287,7 +287,7 @@ def _walk(value: JSON, path: Path) -> Iterator[tuple[Path, JSON]]:
             yield from _walk(item, (*path, str(number)))
 
 
-def standing(document: JSON, found: dict[str, list[Path]]) -> bool:
+def index_values(document: JSON, found: dict[str, list[Path]]) -> bool:
     """Note where in a document each value stands that tells where it came from, by its digest.
 
     Returns:
@@ -325,7 +325,7 @@ def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> 
         elif isinstance(inner, list):
             for number, item in enumerate(inner):
                 count = _note(item, (*path, str(number)), found, count)[1]
-    if count <= _NODES and tells(value):
+    if count <= _NODES and is_distinctive(value):
         found.setdefault(own, []).append(path)
     return own, count
 

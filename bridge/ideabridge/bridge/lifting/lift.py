@@ -27,18 +27,18 @@ from ideabridge.bridge.lifting.function import (
     LeftOut,
     executed_calls,
     graph_of,
+    is_distinctive,
     read_function,
     same,
-    tells,
     waits_of,
 )
 from ideabridge.bridge.lifting.origins import (
+    AlignedRun,
     Leaf,
     Origin,
-    Source,
-    Witness,
+    ValueSource,
     data_key,
-    form_of,
+    generalized,
     leaves_of,
     origins_of,
     picked,
@@ -74,7 +74,7 @@ def _reads(one: Executed) -> list[int]:
     return sorted({index for operand in bound for index in operand or ()})
 
 
-def placed(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
+def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
     """The calls that can stand in a plan, as it lists them, and the output: `†results.N` names places of the plan.
 
     Raises:
@@ -163,7 +163,7 @@ def _text(operand: Reference, place: Path | None) -> str | None:
 # -- order ---------------------------------------------------------------------------------------------------------
 
 
-def kept_apart(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
+def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
     """Keep what stood in different Requests in order where it matters: calls that do more than read, and writes to
     one path. `_after` is added to `written`, and `_id` where it is needed.
 
@@ -255,7 +255,7 @@ class OtherShapeError(PublicationError):
     """A run that took another course than the one that is lifted."""
 
 
-def aligned(mine: Witness, store: Store, run_id: str, caller: str) -> Witness:
+def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRun:
     """Another run, its calls in the places of a plan made of mine.
 
     Raises:
@@ -284,14 +284,14 @@ def aligned(mine: Witness, store: Store, run_id: str, caller: str) -> Witness:
         placed.append(found)
     if left:
         raise OtherShapeError(f"{where} took another course: it also called {', '.join(one.name for one in left[:5])}")
-    other = Witness(function, placed)
+    other = AlignedRun(function, placed)
     fault = _contradiction(mine, other)
     if fault is not None:
         raise OtherShapeError(f"{where} is of another shape: {fault}")
     return other
 
 
-def _contradiction(mine: Witness, other: Witness) -> str | None:
+def _contradiction(mine: AlignedRun, other: AlignedRun) -> str | None:
     """Where the data flow differs, as far as both were written by reference."""
     for place, (one, two) in enumerate(zip(mine.calls, other.calls, strict=True)):
         if _parameters(one.raw) != _parameters(two.raw) or one.progress.call.has_each != two.progress.call.has_each:
@@ -309,12 +309,12 @@ def _contradiction(mine: Witness, other: Witness) -> str | None:
     return None
 
 
-def _fields(sources: list[Source]) -> list[Source]:
+def _fields(sources: list[ValueSource]) -> list[ValueSource]:
     """Sources without the places in lists: these are what is chosen anew in every run."""
-    return [Source(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
+    return [ValueSource(one.place, tuple("*" if key.isdecimal() else key for key in one.path)) for one in sources]
 
 
-def _differs(mine: Witness, other: Witness, place: int, keys: Path, text: str) -> bool:
+def _differs(mine: AlignedRun, other: AlignedRun, place: int, keys: Path, text: str) -> bool:
     """Whether the other run wrote a literal there that is not what my reference reads in it."""
     sources = mine.sources_of(parse_reference(text))
     there = other.leaf(place, keys)
@@ -343,7 +343,7 @@ def references_in(raw: dict[str, JSON]) -> Iterator[tuple[Path, str]]:
                     yield hole.path, hole.expression.text
 
 
-def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], list[str]]:
+def runs_like(mine: AlignedRun, store: Store, caller: str) -> tuple[list[AlignedRun], list[str]]:
     """The latest runs of a caller that a mind made in the same shape with other input; and why runs of the same task,
     in the same words, are of another shape.
     """
@@ -351,8 +351,8 @@ def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], 
     if record is None or record.kind != "solve":
         return [], []
     tools = {one.name for one in mine.calls}
-    found: list[Witness] = []
-    astray: list[str] = []
+    found: list[AlignedRun] = []
+    different_shapes: list[str] = []
     for other in _ended(store, caller):
         if other.id == mine.run_id or other.kind != record.kind or other.parent is not None:
             continue
@@ -360,15 +360,15 @@ def runs_like(mine: Witness, store: Store, caller: str) -> tuple[list[Witness], 
         if not same_words and not tools <= _tools(store, other.id):
             continue
         try:
-            found.append(aligned(mine, store, other.id, caller))
+            found.append(align(mine, store, other.id, caller))
         except OtherShapeError as error:
-            astray += [str(error)] if same_words else []
+            different_shapes += [str(error)] if same_words else []
         except IdeabridgeError:
             # The same input, or a run nothing can be told of.
             continue
-        if len(found) + len(astray) >= _TAKEN:
+        if len(found) + len(different_shapes) >= _TAKEN:
             break
-    return found, astray
+    return found, different_shapes
 
 
 def _tools(store: Store, run_id: str) -> set[str]:
@@ -405,28 +405,28 @@ class Lifted:
 
     Attributes:
         function: the run, as a function.
-        witness: its calls, in the places of the plan.
+        aligned: its calls, in the places of the plan.
         calls: as the plan lists them.
         output: of the plan.
         leaves: every part of both.
         left_out: what the plan does not hold.
         kept_order: by place, the calls it now runs after, as it did in the run, though nothing it reads says so.
         others: runs of the same task with other input, their calls in the same places.
-        astray: why further runs of the same task took another course.
+        different_shapes: why further runs of the same task took another course.
         catalogue: the tools, as the run knew them.
         pick: the tool `pick`; None: this run's is another one.
     """
 
     function: Function
-    witness: Witness
+    aligned: AlignedRun
     calls: list[JSON]
     output: JSON
     leaves: list[Leaf]
     left_out: list[LeftOut]
     catalogue: Catalogue
     kept_order: list[set[int]] = field(default_factory=list[set[int]])
-    others: list[Witness] = field(default_factory=list[Witness])
-    astray: list[str] = field(default_factory=list[str])
+    others: list[AlignedRun] = field(default_factory=list[AlignedRun])
+    different_shapes: list[str] = field(default_factory=list[str])
     pick: Tool | None = None
 
     @property
@@ -437,7 +437,7 @@ class Lifted:
     @property
     def kept(self) -> list[Executed]:
         """Its calls, as they ran; none over instances, where all is kept as it was listed."""
-        return list(self.witness.calls)
+        return list(self.aligned.calls)
 
     @property
     def requests(self) -> int:
@@ -470,26 +470,26 @@ def lift_function(function: Function, store: Store, caller: str, runs: Iterable[
             raise PublicationError(f"its calls did not all run as listed: {_some(changed)}")
         _expect(function.calls, function.faults, [])
         leaves = leaves_of(function.calls, function.output, run.machine.catalogue, function.instances)
-        witness = Witness(function, [])
-        return Lifted(function, witness, function.calls, function.output, leaves, [], run.machine.catalogue)
+        aligned = AlignedRun(function, [])
+        return Lifted(function, aligned, function.calls, function.output, leaves, [], run.machine.catalogue)
     kept, left_out = executed_calls(run)
     _expect(kept, function.faults, changed)
     if run.machine.step > 0 and len(kept) > MOST_CALLS:
         raise PublicationError(f"it made {len(kept):,} calls over several Requests; at most {MOST_CALLS:,} are lifted")
-    calls, written, output = placed(in_data_order(kept), copy.deepcopy(function.output))
+    calls, written, output = arrange(in_data_order(kept), copy.deepcopy(function.output))
     written = copy.deepcopy(written)
     _expect(calls, [], changed)
     pick = _pick(run.machine.catalogue)
     catalogue = Catalogue([*run.machine.catalogue.tools, *([pick] if pick else [])], run.machine.catalogue.latent)
     order: list[set[int]] = []
     if run.machine.step > 0:
-        order = kept_apart(calls, written, waits_of(graph_of(function, catalogue, written, output)))
-    witness = Witness(function, calls)
-    lifted = Lifted(function, witness, written, output, [], left_out, catalogue, order, pick=pick)
+        order = keep_order(calls, written, waits_of(graph_of(function, catalogue, written, output)))
+    aligned = AlignedRun(function, calls)
+    lifted = Lifted(function, aligned, written, output, [], left_out, catalogue, order, pick=pick)
     if runs is not None:
-        lifted.others = [aligned(witness, store, one, caller) for one in dict.fromkeys(runs)]
+        lifted.others = [align(aligned, store, one, caller) for one in dict.fromkeys(runs)]
     else:
-        lifted.others, lifted.astray = runs_like(witness, store, caller)
+        lifted.others, lifted.different_shapes = runs_like(aligned, store, caller)
 
     def whole(place: int | None, keys: Path, value: JSON) -> bool:
         return bool(_origins(lifted, place, keys, value))
@@ -522,15 +522,15 @@ def _pick(catalogue: Catalogue) -> Tool | None:
 
 
 def _step(lifted: Lifted, place: int | None) -> int:
-    return lifted.function.run.machine.step if place is None else lifted.witness.calls[place].chosen
+    return lifted.function.run.machine.step if place is None else lifted.aligned.calls[place].chosen
 
 
 def _origins(lifted: Lifted, place: int | None, keys: Path, value: JSON) -> list[Origin]:
-    if not tells(value) or (place is not None and keys[:1] == ("_output",)):
+    if not is_distinctive(value) or (place is not None and keys[:1] == ("_output",)):
         return []
     if lifted.requests == 0 and not lifted.function.input:
         return []
-    return origins_of(value, lifted.witness, _step(lifted, place), picks=lifted.pick is not None)
+    return origins_of(value, lifted.aligned, _step(lifted, place), picks=lifted.pick is not None)
 
 
 def _explain(lifted: Lifted, leaf: Leaf) -> None:
@@ -539,7 +539,7 @@ def _explain(lifted: Lifted, leaf: Leaf) -> None:
         _look_at_reference(lifted, leaf)
         return
     if leaf.place is not None:
-        leaf.edited = lifted.witness.calls[leaf.place].edited
+        leaf.edited = lifted.aligned.calls[leaf.place].edited
     found = _origins(lifted, leaf.place, leaf.keys, leaf.value)
     values = [(other, other.leaf(leaf.place, leaf.keys)) for other in lifted.others]
     known = [(other, value) for other, value in values if not isinstance(value, Missing)]
@@ -555,65 +555,65 @@ def _explain(lifted: Lifted, leaf: Leaf) -> None:
         leaf.varies = f"{short(value)} in run {other.run_id}"
 
 
-def _agrees(origin: Origin, other: Witness, value: JSON) -> bool:
+def _agrees(origin: Origin, other: AlignedRun, value: JSON) -> bool:
     there = origin.value(other)
     return not isinstance(there, Missing) and same(there, value)
 
 
-def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[Witness, JSON]]) -> bool:
+def _only(lifted: Lifted, leaf: Leaf, origin: Origin, known: list[tuple[AlignedRun, JSON]]) -> bool:
     """Whether nothing else can explain a leaf in every run: no element of a list, and nothing under a key that is data.
     Such a one is nowhere offered unless a condition selects it, yet the mind may have chosen it.
     """
-    mine, step = lifted.witness, _step(lifted, leaf.place)
+    mine, step = lifted.aligned, _step(lifted, leaf.place)
     runs = [mine, *(other for other, _ in known)]
     if not origin.certain or not all(one.looked_through for one in runs) or data_key(mine, origin.source, runs):
         return False
     before = {None, *(place for place, one in enumerate(mine.calls) if one.step < step)}
-    forms: set[Source] | None = None
+    forms: set[ValueSource] | None = None
     for one, value in [(mine, leaf.value), *known]:
         sources = [source for source in one.where(value) if source.place in before]
         if len(sources) > _MOST_PLACES:
             return False
-        found = {form_of(one, source, runs) for source in sources}
+        found = {generalized(one, source, runs) for source in sources}
         forms = found if forms is None else forms & found
     return not (forms or set()) - {origin.source}
 
 
 def _look_at_reference(lifted: Lifted, leaf: Leaf) -> None:
     """Whether a reference selects by position, or by a key that is data, from what its writer had seen."""
-    witness = lifted.witness
-    value = witness.leaf(leaf.place, leaf.keys)
+    aligned = lifted.aligned
+    value = aligned.leaf(leaf.place, leaf.keys)
     leaf.value = None if isinstance(value, Missing) else value
     expression = parse_reference(str(leaf.reference))
     if lifted.requests == 0 or expression.uses_item:
         return
     step = _step(lifted, leaf.place)
     for operand in expression.operands():
-        source = witness.source_in_plan(operand)
-        if source is None or (source.place is not None and witness.calls[source.place].step >= step):
+        source = aligned.source_in_plan(operand)
+        if source is None or (source.place is not None and aligned.calls[source.place].step >= step):
             continue
-        if _by_position(witness, source):
+        if _by_position(aligned, source):
             leaf.selects = f"{operand.text} is a position in a list that was seen before"
-        elif data_key(witness, source, lifted.others):
+        elif data_key(aligned, source, lifted.others):
             leaf.selects = f"{operand.text} has a key that may be data that was seen before"
         for other in lifted.others if leaf.selects else ():
             there, read = other.leaf(leaf.place, leaf.keys), other.value(source)
             if not isinstance(there, Missing) and (isinstance(read, Missing) or not same(there, read)):
                 leaf.varies = f"another place in run {other.run_id}"
     if leaf.selects and lifted.pick is not None and not isinstance(value, Missing):
-        found = [one for one in origins_of(value, witness, step, picks=True) if one.pick is not None]
+        found = [one for one in origins_of(value, aligned, step, picks=True) if one.pick is not None]
         leaf.origins = [one for one in found if all(_still(leaf, one, other) for other in lifted.others)][:_OFFERED]
 
 
-def _still(leaf: Leaf, origin: Origin, other: Witness) -> bool:
+def _still(leaf: Leaf, origin: Origin, other: AlignedRun) -> bool:
     value = other.leaf(leaf.place, leaf.keys)
     return not isinstance(value, Missing) and _agrees(origin, other, value)
 
 
-def _by_position(witness: Witness, source: Source) -> bool:
+def _by_position(aligned: AlignedRun, source: ValueSource) -> bool:
     for depth, key in enumerate(source.path):
         if key.isdecimal():
-            above = picked(witness.value(Source(source.place, source.path[:depth])), "@")
+            above = picked(aligned.value(ValueSource(source.place, source.path[:depth])), "@")
             if isinstance(above, list):
                 return True
     return False

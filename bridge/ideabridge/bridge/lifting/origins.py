@@ -21,7 +21,7 @@ from ideabridge.bridge.context.references import (
     is_reference,
 )
 from ideabridge.bridge.context.state import MISSING, Missing, parsed_text, read
-from ideabridge.bridge.lifting.function import Executed, Function, digest, same, standing, tells, walk
+from ideabridge.bridge.lifting.function import Executed, Function, digest, index_values, is_distinctive, same, walk
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.progress import CallStatus
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
@@ -146,20 +146,20 @@ def _identifier(key: str) -> str:
     return key if _IDENTIFIER.fullmatch(key) else json.dumps(key)
 
 
-# -- witness ---------------------------------------------------------------------------------------------------------
+# -- aligned ---------------------------------------------------------------------------------------------------------
 #
-# Witness: a run as lifting looks at it: its calls in the places of a plan, and what they gave (DESIGN 4.11).
+# AlignedRun: a run as lifting looks at it: its calls in the places of a plan, and what they gave (DESIGN 4.11).
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Where a value comes from: the input (`place` None), or the result of the call in a place of the plan."""
 
     place: int | None
     path: Path
 
 
-class Witness:
+class AlignedRun:
     """One run.
 
     Args:
@@ -189,7 +189,7 @@ class Witness:
         progress = self.calls[place].progress
         return progress.value if progress.status is CallStatus.DONE else MISSING
 
-    def value(self, source: Source) -> JSON | Missing:
+    def value(self, source: ValueSource) -> JSON | Missing:
         """What stands there."""
         document = self.document(source.place)
         if isinstance(document, str) and source.path:
@@ -198,26 +198,26 @@ class Witness:
             document = self._opened[source.place]
         return document if isinstance(document, Missing) else read(document, source.path)
 
-    def where(self, value: JSON) -> list[Source]:
+    def where(self, value: JSON) -> list[ValueSource]:
         """Everywhere that an equal value stands: in the input first, then in what the calls gave."""
-        return self._standing[0].get(digest(value), [])
+        return self._index[0].get(digest(value), [])
 
     @property
     def looked_through(self) -> bool:
         """Whether `where` knows all there is."""
-        return self._standing[1]
+        return self._index[1]
 
     @cached_property
-    def _standing(self) -> tuple[dict[str, list[Source]], bool]:
-        found: dict[str, list[Source]] = {}
+    def _index(self) -> tuple[dict[str, list[ValueSource]], bool]:
+        found: dict[str, list[ValueSource]] = {}
         whole = True
         for place in (None, *range(len(self.calls))):
             document = self.document(place)
             paths: dict[str, list[Path]] = {}
             if not isinstance(document, Missing):
-                whole = standing(document, paths) and whole
+                whole = index_values(document, paths) and whole
             for key, there in paths.items():
-                found.setdefault(key, []).extend(Source(place, path) for path in there)
+                found.setdefault(key, []).extend(ValueSource(place, path) for path in there)
         return found, whole
 
     def leaf(self, place: int | None, keys: Path) -> JSON | Missing:
@@ -241,7 +241,7 @@ class Witness:
 
     # -- references --------------------------------------------------------------------------------------------
 
-    def reference_to(self, source: Source) -> str | None:
+    def reference_to(self, source: ValueSource) -> str | None:
         """The reference a plan reads a source by; None: no reference surely gives it."""
         if source.place is None:
             return format_reference(("input", *source.path))
@@ -258,29 +258,29 @@ class Witness:
     def _writers(self, path: Path) -> list[int]:
         return [place for place, one in enumerate(self.calls) if _overlap(one.progress.call.writes, path)]
 
-    def source_of(self, operand: Reference) -> Source | None:
+    def source_of(self, operand: Reference) -> ValueSource | None:
         """What an operand of the run's own reads, where that is the input or the result of one call."""
         if operand.kind == "input":
-            return Source(None, operand.path)
+            return ValueSource(None, operand.path)
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             place = self.places.get(int(operand.path[0]))
-            return None if place is None else Source(place, operand.path[1:])
+            return None if place is None else ValueSource(place, operand.path[1:])
         writers = self._writers(operand.full)
         if operand.kind != "state" or len(writers) != 1:
             return None
         call = self.calls[writers[0]].progress
         if call.call.method != "set" or not call.wrote or operand.full[: len(call.wrote[0])] != call.wrote[0]:
             return None
-        return Source(writers[0], operand.full[len(call.wrote[0]) :])
+        return ValueSource(writers[0], operand.full[len(call.wrote[0]) :])
 
-    def source_in_plan(self, operand: Reference) -> Source | None:
+    def source_in_plan(self, operand: Reference) -> ValueSource | None:
         """As `source_of`, of an operand that is numbered as the plan is."""
         if operand.kind == "results" and operand.path and operand.path[0].isdecimal():
             place = int(operand.path[0])
-            return Source(place, operand.path[1:]) if place < len(self.calls) else None
+            return ValueSource(place, operand.path[1:]) if place < len(self.calls) else None
         return self.source_of(operand)
 
-    def sources_of(self, expression: Expression) -> list[Source]:
+    def sources_of(self, expression: Expression) -> list[ValueSource]:
         """Every source an expression may read."""
         found = [self.source_of(operand) for operand in expression.operands()]
         return [one for one in found if one is not None]
@@ -322,7 +322,7 @@ class Origin:
         certain: two runs may settle it: it selects nothing by a condition, and by no key that looks like data.
     """
 
-    source: Source
+    source: ValueSource
     reference: str
     pick: str | None = None
     certain: bool = True
@@ -337,9 +337,9 @@ class Origin:
         """For a line of text."""
         return self.reference if self.pick is None else f"pick {self.pick} from {self.reference}"
 
-    def value(self, witness: Witness) -> JSON | Missing:
+    def value(self, aligned: AlignedRun) -> JSON | Missing:
         """What it gives in a run; MISSING: nothing."""
-        return picked(witness.value(self.source), self.pick)
+        return picked(aligned.value(self.source), self.pick)
 
 
 def picked(value: JSON | Missing, pick: str | None) -> JSON | Missing:
@@ -355,96 +355,96 @@ def picked(value: JSON | Missing, pick: str | None) -> JSON | Missing:
     return MISSING if found is None else found
 
 
-def origins_of(value: JSON, witness: Witness, step: int, *, picks: bool) -> list[Origin]:
+def origins_of(value: JSON, aligned: AlignedRun, step: int, *, picks: bool) -> list[Origin]:
     """Where a value may come from: the input, and the results that were there before a Request, plain ones first.
 
     Args:
         value: the literal.
-        witness: the run.
+        aligned: the run.
         step: the Request it was written in; results of that and later ones were not seen then.
         picks: whether the tool `pick` is at hand.
     """
-    if not tells(value):
+    if not is_distinctive(value):
         return []
     plain: list[Origin] = []
     by_condition: list[Origin] = []
     elements = 0
-    for source in seen_before(witness, step, witness.where(value)):
-        at = _first_list(witness, source)
+    for source in available_before(aligned, step, aligned.where(value)):
+        at = _first_list(aligned, source)
         if at is None:
-            plain += _origin(witness, source, None)
+            plain += _origin(aligned, source, None)
         elif picks and elements < _ELEMENTS:
             elements += 1
-            by_condition += _by_condition(witness, source, at)
+            by_condition += _by_condition(aligned, source, at)
         if len(plain) >= MOST:
             break
     if picks:
-        plain += _printed(value, witness, step)
+        plain += _printed(value, aligned, step)
         if isinstance(value, list):
-            for place in (None, *range(len(witness.calls))):
-                if place is None or witness.calls[place].step < step:
-                    by_condition += _projected(value, witness, place)
+            for place in (None, *range(len(aligned.calls))):
+                if place is None or aligned.calls[place].step < step:
+                    by_condition += _projected(value, aligned, place)
     return [*plain, *by_condition][:MOST]
 
 
-def seen_before(witness: Witness, step: int, sources: Iterable[Source]) -> Iterator[Source]:
+def available_before(aligned: AlignedRun, step: int, sources: Iterable[ValueSource]) -> Iterator[ValueSource]:
     """The sources that were there before a Request."""
-    return (one for one in sources if one.place is None or witness.calls[one.place].step < step)
+    return (one for one in sources if one.place is None or aligned.calls[one.place].step < step)
 
 
-def _origin(witness: Witness, source: Source, pick: str | None, *, certain: bool = True) -> list[Origin]:
-    reference = witness.reference_to(source)
+def _origin(aligned: AlignedRun, source: ValueSource, pick: str | None, *, certain: bool = True) -> list[Origin]:
+    reference = aligned.reference_to(source)
     if reference is None:
         return []
-    return [Origin(source, reference, pick, certain and not data_key(witness, source))]
+    return [Origin(source, reference, pick, certain and not data_key(aligned, source))]
 
 
-def _first_list(witness: Witness, source: Source) -> int | None:
+def _first_list(aligned: AlignedRun, source: ValueSource) -> int | None:
     """How deep in a path the first list stands of which one element is meant."""
     for depth, key in enumerate(source.path):
-        if key.isdecimal() and isinstance(_holder(witness, source, depth), list):
+        if key.isdecimal() and isinstance(_holder(aligned, source, depth), list):
             return depth
     return None
 
 
-def _holder(witness: Witness, source: Source, depth: int) -> JSON | Missing:
+def _holder(aligned: AlignedRun, source: ValueSource, depth: int) -> JSON | Missing:
     """What a key of a path is looked up in."""
-    found = witness.value(Source(source.place, source.path[:depth]))
+    found = aligned.value(ValueSource(source.place, source.path[:depth]))
     return parsed_text(found) if isinstance(found, str) else found
 
 
-def form_of(witness: Witness, source: Source, others: Sequence[Witness] = ()) -> Source:
+def generalized(aligned: AlignedRun, source: ValueSource, others: Sequence[AlignedRun] = ()) -> ValueSource:
     """A source with `*` for the places in lists, and for the keys that look like data."""
     path = list(source.path)
     for depth, key in enumerate(source.path):
-        if key.isdecimal() and isinstance(_holder(witness, source, depth), list):
+        if key.isdecimal() and isinstance(_holder(aligned, source, depth), list):
             path[depth] = "*"
-    for depth in _data_depths(witness, source, others):
+    for depth in _data_depths(aligned, source, others):
         path[depth] = "*"
-    return Source(source.place, tuple(path))
+    return ValueSource(source.place, tuple(path))
 
 
-def _by_condition(witness: Witness, source: Source, depth: int) -> list[Origin]:
-    items, rest = Source(source.place, source.path[:depth]), source.path[depth + 1 :]
-    found = witness.value(items)
+def _by_condition(aligned: AlignedRun, source: ValueSource, depth: int) -> list[Origin]:
+    items, rest = ValueSource(source.place, source.path[:depth]), source.path[depth + 1 :]
+    found = aligned.value(items)
     listed = parsed_text(found) if isinstance(found, str) else found
     if not isinstance(listed, list):
         return []
     pick_paths = explanations(listed, int(source.path[depth]), rest)
-    return [one for path in pick_paths for one in _origin(witness, items, path, certain=False)]
+    return [one for path in pick_paths for one in _origin(aligned, items, path, certain=False)]
 
 
-def _projected(value: list[JSON], witness: Witness, place: int | None) -> list[Origin]:
-    document = witness.document(place)
+def _projected(value: list[JSON], aligned: AlignedRun, place: int | None) -> list[Origin]:
+    document = aligned.document(place)
     found: list[Origin] = []
     for path, listed in lists_of(None if isinstance(document, Missing) else document):
-        if _first_list(witness, Source(place, path)) is None:
+        if _first_list(aligned, ValueSource(place, path)) is None:
             for pick in projections(listed, value):
-                found += _origin(witness, Source(place, path), pick, certain=False)
+                found += _origin(aligned, ValueSource(place, path), pick, certain=False)
     return found
 
 
-def _printed(value: JSON, witness: Witness, step: int) -> list[Origin]:
+def _printed(value: JSON, aligned: AlignedRun, step: int) -> list[Origin]:
     """The same printed otherwise: 5 and "5"."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return []
@@ -457,10 +457,10 @@ def _printed(value: JSON, witness: Witness, step: int) -> list[Origin]:
         wanted = list(dict.fromkeys([json.dumps(value), json.dumps(int(value)) if whole else f"{value}.0"]))
     found: list[Origin] = []
     for one in wanted:
-        for source in islice(seen_before(witness, step, witness.where(one)), MOST):
-            if _first_list(witness, source) is None:
-                given = picked(witness.value(source), pick)
-                found += _origin(witness, source, pick) if not isinstance(given, Missing) and same(given, value) else []
+        for source in islice(available_before(aligned, step, aligned.where(one)), MOST):
+            if _first_list(aligned, source) is None:
+                given = picked(aligned.value(source), pick)
+                found += _origin(aligned, source, pick) if not isinstance(given, Missing) and same(given, value) else []
     return found
 
 
@@ -472,28 +472,28 @@ def _number(text: str) -> int | float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def data_key(witness: Witness, source: Source, others: Sequence[Witness] = ()) -> bool:
+def data_key(aligned: AlignedRun, source: ValueSource, others: Sequence[AlignedRun] = ()) -> bool:
     """Whether a path leads through a key that looks like data and not like the name of a field.
 
     What a schema declares is a field. Else a key that is no name as programmers write them, that some value of the run
     is equal to, or that stands in an object of nothing but numbers, of objects of one form, or of other keys in another
     run, may be data.
     """
-    return next(_data_depths(witness, source, others), None) is not None
+    return next(_data_depths(aligned, source, others), None) is not None
 
 
-def _data_depths(witness: Witness, source: Source, others: Sequence[Witness]) -> Iterator[int]:
-    schema = _schema(witness, source.place)
+def _data_depths(aligned: AlignedRun, source: ValueSource, others: Sequence[AlignedRun]) -> Iterator[int]:
+    schema = _schema(aligned, source.place)
     for depth, key in enumerate(source.path):
         declared = schema.get("properties") if isinstance(schema, dict) else None
         schema = declared.get(key) if isinstance(declared, dict) else None
         if schema is not None or (source.place is None and not depth):
             continue
-        parent = _holder(witness, source, depth)
+        parent = _holder(aligned, source, depth)
         if isinstance(parent, dict) and (
             _like_a_map(parent)
             or not _NAME.fullmatch(key)
-            or witness.where(key)
+            or aligned.where(key)
             or any(_other_keys(parent, _holder(other, source, depth)) for other in others)
         ):
             yield depth
@@ -503,10 +503,10 @@ def _other_keys(mine: JSONObject, there: JSON | Missing) -> bool:
     return isinstance(there, dict) and there.keys() != mine.keys()
 
 
-def _schema(witness: Witness, place: int | None) -> JSONObject | None:
+def _schema(aligned: AlignedRun, place: int | None) -> JSONObject | None:
     if place is None:
-        return witness.function.input_schema
-    tool = witness.calls[place].progress.call.tool
+        return aligned.function.input_schema
+    tool = aligned.calls[place].progress.call.tool
     return tool.output if tool is not None else None
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.errors import PublicationError, UndecidedError
 from ideabridge.bridge.lifting.asking import asks_of, counts_of, demand
-from ideabridge.bridge.lifting.decide import Choices, Decided, decide, read_choices
+from ideabridge.bridge.lifting.draft import Choices, PlanDraft, apply_choices, read_choices
 from ideabridge.bridge.lifting.function import Function, read_function
 from ideabridge.bridge.lifting.lift import lift_function
 from ideabridge.bridge.loop.catalogue import Catalogue
@@ -24,9 +24,9 @@ from ideabridge.bridge.runs.pins import (
     check_pins,
     defined_in,
     essences_of,
-    meant,
+    pinned_tools,
     read_pins,
-    tools_meant,
+    with_own_module,
 )
 from ideabridge.bridge.runs.replay import asking_calls, calls_of, cycle_through, next_version, without_cycles
 from ideabridge.bridge.store.idea import ANSWERS, Answer, Publication
@@ -97,7 +97,7 @@ async def publish(
         found = await _lifted(function, store, caller, chosen, tools, name)
         if isinstance(found, _Lifted):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
-            demand(found.decided)
+            demand(found.draft)
             made = _as_plan(found, answer, store, by)
         elif answer == "plan":
             raise PublicationError(f"it cannot be replayed as a plan: {found}")
@@ -149,23 +149,23 @@ class _Made:
 
 @dataclass(frozen=True, slots=True)
 class _Lifted:
-    """A plan with everything decided put in, and the tools that its calls mean."""
+    """A plan with every choice applied, and the tools that its calls mean."""
 
-    decided: Decided
+    draft: PlanDraft
     catalogue: Catalogue
 
 
 def _as_plan(found: _Lifted, answer: str, store: Store, by: Decider) -> _Made:
-    decided, catalogue = found.decided, found.catalogue
-    confirmed = _confirmations(decided)
-    asking = asking_calls(store, catalogue, decided.calls)
-    plan = _with_decisions(decided, confirmed, by)
+    draft, catalogue = found.draft, found.catalogue
+    confirmed = _confirmations(draft)
+    asking = asking_calls(store, catalogue, draft.calls)
+    plan = _with_decisions(draft, confirmed, by)
     listed = [call for call in calls_in(plan) if isinstance(call, dict)]
     # Of a latent call only a mind is asked.
     called = [tool for call in listed if (tool := catalogue.look_up(call)) and tool.key not in catalogue.latent]
     return _Made(
         "auto" if answer == "auto" else "plan",
-        _sentences(decided, confirmed, asking),
+        _sentences(draft, confirmed, asking),
         hints_of(called),
         plan=plan,
     )
@@ -209,7 +209,7 @@ def _first(names: list[str]) -> str:
 def _shape(function: Function, store: Store, caller: str, choices: Choices) -> JSONObject | None:
     """Its plan as far as it can be lifted, whatever is still asked; None: it cannot be at all."""
     try:
-        return decide(lift_function(function, store, caller, choices.runs), choices).plan()
+        return apply_choices(lift_function(function, store, caller, choices.runs), choices).plan()
     except PublicationError:
         return None
 
@@ -217,20 +217,20 @@ def _shape(function: Function, store: Store, caller: str, choices: Choices) -> J
 async def _lifted(
     function: Function, store: Store, caller: str, choices: Choices, tools: Tools, name: str
 ) -> _Lifted | str:
-    """The plan with everything decided put in, or why there can be none whatever is accepted."""
+    """The plan with every choice applied, or why there can be none whatever is accepted."""
     try:
         lifted = lift_function(function, store, caller, choices.runs)
     except PublicationError as error:
         if choices.runs is not None:
             raise
         return str(error)
-    decided = decide(lifted, choices)
-    plan = decided.plan()
-    catalogue = await tools(decided.with_input(function.input or {}), plan)
-    cycle = cycle_through(store, name, next_version(store, name), decided.calls)
+    draft = apply_choices(lifted, choices)
+    plan = draft.plan()
+    catalogue = await tools(draft.with_input(function.input or {}), plan)
+    cycle = cycle_through(store, name, next_version(store, name), draft.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"
-    standing = check_pins(
+    checked = check_pins(
         read_pins(plan),
         calls_in(plan),
         catalogue,
@@ -238,36 +238,36 @@ async def _lifted(
         definition=essences_of(lifted.catalogue).get,
         away=lambda _: None,
     )
-    if standing.faults:
-        return standing.faults[0]
-    difference = decided.difference()
+    if checked.faults:
+        return checked.faults[0]
+    difference = draft.difference()
     if difference is not None and choices.take:
         raise PublicationError(f"with what was taken, it does not do what its run did: {difference}")
-    return _Lifted(decided, catalogue) if difference is None else difference
+    return _Lifted(draft, catalogue) if difference is None else difference
 
 
-def _confirmations(decided: Decided) -> list[str]:
+def _confirmations(draft: PlanDraft) -> list[str]:
     """The runs with other input that the plan reproduces.
 
     Raises:
         PublicationError: there is one that it does not reproduce.
     """
-    agree, differ = decided.confirmations()
-    if differ and (decided.choices.runs is not None or not decided.choices.accepts("course")):
+    agree, differ = draft.confirmations()
+    if differ and (draft.choices.runs is not None or not draft.choices.accepts("course")):
         what = f"it does not do what other runs of the same task did: {'; '.join(differ[:5])}"
         raise UndecidedError(
             f'{what}. Name the runs that count (choices {{"runs": [...]}}), accept it (choices'
             ' {"accept": ["course"]}) where they were not named, or publish with answer "recorded"',
             [what],
-            ["course"] if decided.choices.runs is None else [],
+            ["course"] if draft.choices.runs is None else [],
             [],
         )
     return agree
 
 
-def _sentences(decided: Decided, confirmed: list[str], asking: list[int]) -> str:
+def _sentences(draft: PlanDraft, confirmed: list[str], asking: list[int]) -> str:
     """What the description says of how it answers."""
-    asked = ", ".join(f"calls.{place} ({_tool(decided.calls[place])})" for place in asking)
+    asked = ", ".join(f"calls.{place} ({_tool(draft.calls[place])})" for place in asking)
     model = f"a model is asked for {asked} alone" if asked else "no model is asked"
     told = f"Replays a saved plan with your input; {model}."
     if confirmed:
@@ -280,21 +280,21 @@ def _tool(call: JSON) -> str:
     return str(call.get("_tool")) if isinstance(call, dict) else ""
 
 
-def _with_decisions(decided: Decided, confirmed: list[str], by: Decider) -> JSONObject:
-    """The plan as it is kept: with what was decided, by whom or what, and how far it was checked."""
-    accepted: list[JSON] = [one.text for one in asks_of(decided)]
+def _with_decisions(draft: PlanDraft, confirmed: list[str], by: Decider) -> JSONObject:
+    """The plan as it is kept: with what was draft, by whom or what, and how far it was checked."""
+    accepted: list[JSON] = [one.text for one in asks_of(draft)]
     lifting: JSONObject = {
-        "run": decided.lifted.run,
+        "run": draft.lifted.run,
         "checked": "confirmed" if confirmed else "self-consistent",
         "confirmed_by": list[JSON](confirmed),
-        "choices": decided.choices.to_json(),
+        "choices": draft.choices.to_json(),
         "accepted": accepted,
-        "taken": dict[str, JSON](decided.replaced),
-        "counts": counts_of(decided),
+        "taken": dict[str, JSON](draft.replaced),
+        "counts": counts_of(draft),
     }
     if lifting["choices"]:
         lifting["decided_by"] = by.to_json()
-    return {**decided.plan(), "lifting": lifting}
+    return {**draft.plan(), "lifting": lifting}
 
 
 def guide_of(function: Function, lifted: JSONObject | None, task: str, store: Store, name: str) -> JSONObject | str:
@@ -343,7 +343,7 @@ def guide_of(function: Function, lifted: JSONObject | None, task: str, store: St
     guide["by_instance"] = machine.settings.output_by_instance
     if isinstance(calls, list) and calls:
         known = machine.catalogue
-        said = [meant(call, known.look_up(call) if isinstance(call, dict) else None) for call in calls]
+        said = [with_own_module(call, known) for call in calls]
         guide["plan"] = {"calls": said, "output": output}
-        guide["pins"] = [Pin.of(tool).to_json() for tool in tools_meant(said, known, defined_in(guide))]
+        guide["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(said, known, defined_in(guide))]
     return guide

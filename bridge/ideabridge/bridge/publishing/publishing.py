@@ -15,20 +15,20 @@ from ideabridge.bridge.loop.event import APPROVER, Decider, decider_of
 from ideabridge.bridge.modules.modules import Modules
 from ideabridge.bridge.modules.settings import ModuleStatus
 from ideabridge.bridge.plan import Plan, PlanLike
-from ideabridge.bridge.publishing.adopt import (
-    Adopted,
+from ideabridge.bridge.publishing.idea_tools import needed_modules
+from ideabridge.bridge.publishing.importing import (
+    ImportResult,
     check_circle,
     check_guide,
     honest_annotations,
     known_calls,
     offered_plan,
 )
-from ideabridge.bridge.publishing.idea_tools import needed_modules
 from ideabridge.bridge.publishing.publish import publish
-from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verdict_of
+from ideabridge.bridge.publishing.verify import Verdict, reason_not_to_run, verify_offline
 from ideabridge.bridge.publishing.verify import drift as drift_of
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS, Offer
-from ideabridge.bridge.runs.pins import Changed, calls_in, changed_in, defined_in, with_accepted
+from ideabridge.bridge.runs.pins import ChangedTool, calls_in, changed_in, defined_in, with_accepted
 from ideabridge.bridge.runs.replay import Ways, calls_of, plan_of
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.screen import Screen
@@ -125,14 +125,14 @@ class Publisher:
         caller: str = LOCAL,
         edited: bool = False,
         replace: Collection[str] = (),
-    ) -> Adopted:
+    ) -> ImportResult:
         """See `Bridge.import_idea`."""
         checks: Checks = "nothing" if edited else "whole"
         read = read_document(document, checks)
         if isinstance(document, dict):
             self._screen.check(document)
         if not publish:
-            return Adopted(await self._bridge.patiently(lambda: self._store.import_idea(document, checks=checks)))
+            return ImportResult(await self._bridge.patiently(lambda: self._store.import_idea(document, checks=checks)))
         told = read.publication_members()
         name = str(told["name"])
         self.check_free(name, caller=caller)
@@ -174,7 +174,7 @@ class Publisher:
 
         before, idea_id, after = await self._bridge.patiently(keep)
         # A document that says which tools it means goes on meaning them; of another, those that are here are meant.
-        return Adopted(idea_id, await self._ways.pinned(after, caller), before)
+        return ImportResult(idea_id, await self._ways.pinned(after, caller), before)
 
     def check_free(self, name: str, *, caller: str = LOCAL) -> None:
         """See `Bridge.check_free`."""
@@ -315,10 +315,10 @@ class Publisher:
             solved = None if publication.guide is None else Plan(calls=calls_of(publication.guide))
             looked = plan or solved
             tools = self._offer.catalogue if looked is None else self._offer.of_plan(looked, caller)
-            standing = self._ways.standing(
+            checked = self._ways.check_pins(
                 publication.plan or publication.guide, [] if looked is None else looked.calls, tools
             )
-            verdict = verdict_of(publication, self._store, standing)
+            verdict = verify_offline(publication, self._store, checked)
             if publication is not before:
                 verdict.notes.append("its tools are pinned now")
             if plan is not None and live and not verdict.faults:
@@ -328,11 +328,11 @@ class Publisher:
             verdicts.append(verdict)
         return verdicts
 
-    async def changed_tools(self, module: str) -> list[Changed]:
+    async def changed_tools(self, module: str) -> list[ChangedTool]:
         """See `Bridge.changed_tools`."""
         if module and not module.startswith(IDEA):
             await self._modules.ready(module, SETTLE_SECONDS)
-        found: list[Changed] = []
+        found: list[ChangedTool] = []
         definition = self._store.tool_memory.definition
         for live in self._published(None):
             for before in self._store.publications.versions(live.name):
@@ -341,9 +341,9 @@ class Publisher:
                 found += changed_in(one, module, self._offer.of_plan(looked, one.owner or LOCAL), definition)
         return found
 
-    def accept(self, changed: Iterable[Changed], *, by: str | Decider) -> None:
+    def accept(self, changed: Iterable[ChangedTool], *, by: str | Decider) -> None:
         """See `Bridge.accept`."""
-        groups: dict[tuple[str, int], list[Changed]] = {}
+        groups: dict[tuple[str, int], list[ChangedTool]] = {}
         for one in changed:
             groups.setdefault((one.publication.name, one.publication.version), []).append(one)
         with self._store.transaction():

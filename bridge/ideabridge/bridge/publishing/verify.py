@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ideabridge.bridge.errors import PublicationError
-from ideabridge.bridge.lifting.decide import Choices, Decided
+from ideabridge.bridge.lifting.draft import Choices, PlanDraft
 from ideabridge.bridge.lifting.function import read_function
 from ideabridge.bridge.lifting.lift import lift_function
 from ideabridge.bridge.lifting.origins import contrast
@@ -49,18 +49,18 @@ class Verdict:
         }
 
 
-def verdict_of(publication: Publication, store: Store, standing: PinCheck) -> Verdict:
+def verify_offline(publication: Publication, store: Store, checked: PinCheck) -> Verdict:
     """What can be told without running anything: tools gone or changed, and whether the plan still does what its run
     did.
 
     Args:
         publication: what is published.
         store: holds its run.
-        standing: how the tools that it calls are now.
+        checked: how the tools that it calls are now.
     """
     verdict = Verdict(publication.name, publication.version, publication.answer)
-    verdict.faults += standing.faults
-    verdict.notes += standing.notes
+    verdict.faults += checked.faults
+    verdict.notes += checked.notes
     plan = publication.plan
     if plan is None:
         solved = publication.guide is not None
@@ -77,7 +77,7 @@ def verdict_of(publication: Publication, store: Store, standing: PinCheck) -> Ve
     return verdict
 
 
-def _again(publication: Publication, plan: JSONObject, store: Store) -> Decided:
+def _again(publication: Publication, plan: JSONObject, store: Store) -> PlanDraft:
     """The published plan beside the run it was lifted from.
 
     Raises:
@@ -92,7 +92,7 @@ def _again(publication: Publication, plan: JSONObject, store: Store) -> Decided:
         raise PublicationError("it is not in this store")
     lifted = lift_function(read_function(store, record.id, record.caller), store, record.caller, ())
     calls = plan.get("calls")
-    return Decided(lifted, Choices(), calls if isinstance(calls, list) else [], plan.get("output"))
+    return PlanDraft(lifted, Choices(), calls if isinstance(calls, list) else [], plan.get("output"))
 
 
 def reason_not_to_run(calls: Iterable[JSON], tools: Catalogue, *, effects: bool) -> str | None:

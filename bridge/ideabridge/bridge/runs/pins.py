@@ -108,8 +108,9 @@ def defined_in(plan: JSONObject | None) -> frozenset[str]:
     return frozenset(str(one.get("name")) for one in tools if isinstance(one, dict))
 
 
-def meant(call: JSON, tool: Tool | None) -> JSON:
-    """A call that says whose tool it means: `_module`, and the tool's name there."""
+def with_own_module(call: JSON, catalogue: Catalogue) -> JSON:
+    """The call with the `_module` of its tool and the tool's name there; unchanged if it needs neither."""
+    tool = catalogue.look_up(call) if isinstance(call, dict) else None
     if not isinstance(call, dict) or tool is None or tool.module is None or tool.in_room:
         return call
     module, name = tool.origin
@@ -128,7 +129,7 @@ def is_built_in(tool: Tool) -> bool:
     return tool.module is None and _built_in().get(tool.name) == tool
 
 
-def tools_meant(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:
+def pinned_tools(calls: Iterable[JSON], catalogue: Catalogue, defined: frozenset[str]) -> list[Tool]:
     """The tools that calls mean and that are pinned, each once, by module and name."""
     found: dict[ToolKey, Tool] = {}
     for call in calls:
@@ -222,7 +223,7 @@ def check_pins(
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedTool:
     """A tool of which a published plan means another definition than it has now.
 
     Attributes:
@@ -238,21 +239,23 @@ class Changed:
     lines: list[str]
 
 
-def changed_in(publication: Publication, module: str, catalogue: Catalogue, definition: Definition) -> list[Changed]:
+def changed_in(
+    publication: Publication, module: str, catalogue: Catalogue, definition: Definition
+) -> list[ChangedTool]:
     """The tools of a module ("": of the process) that changed since a version was published, or a change was accepted.
     One that is gone is not among them: nothing can be accepted in its place.
     """
-    found: list[Changed] = []
+    found: list[ChangedTool] = []
     for pin in read_pins(publication.plan or publication.guide) or ():
         tool = catalogue.get(pin.key) if pin.module == module else None
         if tool is not None and tool.digest != pin.digest:
             then = definition(pin.digest)
             lines = [_UNKNOWN] if then is None else differences(then, tool.essence)
-            found.append(Changed(publication, pin, tool, lines))
+            found.append(ChangedTool(publication, pin, tool, lines))
     return found
 
 
-def with_accepted(held: JSONObject, changed: Iterable[Changed], by: Decider) -> JSONObject:
+def with_accepted(held: JSONObject, changed: Iterable[ChangedTool], by: Decider) -> JSONObject:
     """A plan or guide that means the tools of now."""
     replaced = {one.pin.key: one.pin.replaced_by(one.tool, by) for one in changed}
     pins: list[JSON] = [replaced.get(pin.key, pin).to_json() for pin in read_pins(held) or ()]

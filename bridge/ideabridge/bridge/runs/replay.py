@@ -14,7 +14,16 @@ from ideabridge.bridge.loop.settings import Settings
 from ideabridge.bridge.minds.choice import SAMPLING, Choice
 from ideabridge.bridge.plan import Plan, read_published
 from ideabridge.bridge.runs.offer import Offer, defined_tools
-from ideabridge.bridge.runs.pins import Pin, PinCheck, calls_in, check_pins, defined_in, meant, read_pins, tools_meant
+from ideabridge.bridge.runs.pins import (
+    Pin,
+    PinCheck,
+    calls_in,
+    check_pins,
+    defined_in,
+    pinned_tools,
+    read_pins,
+    with_own_module,
+)
 from ideabridge.bridge.runs.recorded import read_run
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.runs.starts import Start, start_plan, start_solve
@@ -377,8 +386,8 @@ class Ways:
             if not all(_is_found(call, then, listed) for call in calls):
                 # What they are is not known before their modules are there.
                 return publication if plan is None else dataclasses.replace(publication, plan={**plan, "calls": calls})
-        said = [meant(call, then.look_up(call) if isinstance(call, dict) else None) for call in calls]
-        tools = tools_meant(said, then, defined)
+        said = [with_own_module(call, then) for call in calls]
+        tools = pinned_tools(said, then, defined)
         pins: list[JSON] = [Pin.of(tool).to_json() for tool in tools]
         if plan is not None:
             plan = cast("JSONObject", {**plan, "calls": said, "pins": pins})
@@ -402,11 +411,11 @@ class Ways:
     def _expect(
         self, publication: Publication, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue
     ) -> None:
-        standing = self.standing(held, calls, catalogue)
-        if standing.faults:
-            raise MeantToolError(standing.text(publication.name))
+        checked = self.check_pins(held, calls, catalogue)
+        if checked.faults:
+            raise MeantToolError(checked.text(publication.name))
 
-    def standing(self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue) -> PinCheck:
+    def check_pins(self, held: JSONObject | None, calls: list[JSON], catalogue: Catalogue) -> PinCheck:
         """How the tools that calls of a published plan mean are now.
 
         Args:

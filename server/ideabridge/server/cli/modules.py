@@ -32,7 +32,7 @@ from ideabridge.tools.names import shown_name
 
 if TYPE_CHECKING:
     from ideabridge.bridge.modules.settings import ModuleStatus
-    from ideabridge.bridge.runs.pins import Changed
+    from ideabridge.bridge.runs.pins import ChangedTool
     from ideabridge.server.hosts.adopt import Adoption
 
 
@@ -243,7 +243,7 @@ async def _accept(options: Options, module: str, yes: bool) -> int:
     return ExitCode.DONE if accepted or not changed else ExitCode.FAILED
 
 
-def _by_tool(changed: list[Changed]) -> list[tuple[str, list[str], list[str]]]:
+def _by_tool(changed: list[ChangedTool]) -> list[tuple[str, list[str], list[str]]]:
     """(tool, differences, ideas that call it), those with the same differences once."""
     groups: dict[tuple[str, ...], tuple[str, list[str], list[str]]] = {}
     for one in changed:

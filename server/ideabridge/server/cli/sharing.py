@@ -25,7 +25,7 @@ from ideabridge.tools.names import is_safe_name, printable
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.publishing.adopt import Adopted
+    from ideabridge.bridge.publishing.importing import ImportResult
     from ideabridge.bridge.store.shapes import Need
     from ideabridge.bridge.store.store import Store
 
@@ -243,7 +243,7 @@ async def _import(
     from ideabridge.bridge.sharing import missing
     from ideabridge.server.cli.connecting import connected
 
-    saved: list[tuple[str, Adopted]] = []
+    saved: list[tuple[str, ImportResult]] = []
     needed: list[Need] = []
     refused: list[JSON] = []
     async with AsyncExitStack() as stack:
@@ -288,7 +288,7 @@ async def _import(
 
 async def _taken(
     bridge: Bridge, document: JSON, options: Options, publish: bool, edited: bool, replace: tuple[str, ...]
-) -> tuple[Adopted, list[Need]]:
+) -> tuple[ImportResult, list[Need]]:
     """Import one document; what a person must see first is shown, and asked about at a terminal."""
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
@@ -319,7 +319,7 @@ async def _taken(
     return adopted, read.needs
 
 
-def _adopted(one: Adopted) -> JSONObject:
+def _adopted(one: ImportResult) -> JSONObject:
     told: JSONObject = {"idea": one.idea_id}
     if one.publication is not None:
         told |= {"name": one.publication.name, "version": one.publication.version}

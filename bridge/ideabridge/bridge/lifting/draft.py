@@ -11,13 +11,13 @@ from ideabridge.bridge.context.state import Missing
 from ideabridge.bridge.errors import PublicationError
 from ideabridge.bridge.lifting.function import plan_machine, same
 from ideabridge.bridge.lifting.lift import Lifted
-from ideabridge.bridge.lifting.origins import Leaf, Witness, contrast, names_of, picked
+from ideabridge.bridge.lifting.origins import AlignedRun, Leaf, contrast, names_of, picked
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute, ExecutionKey
 from ideabridge.bridge.loop.event import CallFinished, CallStarted, JournalError, MessageAdded, SolutionProposed
 from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.plan import Plan, read_published
-from ideabridge.bridge.runs.pins import Pin, defined_in, meant, tools_meant
+from ideabridge.bridge.runs.pins import Pin, defined_in, pinned_tools, with_own_module
 from ideabridge.bridge.runs.recorded import RecordedRun
 from ideabridge.bridge.runs.values import given_by
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash
@@ -36,7 +36,7 @@ MIND = "mind"
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What a person decided.
+    """What a person draft.
 
     Attributes:
         accept: paths of what may stay as it is; True: everything that is named.
@@ -235,12 +235,12 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
 
 
 @dataclass(slots=True)
-class Decided:
+class PlanDraft:
     """A plan that may be published, once nothing is asked any more.
 
     Attributes:
         lifted: what it was made of.
-        choices: what a person decided.
+        choices: what a person draft.
         calls: of the plan; picks stand after the others, so that every place stays what the report says.
         output: of the plan.
         replaced: by path, the reference that stands there now.
@@ -257,9 +257,9 @@ class Decided:
     def plan(self) -> JSONObject:
         """The plan as a publication holds it; see `read_published`. It says whose tools its calls mean."""
         catalogue = self.lifted.catalogue
-        calls = [meant(call, catalogue.look_up(call) if isinstance(call, dict) else None) for call in self.calls]
+        calls = [with_own_module(call, catalogue) for call in self.calls]
         plan: JSONObject = {**self.lifted.function.plan(), "calls": calls, "output": self.output}
-        plan["pins"] = [Pin.of(tool).to_json() for tool in tools_meant(calls, catalogue, defined_in(plan))]
+        plan["pins"] = [Pin.of(tool).to_json() for tool in pinned_tools(calls, catalogue, defined_in(plan))]
         return plan
 
     def with_input(self, given: JSONObject) -> Plan:
@@ -272,12 +272,12 @@ class Decided:
         function = self.lifted.function
         if function.instances:
             return inconsistency(function.run, self.with_input(function.input or {}))
-        return self._differs(self.lifted.witness)
+        return self._differs(self.lifted.aligned)
 
-    def _differs(self, witness: Witness) -> str | None:
-        places = {place: one.index for place, one in enumerate(witness.calls)}
-        plan = self.with_input(witness.function.input or {})
-        return inconsistency(witness.function.run, plan, places, self.lifted.catalogue)
+    def _differs(self, aligned: AlignedRun) -> str | None:
+        places = {place: one.index for place, one in enumerate(aligned.calls)}
+        plan = self.with_input(aligned.function.input or {})
+        return inconsistency(aligned.function.run, plan, places, self.lifted.catalogue)
 
     def confirmations(self) -> tuple[list[str], list[str]]:
         """(runs with other input that it reproduces, why others are not)."""
@@ -292,28 +292,28 @@ class Decided:
         return agree, differ
 
 
-def decide(lifted: Lifted, choices: Choices) -> Decided:
+def apply_choices(lifted: Lifted, choices: Choices) -> PlanDraft:
     """Put in what runs agree on, and what a person chose.
 
     Raises:
         PublicationError: a choice names a path at which nothing stands, or needs a tool that is not there.
     """
-    decided = Decided(lifted, choices, copy.deepcopy(lifted.calls), copy.deepcopy(lifted.output))
+    draft = PlanDraft(lifted, choices, copy.deepcopy(lifted.calls), copy.deepcopy(lifted.output))
     picks: dict[str, int] = {}
     for leaf in lifted.leaves:
         explicit = not isinstance(choices.accept, bool) and choices.accepts(leaf.path)
         if leaf.taken is not None and leaf.path not in choices.take and not explicit:
-            _put(decided, leaf.path, leaf.place, leaf.keys, leaf.taken.take, picks)
+            _put(draft, leaf.path, leaf.place, leaf.keys, leaf.taken.take, picks)
     for path, value in choices.take.items():
         place, keys = _where(lifted, path)
-        _put(decided, path, place, keys, value, picks)
-    for place, call in enumerate(decided.calls):
+        _put(draft, path, place, keys, value, picks)
+    for place, call in enumerate(draft.calls):
         tool = lifted.catalogue.look_up(call) if isinstance(call, dict) else None
         if isinstance(call, dict) and tool is not None and "_output" not in call:
             latent = tool.key in lifted.catalogue.latent
             if latent or call.get("_module") == "anonymous":
-                decided.asks_mind.append(place)
-    return decided
+                draft.asks_mind.append(place)
+    return draft
 
 
 def _where(lifted: Lifted, path: str) -> tuple[int | None, Path]:
@@ -328,27 +328,27 @@ def _where(lifted: Lifted, path: str) -> tuple[int | None, Path]:
     raise unknown_path("take", path, [leaf.path for leaf in lifted.leaves])
 
 
-def _put(decided: Decided, path: str, place: int | None, keys: Path, value: JSON, picks: dict[str, int]) -> None:
+def _put(draft: PlanDraft, path: str, place: int | None, keys: Path, value: JSON, picks: dict[str, int]) -> None:
     if value == MIND:
-        call = decided.calls[place] if place is not None else None
+        call = draft.calls[place] if place is not None else None
         if isinstance(call, dict):
             call.pop("_output")
-        decided.replaced[path] = MIND
+        draft.replaced[path] = MIND
         return
     if isinstance(value, dict):
         pick, data = str(value["pick"]), str(value["from"])
-        if decided.lifted.pick is None:
+        if draft.lifted.pick is None:
             raise PublicationError(f"choices.take.{path}: the tool pick is another one here; take a reference")
         key = f"{data} {pick}"
         if key not in picks:
-            picks[key] = len(decided.calls)
-            decided.calls.append({"_tool": "pick", "data": data, "path": pick})
+            picks[key] = len(draft.calls)
+            draft.calls.append({"_tool": "pick", "data": data, "path": pick})
         value = f"†results.{picks[key]}"
-    decided.replaced[path] = str(value)
+    draft.replaced[path] = str(value)
     if place is None:
-        decided.output = _with(decided.output, keys, value)
+        draft.output = _with(draft.output, keys, value)
     else:
-        decided.calls[place] = _with(decided.calls[place], keys, value)
+        draft.calls[place] = _with(draft.calls[place], keys, value)
 
 
 def _with(document: JSON, keys: Path, value: JSON) -> JSON:
@@ -361,9 +361,9 @@ def _with(document: JSON, keys: Path, value: JSON) -> JSON:
     return document
 
 
-def stands(decided: Decided, leaf: Leaf) -> str | None:
+def replacement_of(draft: PlanDraft, leaf: Leaf) -> str | None:
     """The reference that was put in the place of a leaf, or of what it is part of; None: it stands as it was."""
-    for path, reference in decided.replaced.items():
+    for path, reference in draft.replaced.items():
         if leaf.path == path or leaf.path.startswith(f"{path}."):
             return reference
     return None

@@ -25,7 +25,7 @@ from ideabridge.tools.tool import Annotations
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class ImportResult:
     """What an import did.
 
     Attributes:
