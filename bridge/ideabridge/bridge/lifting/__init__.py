@@ -1,1 +1,1 @@
-"""Replaying published ideas (DESIGN 4.11)."""
+"""Lifting runs into plans."""

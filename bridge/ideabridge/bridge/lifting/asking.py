@@ -1,4 +1,4 @@
-"""Asking: what a person must accept before a lifted plan may answer for other inputs (DESIGN 4.11)."""
+"""Asking: what a person must accept before a lifted plan may answer for other inputs, and the report about it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from ideabridge.bridge.loop.solution import rejection
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-# -- sight -----------------------------------------------------------------------------------------------------------
-#
-# Sight: what a mind saw before it proposed a call, and no data carries: it may have decided by it (DESIGN 4.11).
+# -- results that nothing reads -------------------------------------------------------------------------------------
 
 
 def unread_parts(lifted: Lifted, graph: Graph) -> dict[int, list[ValueSource]]:
@@ -91,9 +89,7 @@ def named(parts: Iterable[ValueSource]) -> str:
     return ", ".join(texts[:5]) + (f" and {len(texts) - 5} more" if len(texts) > 5 else "")
 
 
-# -- order -----------------------------------------------------------------------------------------------------------
-#
-# Order: calls with effects that only stood in this order, with no data between them (DESIGN 4.4, 4.11).
+# -- order of effects -----------------------------------------------------------------------------------------------
 
 
 def unbound_orders(graph: Graph, apart: Mapping[int, set[int]] | None = None) -> list[str]:
@@ -172,7 +168,7 @@ def _reachable(steps: dict[int, set[int]]) -> dict[int, int]:
     return found
 
 
-# -- asking ----------------------------------------------------------------------------------------------------------
+# -- what a person must accept --------------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal[
     "constant", "proposal", "selection", "varies", "later", "unread", "order", "left_out", "course"
@@ -208,7 +204,7 @@ def asks_of(draft: PlanDraft) -> list[Ask]:
 
 
 def open_asks(draft: PlanDraft) -> list[Ask]:
-    """What nobody has accepted yet."""
+    """The asks that nobody has accepted yet."""
     return [one for one in asks_of(draft) if one.kind == "varies" or not draft.choices.accepts(one.path)]
 
 
@@ -336,7 +332,7 @@ def _unread_input(draft: PlanDraft, graph: Graph) -> Iterator[Ask]:
             yield Ask("unread", path, f"{path}: the input was seen, and nothing reads this part of it")
 
 
-# -- telling -------------------------------------------------------------------------------------------------------
+# -- the error ------------------------------------------------------------------------------------------------------
 
 _LET: Final = (
     'Let one read what the other gives, or accept the order (choices {"accept": ["order", ...]} or {"accept": true})'
@@ -415,9 +411,7 @@ def _paragraphs(left: list[Ask]) -> Iterator[tuple[str, str]]:
             yield what.format("; ".join(texts[:_SHOWN]) + more), how
 
 
-# -- report ----------------------------------------------------------------------------------------------------------
-#
-# Report: what lifting found, part by part, so that a person can decide with one look (DESIGN 4.11).
+# -- report ---------------------------------------------------------------------------------------------------------
 
 
 def counts_of(draft: PlanDraft) -> JSONObject:

@@ -1,4 +1,4 @@
-"""Decide: a lifted plan with what runs agree on and what a person chose put in (DESIGN 4.11)."""
+"""Draft: a lifted plan after the references on which runs agree, and the choices of a person, have been inserted."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 
-# -- choices ---------------------------------------------------------------------------------------------------------
-#
-# Choices: what a person decides about a lifted plan (DESIGN 4.11).
+# -- choices --------------------------------------------------------------------------------------------------------
 
 _KEYS = ("accept", "take", "runs")
 
@@ -119,13 +117,11 @@ def _check_take(path: str, value: JSON) -> None:
 
 
 def unknown_path(where: str, path: str, known: list[str]) -> PublicationError:
-    """The error for a path at which nothing stands."""
+    """The error for a path without a constant."""
     return PublicationError(f"choices.{where}: nothing constant stands at {path!r}.{did_you_mean(path, known)}")
 
 
-# -- consistency -----------------------------------------------------------------------------------------------------
-#
-# Consistency: a plan answered with recorded results must give the recorded output (DESIGN 4.11).
+# -- self-consistency -----------------------------------------------------------------------------------------------
 
 
 def inconsistency(
@@ -231,7 +227,7 @@ def _other_parameters(run: RecordedRun, effect: Execute, key: ExecutionKey) -> s
     return None
 
 
-# -- decide ----------------------------------------------------------------------------------------------------------
+# -- the draft ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -293,10 +289,10 @@ class PlanDraft:
 
 
 def apply_choices(lifted: Lifted, choices: Choices) -> PlanDraft:
-    """Put in what runs agree on, and what a person chose.
+    """Insert the references on which runs agree and those that a person chose.
 
     Raises:
-        PublicationError: a choice names a path at which nothing stands, or needs a tool that is not there.
+        PublicationError: a choice names a path without a value, or needs a tool that does not exist.
     """
     draft = PlanDraft(lifted, choices, copy.deepcopy(lifted.calls), copy.deepcopy(lifted.output))
     picks: dict[str, int] = {}
@@ -362,7 +358,7 @@ def _with(document: JSON, keys: Path, value: JSON) -> JSON:
 
 
 def replacement_of(draft: PlanDraft, leaf: Leaf) -> str | None:
-    """The reference that was put in the place of a leaf, or of what it is part of; None: it stands as it was."""
+    """The reference that replaces a leaf or a value that contains it; None: the leaf is unchanged."""
     for path, reference in draft.replaced.items():
         if leaf.path == path or leaf.path.startswith(f"{path}."):
             return reference

@@ -1,4 +1,4 @@
-"""Function: an idea as a run of it made it: what it read, did and gave (DESIGN 4.11)."""
+"""Function: an idea as a function from an input to an output, read from the journal of the run that made it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.keywords import move_refs
 from ideabridge.tools.tool import META_PROPERTIES
 
-# -- function --------------------------------------------------------------------------------------------------------
+# -- function -------------------------------------------------------------------------------------------------------
 
 _PATTERNS: Final[dict[Pattern, str]] = {
     "all": "all or nothing",
@@ -219,9 +219,7 @@ def _otherwise(run: RecordedRun) -> list[str]:
     return [f"a plan runs every call it lists, each for itself, but {'; '.join(found[:20])}{more}"]
 
 
-# -- values ----------------------------------------------------------------------------------------------------------
-#
-# Values: JSON compared as lifting does, and found again where they came from (DESIGN 4.11).
+# -- equal values ---------------------------------------------------------------------------------------------------
 
 _NODES = 100_000
 """How many values of one result are looked through."""
@@ -330,9 +328,7 @@ def _note(value: JSON, path: Path, found: dict[str, list[Path]], count: int) -> 
     return own, count
 
 
-# -- executed --------------------------------------------------------------------------------------------------------
-#
-# Executed: the calls of a run that did their work, over all its Requests (DESIGN 4.11).
+# -- executed calls -------------------------------------------------------------------------------------------------
 
 _ERRORS: Final = "†data.error."
 
@@ -482,9 +478,7 @@ def _with_errors(raw: JSONObject, history: Sequence[Progress]) -> JSONObject:
     return {key: put_in(value) for key, value in raw.items()}
 
 
-# -- wiring ----------------------------------------------------------------------------------------------------------
-#
-# Wiring: the graph of a plan: what each call waits for, and what it reads (DESIGN 4.9).
+# -- the graph of a plan --------------------------------------------------------------------------------------------
 
 UNBOUNDED = 1_000_000
 

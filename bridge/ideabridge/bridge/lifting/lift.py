@@ -1,4 +1,23 @@
-"""Lift: one plan of a run, however many Requests it took (DESIGN 4.11)."""
+"""Lift: turn a finished run, which may have taken several Requests, into one plan for other inputs.
+
+Theory of operation. A mind that solves a task sees values and writes some of them as literals: it calls
+`read(path="a.txt")` because an earlier `list` returned `a.txt`. A plan that repeats the literal is right for one input
+only. Lifting looks for the origin of each literal, and names everything that it cannot prove.
+
+1. `read_function` (function.py) reads the journal of the run: its input, the calls that ran, and its output.
+2. `arrange` puts the calls of all Requests into one list, in the order of their data, and renumbers `†results.N`.
+   `keep_order` adds `_after` where two calls of different Requests may have effects or write to one path.
+3. `leaves_of` (origins.py) lists the leaves: every part of the parameters and of the output. `origins_of` lists for
+   each literal the places from which it may come: the input, and results that existed before its Request.
+4. `runs_like` finds other runs of the same task (`AlignedRun`). An origin that disagrees with one of them is dropped.
+   If runs with different values leave exactly one origin, the leaf becomes a reference to it (`Leaf.taken`).
+5. `apply_choices` (draft.py) inserts these references and the choices of a person; `asks_of` (asking.py) lists what a
+   person must still accept; `publish` refuses a draft while this list is not empty.
+
+Invariants. With the recorded results, the plan makes the recorded calls and returns the recorded output
+(`PlanDraft.difference`). An element of a list is never selected by its position, only by a condition, which a person
+must accept. A path in the report is the same path in the plan: `pick` calls are appended after all others.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +73,7 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.tool import META_PROPERTIES, Tool, ToolKey
 
-# -- arrange ---------------------------------------------------------------------------------------------------------
-#
-# Arrange: the calls of several Requests as one list, each in its place (DESIGN 4.11).
+# -- calls of several Requests in one list --------------------------------------------------------------------------
 
 
 def in_data_order(kept: Sequence[Executed]) -> list[Executed]:
@@ -160,7 +177,7 @@ def _text(operand: Reference, place: Path | None) -> str | None:
     return format_reference(("results", *place, *operand.path[1:]), operand.instance) if place else None
 
 
-# -- order ---------------------------------------------------------------------------------------------------------
+# -- order of effects -----------------------------------------------------------------------------------------------
 
 
 def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
@@ -240,9 +257,7 @@ class _Ids:
         return str(call["_id"])
 
 
-# -- shape -----------------------------------------------------------------------------------------------------------
-#
-# Shape: which runs are runs of the same task: the same tools in the same data flow (DESIGN 4.11).
+# -- runs of the same task ------------------------------------------------------------------------------------------
 
 _SEARCHED: Final = 200
 """The latest runs that are looked through for others of the same shape."""
@@ -387,7 +402,7 @@ def _ended(store: Store, caller: str) -> list[RunRecord]:
     return found
 
 
-# -- lift ------------------------------------------------------------------------------------------------------------
+# -- lifting a run --------------------------------------------------------------------------------------------------
 
 MOST_CALLS: Final = 2_000
 """Calls of a run of several Requests that are lifted."""
@@ -518,7 +533,7 @@ def _pick(catalogue: Catalogue) -> Tool | None:
     return own if found.parameters == own.parameters and found.activity == own.activity else None
 
 
-# -- where leaves come from ----------------------------------------------------------------------------------------
+# -- where leaves come from -----------------------------------------------------------------------------------------
 
 
 def _step(lifted: Lifted, place: int | None) -> int:

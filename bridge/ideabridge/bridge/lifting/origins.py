@@ -1,4 +1,4 @@
-"""Origins: where a literal may have come from (DESIGN 4.11). Each is only a proposal."""
+"""Origins: the places from which a literal of a run may have been copied. Each origin is only a proposal."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.shaping import search
 from ideabridge.tools.tool import META_PROPERTIES
 
-# -- picks -----------------------------------------------------------------------------------------------------------
-#
-# Picks: conditions that select what a mind chose from a list (DESIGN 4.11: never by position).
+# -- conditions that select an element ------------------------------------------------------------------------------
 
 _MOST: Final = 6
 """Conditions offered for one element."""
@@ -146,9 +144,7 @@ def _identifier(key: str) -> str:
     return key if _IDENTIFIER.fullmatch(key) else json.dumps(key)
 
 
-# -- aligned ---------------------------------------------------------------------------------------------------------
-#
-# AlignedRun: a run as lifting looks at it: its calls in the places of a plan, and what they gave (DESIGN 4.11).
+# -- a run aligned to a plan ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +186,7 @@ class AlignedRun:
         return progress.value if progress.status is CallStatus.DONE else MISSING
 
     def value(self, source: ValueSource) -> JSON | Missing:
-        """What stands there."""
+        """The value at a source."""
         document = self.document(source.place)
         if isinstance(document, str) and source.path:
             if source.place not in self._opened:
@@ -199,12 +195,12 @@ class AlignedRun:
         return document if isinstance(document, Missing) else read(document, source.path)
 
     def where(self, value: JSON) -> list[ValueSource]:
-        """Everywhere that an equal value stands: in the input first, then in what the calls gave."""
+        """All sources with an equal value: those in the input first, then those in results of calls."""
         return self._index[0].get(digest(value), [])
 
     @property
     def looked_through(self) -> bool:
-        """Whether `where` knows all there is."""
+        """Whether `where` knows every value of the run; very large results are indexed in part."""
         return self._index[1]
 
     @cached_property
@@ -300,7 +296,7 @@ def _literal(value: JSON) -> JSON:
     return fill(compile_value(value, [], []), lambda _: None)
 
 
-# -- origins ---------------------------------------------------------------------------------------------------------
+# -- origins --------------------------------------------------------------------------------------------------------
 
 MOST: Final = 50
 """Origins of one value that are looked at; of a value that stands in so many places none is taken by itself."""
@@ -362,7 +358,7 @@ def origins_of(value: JSON, aligned: AlignedRun, step: int, *, picks: bool) -> l
         value: the literal.
         aligned: the run.
         step: the Request it was written in; results of that and later ones were not seen then.
-        picks: whether the tool `pick` is at hand.
+        picks: whether the tool `pick` can be used.
     """
     if not is_distinctive(value):
         return []
@@ -388,7 +384,7 @@ def origins_of(value: JSON, aligned: AlignedRun, step: int, *, picks: bool) -> l
 
 
 def available_before(aligned: AlignedRun, step: int, sources: Iterable[ValueSource]) -> Iterator[ValueSource]:
-    """The sources that were there before a Request."""
+    """The sources whose values existed before a Request was made."""
     return (one for one in sources if one.place is None or aligned.calls[one.place].step < step)
 
 
@@ -520,9 +516,7 @@ def _like_a_map(value: JSONObject) -> bool:
     return isinstance(first, dict) and all(isinstance(one, dict) and one.keys() == first.keys() for one in members)
 
 
-# -- leaves ----------------------------------------------------------------------------------------------------------
-#
-# Leaves: what stands in the parameters and in the output of a plan, part by part (DESIGN 4.11).
+# -- leaves ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

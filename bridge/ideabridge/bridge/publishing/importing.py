@@ -1,4 +1,4 @@
-"""Adopt: publish an idea that was made elsewhere; nothing it says of itself is believed (DESIGN 4.11, 7)."""
+"""Importing: check and publish an idea that was made elsewhere, without trusting what its document says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,22 @@
-"""Publish: an idea becomes a tool (DESIGN 4.11)."""
+"""Publish: turn an idea into a tool.
+
+Theory of operation. `publish` reads the run that made an idea as a function, and chooses how calls will be answered:
+
+| answer | what a call does | what is stored |
+|---|---|---|
+| `plan` | runs the lifted plan with the new input | the plan and its pins |
+| `solve` | asks a mind anew, with the plan as guidance | a guide: context, tools, output schema, plan |
+| `recorded` | returns the stored output for the stored input | nothing more |
+
+`auto` chooses the first of these that is possible. If a person must still accept something about the plan, it raises
+`UndecidedError` and does not try the next. A version that it publishes as a plan or for solving keeps the answer
+`auto`. Input and output are always stored, so that `verify` can compare them later.
+
+Invariants. A plan is published only if it is self-consistent (with the recorded results it returns the recorded
+output), a person has accepted everything that lifting asks about, and it does not call itself through other ideas.
+After the tools are known, nothing waits until the version is written: the plan is checked against the tools that its
+pins name. A failed publication stores nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verify: whether what is published still holds (DESIGN 4.11)."""
+"""Verify: check whether a published idea still works as it did when it was published."""
 
 from __future__ import annotations
 

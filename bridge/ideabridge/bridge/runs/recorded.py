@@ -1,4 +1,4 @@
-"""Recorded: the run an idea is published from, read again from its journal (DESIGN 4.11)."""
+"""Recorded: the run from which an idea is published, read from its journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay: answering a call of a published idea (DESIGN 4.11)."""
+"""Replay: answer a call of a published idea with its recorded output, by its plan, or by solving it anew."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_tex
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool
 
-# -- replay ----------------------------------------------------------------------------------------------------------
+# -- replay ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,7 @@ def check_arguments(publication: Publication, arguments: JSONObject) -> None:
         Validator(publication.input_schema, what=f"the input of {publication.name}").check(arguments)
 
 
-# -- called ----------------------------------------------------------------------------------------------------------
-#
-# Called: the ideas that a plan calls in rooms, as publication must know them (DESIGN 4.10, 4.11).
+# -- ideas that a plan calls ----------------------------------------------------------------------------------------
 
 
 def asking_calls(store: Store, catalogue: Catalogue, calls: list[JSON]) -> list[int]:
@@ -193,9 +191,7 @@ def _calls_of(publication: Publication) -> list[JSON]:
     return found
 
 
-# -- solving ---------------------------------------------------------------------------------------------------------
-#
-# Solving: what a fresh run of a published idea begins with: its context, tools and plan (DESIGN 4.11, 4.9).
+# -- solving anew ---------------------------------------------------------------------------------------------------
 
 
 def without_cycles(store: Store, name: str, version: int, tools: Iterable[Tool]) -> list[Tool]:
@@ -247,9 +243,7 @@ def calls_of(guide: JSONObject) -> list[JSON]:
     return calls if isinstance(calls, list) else []
 
 
-# -- ways ------------------------------------------------------------------------------------------------------------
-#
-# Ways: how a call of a published idea is answered: by its recorded output, by its plan, or by solving it anew.
+# -- ways of answering ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,9 +358,13 @@ class Ways:
     # -- which tools are meant ---------------------------------------------------------------------------------
 
     async def pinned(self, publication: Publication, caller: str) -> Publication:
-        """The publication with the tools that its calls mean. One from before plans had pins gets them now, once: those
-        of its run, whose journal holds the definitions; else those of here and now, of the modules that its schema
-        names.
+        """The publication with pins for the tools that its calls use.
+
+        `Store.publish`, called by an application, and an imported document store a plan without pins: a pin holds the
+        digest of a definition, and neither of them knows the definitions. So the first use of the publication pins it,
+        and the store keeps the pins. The definitions come from the journal of the run that the plan was lifted from.
+        Without this journal they are the present ones, of the modules that the schema of the idea names. If a module is
+        down, the publication stays without pins, and the next use tries again.
         """
         plan, guide = publication.plan, publication.guide
         held = plan or guide
