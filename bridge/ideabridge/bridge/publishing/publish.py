@@ -21,9 +21,9 @@ pins name. A failed publication stores nothing.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeVar
 
 from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.errors import PublicationError, UndecidedError
@@ -55,16 +55,35 @@ from ideabridge.tools.tool import ANONYMOUS
 _NAMED: Final = 8
 """Tools, and members of the output, that a description names."""
 
-Tools: TypeAlias = Callable[[Plan, JSONObject], Awaitable[Catalogue]]
-"""The tools there are now, with those that the calls of a plan name, once all that they need are known. Given the plan,
-and as a publication would hold it. From then on nothing waits until the plan is published."""
+T = TypeVar("T")
+
+
+class PublishingHost(Protocol):
+    """What `publish` needs besides the store."""
+
+    async def tools_for(self, plan: Plan, stored: JSONObject, *, name: str, caller: str) -> Catalogue:
+        """The present tools, with those that the calls of a plan name, when all modules that they need have listed
+        theirs. Nothing waits from then until the plan is published.
+
+        Args:
+            plan: to be published.
+            stored: the plan as a publication stores it.
+            name: what it is to be called.
+            caller: who publishes.
+        """
+        ...
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """Call what writes into the store; call it again while another program keeps the store locked."""
+        ...
+
 
 _RECORDED = "Gives the answer recorded for its one input; nothing runs."
 
 
 async def publish(
     store: Store,
-    tools: Tools,
+    host: PublishingHost,
     ref: str,
     name: str,
     *,
@@ -76,7 +95,6 @@ async def publish(
     owner: str | None = None,
     audience: tuple[str, ...] | None = None,
     replaces: bool = False,
-    patiently: Callable[[Callable[[], Publication]], Awaitable[Publication]],
 ) -> Publication:
     """Publish an idea, or the last idea of a run, as a tool. A published name gets a new version.
 
@@ -84,8 +102,7 @@ async def publish(
 
     Args:
         store: holds the idea.
-        patiently: calls what writes into the store, again where another program keeps it locked.
-        tools: see `Tools`; a plan's must be among them.
+        host: waits for the tools of the plan, and repeats writes that the store refuses.
         ref: id, unique prefix, name, `name@version`, or a run's id.
         name: what the tool is called: `^[a-z][a-z0-9_]{0,47}$`.
         description: what it does, for the models that may call it.
@@ -112,7 +129,7 @@ async def publish(
     text = text if text.endswith(".") else f"{text}."
     made = _Made("recorded", _RECORDED, hints_of(()))
     if answer in ("auto", "plan"):
-        found = await _lifted(function, store, caller, chosen, tools, name)
+        found = await _lifted(function, store, caller, chosen, host, name)
         if isinstance(found, _Lifted):
             # What a person may still accept is asked for, also by `auto`: a replay of one input is not what was meant.
             demand(found.draft)
@@ -151,7 +168,7 @@ async def publish(
                 replaces=replaces,
             )
 
-    return await patiently(keep)
+    return await host.patiently(keep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +250,7 @@ def _shape(function: Function, store: Store, caller: str, choices: Choices) -> J
 
 
 async def _lifted(
-    function: Function, store: Store, caller: str, choices: Choices, tools: Tools, name: str
+    function: Function, store: Store, caller: str, choices: Choices, host: PublishingHost, name: str
 ) -> _Lifted | str:
     """The plan with every choice applied, or why there can be none whatever is accepted."""
     try:
@@ -244,7 +261,7 @@ async def _lifted(
         return str(error)
     draft = apply_choices(lifted, choices)
     plan = draft.plan()
-    catalogue = await tools(draft.with_input(function.input or {}), plan)
+    catalogue = await host.tools_for(draft.with_input(function.input or {}), plan, name=name, caller=caller)
     cycle = cycle_through(store, name, next_version(store, name), draft.calls)
     if cycle is not None:
         return f"it would call itself: {' -> '.join(cycle)}"

@@ -222,16 +222,9 @@ class Publisher:
         check_text("name", name)
         self._screen.check({"name": name, "description": description})
         self.check_free(name, caller=caller)
-
-        async def tools(plan: Plan, held: JSONObject) -> Catalogue:
-            await self._expect_listed(calls_in(held), defined_in(held), caller)
-            # Somebody may have taken it meanwhile.
-            self.check_free(name, caller=caller)
-            return self._offer.of_plan(plan, caller)
-
         return await publish(
             self._store,
-            tools,
+            self,
             ref,
             name,
             description=description,
@@ -242,8 +235,18 @@ class Publisher:
             owner=None if caller == LOCAL else caller,
             audience=None if to is None else self._audience(to, caller),
             replaces=self._store.users.manages(caller),
-            patiently=self._bridge.patiently,
         )
+
+    async def tools_for(self, plan: Plan, stored: JSONObject, *, name: str, caller: str) -> Catalogue:
+        """See `PublishingHost`."""
+        await self._expect_listed(calls_in(stored), defined_in(stored), caller)
+        # Another caller may have taken the name in the meantime.
+        self.check_free(name, caller=caller)
+        return self._offer.of_plan(plan, caller)
+
+    async def patiently(self, call: Callable[[], T]) -> T:
+        """See `PublishingHost`."""
+        return await self._bridge.patiently(call)
 
     async def _expect_listed(self, calls: Iterable[JSON], defined: frozenset[str], caller: str) -> None:
         """Wait until the modules have listed their tools that calls need; see `needed_modules`.
