@@ -529,7 +529,7 @@ async def test_constants_are_named_and_published_only_once_accepted() -> None:
         assert 'calls.0.b = 2; output.unit = "pieces"' in str(caught.value)
         with pytest.raises(PublicationError, match=r"calls\.0\.b = 2"):
             await bridge.publish(run.id, "halve", choices={"accept": ["output.unit"]})
-        with pytest.raises(PublicationError, match=r"nothing constant stands at 'calls\.9\.x'"):
+        with pytest.raises(PublicationError, match=r"there is no constant at 'calls\.9\.x'"):
             await bridge.publish(run.id, "halve", choices={"accept": ["calls.0", "output", "calls.9.x"]})
         assert (await bridge.publish(run.id, "halve", choices={"accept": ["calls.0.b", "output"]})).version == 1
         assert (await bridge.publish(run.id, "halve", choices={"accept": True})).version == 2

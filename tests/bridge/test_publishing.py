@@ -351,7 +351,7 @@ async def test_an_order_by_data_or_by_name_needs_none(second: JSONObject) -> Non
     async with bridge() as here:
         run = await sent(here, second)
         assert (await here.publish(run.id, "twice")).plan is not None
-        with pytest.raises(PublicationError, match="nothing constant stands at 'order'"):
+        with pytest.raises(PublicationError, match="there is no constant at 'order'"):
             await here.publish(run.id, "twice", choices={"accept": ["order"]})
 
 

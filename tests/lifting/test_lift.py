@@ -135,7 +135,7 @@ async def test_a_person_takes_where_a_value_comes_from(bridge: Bridge) -> None:
         assert await called(bridge, "owner_length", {"name": "benjamin"}) == len("benjamin-owner")
         with pytest.raises(PublicationError, match="instead of"):
             await bridge.publish(run.id, "wrong", choices={"take": {**take, "calls.1.title": "†input.name"}})
-        with pytest.raises(PublicationError, match=r"nothing constant stands at 'calls\.7\.x'"):
+        with pytest.raises(PublicationError, match=r"there is no constant at 'calls\.7\.x'"):
             await bridge.publish(run.id, "wrong", choices={"take": {"calls.7.x": "†input.name"}})
         wrongs: list[JSON] = ["input.name", 5, {"pick": "x"}, "†nothing.x"]
         for wrong in wrongs:

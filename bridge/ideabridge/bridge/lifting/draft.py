@@ -118,7 +118,7 @@ def _check_take(path: str, value: JSON) -> None:
 
 def unknown_path(where: str, path: str, known: list[str]) -> PublicationError:
     """The error for a path without a constant."""
-    return PublicationError(f"choices.{where}: nothing constant stands at {path!r}.{did_you_mean(path, known)}")
+    return PublicationError(f"choices.{where}: there is no constant at {path!r}.{did_you_mean(path, known)}")
 
 
 # -- self-consistency -----------------------------------------------------------------------------------------------

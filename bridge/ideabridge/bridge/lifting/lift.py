@@ -48,6 +48,7 @@ from ideabridge.bridge.lifting.function import (
     graph_of,
     is_distinctive,
     read_function,
+    reads_of,
     same,
     waits_of,
 )
@@ -77,22 +78,17 @@ from ideabridge.tools.tool import META_PROPERTIES, Tool, ToolKey
 
 
 def in_data_order(kept: Sequence[Executed]) -> list[Executed]:
-    """The calls so that data flows forwards; else as listed."""
+    """The calls, reordered so that each reads only earlier calls; otherwise in listing order."""
     by_index = {one.index: one for one in kept}
-    data = {one.index: [index for index in _reads(one) if index in by_index] for one in kept}
+    data = {one.index: [index for index in sorted(reads_of(one.progress.call)) if index in by_index] for one in kept}
     if all(index < reader for reader, read in data.items() for index in read):
         return list(kept)
     listed = {after: [before] for before, after in pairwise(by_index)}
     return [by_index[index] for part in emission(data, listed) for index in part]
 
 
-def _reads(one: Executed) -> list[int]:
-    bound = [operand for read in one.progress.call.reads for alternative in read.bound for operand in alternative]
-    return sorted({index for operand in bound for index in operand or ()})
-
-
 def arrange(kept: Sequence[Executed], output: JSON) -> tuple[list[Executed], list[JSON], JSON]:
-    """The calls that can stand in a plan, as it lists them, and the output: `†results.N` names places of the plan.
+    """The calls of the plan, as it lists them, and the output. `†results.N` refers to places in the plan.
 
     Raises:
         PublicationError: one reads what only a call that is left out could give.
@@ -181,8 +177,8 @@ def _text(operand: Reference, place: Path | None) -> str | None:
 
 
 def keep_order(calls: Sequence[Executed], written: list[JSON], waits: Mapping[int, Iterable[int]]) -> list[set[int]]:
-    """Keep what stood in different Requests in order where it matters: calls that do more than read, and writes to
-    one path. `_after` is added to `written`, and `_id` where it is needed.
+    """Keep the order of calls from different Requests if they may have effects or write to one path. This adds `_after`
+    to `written`, and `_id` if it is needed.
 
     Args:
         calls: in the places of the plan.
@@ -267,11 +263,11 @@ _TAKEN: Final = 8
 
 
 class OtherShapeError(PublicationError):
-    """A run that took another course than the one that is lifted."""
+    """A run that took another course than the lifted run."""
 
 
 def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRun:
-    """Another run, its calls in the places of a plan made of mine.
+    """Another run, its calls aligned to the places of the plan made of `mine`.
 
     Raises:
         OtherShapeError: it took another course; the message says where.
@@ -281,13 +277,13 @@ def align(mine: AlignedRun, store: Store, run_id: str, caller: str) -> AlignedRu
     function = read_function(store, run_id, caller)
     if mine.function.run.machine.mode == "solve" and function.run.machine.mode != "solve":
         # A plan that was run again, by its name perhaps, agrees with itself.
-        raise PublicationError(f"run {function.run.id} is the replay of a plan, not of a mind; it tells nothing")
+        raise PublicationError(f"run {function.run.id} replays a plan; only runs of a mind are compared")
     kept, _ = executed_calls(function.run)
     where = f"run {function.run.id}"
     if function.run.machine.instances:
         raise PublicationError(f"{where} is over instances; such runs are not lifted together")
     if same(function.input or {}, mine.function.input or {}):
-        raise PublicationError(f"{where} had the same input, so it tells nothing of another")
+        raise PublicationError(f"{where} had the same input, so it shows nothing about other inputs")
     # The n-th call of a tool there stands for the n-th here, whatever independent calls stand between.
     left = list(kept)
     placed: list[Executed] = []
@@ -427,7 +423,7 @@ class Lifted:
         left_out: what the plan does not hold.
         kept_order: by place, the calls it now runs after, as it did in the run, though nothing it reads says so.
         others: runs of the same task with other input, their calls in the same places.
-        different_shapes: why further runs of the same task took another course.
+        different_shapes: for each other run of the same task with another shape, why it differs.
         catalogue: the tools, as the run knew them.
         pick: the tool `pick`; None: this run's is another one.
     """
@@ -477,7 +473,7 @@ def lift(store: Store, ref: str, caller: str, runs: Iterable[str] | None = None)
 
 
 def lift_function(function: Function, store: Store, caller: str, runs: Iterable[str] | None = None) -> Lifted:
-    """Lift a run that was read already; see `lift`."""
+    """Lift a run that has been read; see `lift`."""
     run = function.run
     changed = run.not_as_listed()
     if function.instances:
@@ -549,7 +545,7 @@ def _origins(lifted: Lifted, place: int | None, keys: Path, value: JSON) -> list
 
 
 def _explain(lifted: Lifted, leaf: Leaf) -> None:
-    """Find out where a leaf came from, and what other runs say of it."""
+    """Find the origins of a leaf, and drop those that other runs contradict."""
     if leaf.reference is not None:
         _look_at_reference(lifted, leaf)
         return

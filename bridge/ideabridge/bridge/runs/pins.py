@@ -1,4 +1,4 @@
-"""Pins: which tools the calls of a published plan mean, for ever (module, name and digest of the definition).
+"""Pins: the tools that a published plan calls, each by module, name and digest of its definition.
 
 A plan holds `pins: [{"module", "tool", "digest", "prose", "accepted"?}]`, one for each tool that its calls name. A call
 of a module's tool says `_module` and the tool's name there, so that no other tool can take its place. Built-in tools
@@ -36,8 +36,8 @@ class Pin:
         module: its module, `idea:NAME`, or "" for a tool of the process.
         tool: its name there.
         digest: of its essence.
-        prose: of everything that was told of it.
-        accepted: `{"was", "by", "time"}` for each definition that a person replaced by the next.
+        prose: digest of its descriptions.
+        accepted: `{"was", "by", "time"}` for each change of the definition that a person accepted.
     """
 
     module: str
@@ -76,7 +76,7 @@ class Pin:
 
 
 def read_pins(plan: JSONObject | None) -> list[Pin] | None:
-    """The pins of a plan; None: it was published before plans had any, or pins nothing readable."""
+    """The pins of a plan; None: it has none, or they are malformed."""
     listed = (plan or {}).get("pins")
     if not isinstance(listed, list):
         return None

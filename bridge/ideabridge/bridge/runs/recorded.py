@@ -47,7 +47,7 @@ class RecordedRun:
 
     @property
     def result(self) -> JSON:
-        """What it gave as a function."""
+        """Its result as a function."""
         return given_by(self.machine)
 
     @property
@@ -56,12 +56,12 @@ class RecordedRun:
         return self.machine.solution.places
 
     def calls(self) -> list[JSON]:
-        """The calls as its plan listed them: one that ran for every instance stands once, without `_instance`."""
+        """The calls as its plan listed them: a call that ran for every instance is listed once, without `_instance`."""
         return gathered(self.machine.solution.calls, self.places)
 
     def executions(self) -> list[CallStarted | CallFinished]:
-        """What ran and what came of it, in order. A result a person gave for a call of unknown outcome stands like one
-        it gave itself, and one that was run again stands once.
+        """The starts and ends of calls, in order. A result that a person supplied for a call of unknown outcome counts
+        as its own, and a call that ran again is listed once.
         """
         found: list[CallStarted | CallFinished] = []
         started: set[tuple[int, int | None]] = set()
@@ -80,7 +80,7 @@ class RecordedRun:
         return found
 
     def not_as_listed(self) -> list[str]:
-        """The calls that did not do what stands in the plan, and why: `calls.0 (send): a person changed it`."""
+        """The calls that did not run as the plan lists them, and why: `calls.0 (send): a person changed it`."""
         edited = {event.call for event in self.events if isinstance(event, CallDecided) and event.decision == "edit"}
         found: list[str] = []
         for one in self.machine.history:
@@ -143,7 +143,7 @@ def find_idea(store: Store, ref: str, caller: str) -> tuple[StoredIdea, str]:
     runs = [found for run in store.ideas.runs_of(stored.id) if (found := store.runs.get(run)) is not None]
     own = [run for run in runs if run.caller == caller]
     if runs and not own:
-        # As where there is none: what others did is not told.
+        # The same error as for an unknown idea: runs of other callers stay private.
         raise store.ideas.unknown(ref, caller)
     ended = [run for run in own if store.ideas.of_run(run.id)[-1].id == stored.id]
     if not ended:
