@@ -7,8 +7,9 @@ through its handshake. What another process publishes is noticed by looking at t
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from contextlib import suppress
+from collections import Counter, OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -27,7 +28,6 @@ from mcp.server.subscriptions import (
 from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
-from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
 from ideabridge.server.callers import caller_of
 from ideabridge.server.catalogue import ToolCatalogue
@@ -61,16 +61,15 @@ class _Front:
 
 
 class Announcements:
-    """Who listens, and what has changed.
+    """The clients that listen, and what has changed.
 
     Args:
-        bridge: has the store.
         catalogue: the tools of this server.
-        quotas: bounds who listens.
+        quotas: limits the listeners of one caller.
     """
 
-    def __init__(self, bridge: Bridge, catalogue: ToolCatalogue, quotas: Quotas) -> None:
-        self._bridge = bridge
+    def __init__(self, catalogue: ToolCatalogue, quotas: Quotas) -> None:
+        self._bridge = bridge = catalogue.bridge
         self._quotas = quotas
         self._catalogue = catalogue
         # By caller: what one of them may know of is no change to another.
@@ -236,35 +235,19 @@ class _Listening:
         self.bus = InMemorySubscriptionBus()
         self.handler = ListenHandler(self.bus)
         self.listeners = 0
-        self._counts: dict[str, int] = {}
+        self.uris: Counter[str] = Counter()
 
-    @property
-    def uris(self) -> set[str]:
-        """Every URI somebody listens for."""
-        return set(self._counts)
-
-    def counted(self, uris: list[str]) -> _Counted:
-        """A scope in which `uris` are listened for."""
-        return _Counted(self, self._counts, uris)
-
-
-@dataclass(slots=True)
-class _Counted:
-    listening: _Listening
-    counts: dict[str, int]
-    uris: list[str]
-
-    def __enter__(self) -> None:
-        self.listening.listeners += 1
-        for uri in self.uris:
-            self.counts[uri] = self.counts.get(uri, 0) + 1
-
-    def __exit__(self, *_: object) -> None:
-        self.listening.listeners -= 1
-        for uri in self.uris:
-            self.counts[uri] -= 1
-            if not self.counts[uri]:
-                del self.counts[uri]
+    @contextmanager
+    def counted(self, uris: list[str]) -> Generator[None]:
+        """A scope in which one more client listens, for `uris`."""
+        self.listeners += 1
+        self.uris.update(uris)
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+            # Only positive counts stay.
+            self.uris -= Counter(uris)
 
 
 def _expect_uris(uris: list[str]) -> None:

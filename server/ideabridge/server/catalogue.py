@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import anyio
 
-from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
@@ -48,16 +47,15 @@ class CursorSyntaxError(IdeabridgeError):
 
 
 class ToolCatalogue:
-    """Own tools, then exposed ones, then published ideas.
+    """Own tools, then exposed tools, then published ideas.
 
     Args:
-        bridge: has the tools and the ideas.
         running: runs the plans of published ideas, and direct calls that wait for approval.
-        record: takes down the direct calls of exposed tools.
+        record: records the direct calls of exposed tools.
     """
 
-    def __init__(self, bridge: Bridge, running: Running, record: DirectCalls) -> None:
-        self.bridge = bridge
+    def __init__(self, running: Running, record: DirectCalls) -> None:
+        self.bridge = bridge = running.bridge
         self._running = running
         self._record = record
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
@@ -114,9 +112,9 @@ class ToolCatalogue:
             if kept is not None:
                 exposed[name] = kept
             elif tool.module is not None:
-                exposed[name] = ModuleTool(name, tool, self.bridge, self._running, self._record)
+                exposed[name] = ModuleTool(name, tool, self._running, self._record)
             elif (activity := self.bridge.toolbox.activity_for(tool)) is not None:
-                exposed[name] = LocalTool(name, tool, activity.run, self.bridge, self._running, self._record)
+                exposed[name] = LocalTool(name, tool, activity.run, self._running, self._record)
         self._exposed = exposed
         self._by_tool = {named[name].origin: one for name, one in exposed.items()}
         self._untold = {name: named[name].origin for name in exposed if name not in self._given}
@@ -262,7 +260,7 @@ class ToolCatalogue:
             return None
         if not self._is_served(publication) or not (publication.live or "@" in name):
             return None
-        found = self._published[name] = PublishedTool(name, publication, self.bridge, self._running)
+        found = self._published[name] = PublishedTool(name, publication, self._running)
         if len(self._published) > _CACHED:
             self._published.popitem(last=False)
         return found
@@ -344,7 +342,7 @@ class ToolCatalogue:
     def _definition(self, publication: Publication) -> dict[str, Any]:
         known = self._published.get(publication.name)
         if known is None or known.publication.version != publication.version:
-            known = PublishedTool(publication.name, publication, self.bridge, self._running)
+            known = PublishedTool(publication.name, publication, self._running)
             if len(self._published) < _CACHED:
                 self._published[publication.name] = known
         return known.definition

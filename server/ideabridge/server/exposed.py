@@ -41,7 +41,7 @@ from ideabridge.server.answers import (
     value_answer,
 )
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.running import WAIT_S, Running
+from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import ActivityError, IdeabridgeError
 from ideabridge.tools.names import safe_name
@@ -341,22 +341,21 @@ class ExposedTool:
     Args:
         name: the name.
         tool: the tool.
-        bridge: runs it where a rule asks.
-        running: waits for such a run.
-        record: takes down every direct call.
+        output: its output schema, as the protocol requires it.
+        running: runs a call that a rule asks about.
+        record: records every direct call.
     """
 
-    def __init__(
-        self, name: str, tool: Tool, output: JSONObject | None, bridge: Bridge, running: Running, record: DirectCalls
-    ) -> None:
+    def __init__(self, name: str, tool: Tool, output: JSONObject | None, running: Running, record: DirectCalls) -> None:
         self.definition = definition_of(name, tool, output)
         self.tool = tool
         self.name = name
-        self._bridge = bridge
+        self._bridge = running.bridge
         self._running = running
         self._record = record
-        self._policy = direct_policy(bridge.configuration.approval_setting, name)
-        self._in_run = policy_named(with_folded_names(bridge.configuration.approval_setting))
+        approval = self._bridge.configuration.approval_setting
+        self._policy = direct_policy(approval, name)
+        self._in_run = policy_named(with_folded_names(approval))
 
     async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Answer a direct call, and record it.
@@ -422,8 +421,7 @@ class ExposedTool:
     async def _of_run(self, run: Run, asked: ToolRequest, entry: Entry) -> ToolAnswer:
         """The answer of a call that waits for approval: that of the tool itself, once it has run."""
         entry.run = run.id
-        with self._running.cancelling(run, asked):
-            status = await self._running.wait(run, WAIT_S, asked)
+        status = await self._running.wait_started(run, asked)
         made = run.calls()[0] if run.calls() else None
         if status != "done" or made is None:
             # Hosts hold structured content against the output schema unless it is an error.
@@ -454,11 +452,9 @@ class ExposedTool:
 class LocalTool(ExposedTool):
     """A Python tool of the toolbox."""
 
-    def __init__(
-        self, name: str, tool: Tool, run: ActivityFunction, bridge: Bridge, running: Running, record: DirectCalls
-    ) -> None:
+    def __init__(self, name: str, tool: Tool, run: ActivityFunction, running: Running, record: DirectCalls) -> None:
         output, self._wrapped = object_output(tool.output)
-        super().__init__(name, tool, output, bridge, running, record)
+        super().__init__(name, tool, output, running, record)
         self._run = run
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
         self._output = Validator(tool.output, what=f"the result of {name}") if tool.output is not None else None
@@ -495,9 +491,9 @@ class LocalTool(ExposedTool):
 class ModuleTool(ExposedTool):
     """A tool of a module, passed on."""
 
-    def __init__(self, name: str, tool: Tool, bridge: Bridge, running: Running, record: DirectCalls) -> None:
+    def __init__(self, name: str, tool: Tool, running: Running, record: DirectCalls) -> None:
         output, self._wrapped = object_output(tool.wrapper or tool.output)
-        super().__init__(name, tool, output, bridge, running, record)
+        super().__init__(name, tool, output, running, record)
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
 
     async def current(self) -> Tool:

@@ -7,7 +7,6 @@ from typing import Any, Final, TypeAlias, cast
 
 import anyio
 
-from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, PlanError, PublicationError, UnknownPathError
@@ -41,23 +40,13 @@ Handler: TypeAlias = Callable[[JSONObject, ToolRequest], Awaitable[ToolAnswer]]
 
 
 class OwnHandlers:
-    """Answers the calls of own tools.
+    """Answers the calls of own tools."""
 
-    Args:
-        bridge: does the work.
-        catalogue: the tools of this server.
-        running: waits for runs.
-        published: called after something was published, so that it is announced at once.
-    """
-
-    def __init__(
-        self, bridge: Bridge, catalogue: ToolCatalogue, running: Running, published: Callable[[], None]
-    ) -> None:
-        self._bridge = bridge
+    def __init__(self, catalogue: ToolCatalogue, running: Running) -> None:
+        self._bridge = running.bridge
         self._catalogue = catalogue
         self._running = running
-        self._published = published
-        self._finding = Finding(bridge)
+        self._finding = Finding(self._bridge)
         self._handlers: dict[str, Handler] = {
             "search_tools": self._finding.search_tools,
             "run_plan": self.run_plan,
@@ -101,8 +90,7 @@ class OwnHandlers:
         return await self._answered(run, arguments, asked)
 
     async def _answered(self, run: Run, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        with self._running.cancelling(run, asked):
-            await self._running.wait(run, _seconds(arguments), asked)
+        await self._running.wait_started(run, asked, _seconds(arguments))
         return self._running.answer_of(run, asked)
 
     # -- turns -------------------------------------------------------------------------------------------------
@@ -134,9 +122,7 @@ class OwnHandlers:
             planning=cast("Planning", arguments.get("planning", "eager")),
             caller=asked.caller,
         )
-        with self._running.cancelling(run, asked):
-            await self._running.wait(run, _seconds(arguments), asked)
-        told = self._running.answer_of(run, asked)
+        told = await self._answered(run, arguments, asked)
         if told.get("isError"):
             await run.patiently(lambda: run.cancel("its first Request was too large to show"))
         return told
@@ -294,7 +280,7 @@ class OwnHandlers:
             to=to if isinstance(to, str) else None,
             caller=asked.caller,
         )
-        self._published()
+        self._running.published()
         told: JSONObject = {
             "name": publication.name,
             "version": publication.version,

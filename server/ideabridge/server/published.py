@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.runs.replay import recorded_answer
 from ideabridge.bridge.runs.run import Run
@@ -21,7 +20,7 @@ from ideabridge.server.answers import (
 )
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.asking.sampling import samples
-from ideabridge.server.running import WAIT_S, Running
+from ideabridge.server.running import Running
 from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
@@ -33,10 +32,10 @@ _INPUT: Final = 300
 class PublishedTool:
     """One published idea under its name."""
 
-    def __init__(self, name: str, publication: Publication, bridge: Bridge, running: Running) -> None:
+    def __init__(self, name: str, publication: Publication, running: Running) -> None:
         self.publication = publication
         output, self._wrapped = object_output(publication.output_schema)
-        self._bridge = bridge
+        self._bridge = running.bridge
         self._running = running
         self._input = Validator(publication.input_schema or {"type": "object"}, what=f"the input of {name}")
         self._output: Validator | None = None
@@ -94,8 +93,7 @@ class PublishedTool:
         return result
 
     async def _answered(self, run: Run, asked: ToolRequest) -> ToolAnswer:
-        with self._running.cancelling(run, asked):
-            status = await self._running.wait(run, WAIT_S, asked)
+        status = await self._running.wait_started(run, asked)
         machine = run.machine
         if status == "done":
             result = await self._value(run.given())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from typing import Final
 
 import anyio
@@ -71,10 +71,7 @@ async def wait(run: Run, asked: ToolRequest, stay: Callable[[], Awaitable[RunSta
     send, receive = anyio.create_memory_object_stream[_Note](_BUFFERED)
     counter = _Counter(run)
 
-    def watch(event: Event) -> None:
-        watch_room(run, event)
-
-    def watch_room(room: Run, event: Event) -> None:
+    def watch(room: Run, event: Event) -> None:
         note = counter.note(room, event)
         if note is not None:
             try:
@@ -87,7 +84,7 @@ async def wait(run: Run, asked: ToolRequest, stay: Callable[[], Awaitable[RunSta
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, asked)
             # Left before the stream is closed: nothing a watcher raises may reach the run.
-            with run.watching(watch, watch_room):
+            with run.watching(lambda event: watch(run, event), watch):
                 for note in counter.so_far()[:_BUFFERED]:
                     send.send_nowait(note)
                 await stay()
@@ -209,11 +206,12 @@ class Running:
         commands: what a person writes at a terminal to decide.
 
     Attributes:
-        published: called after a run was published, so that it is announced at once.
+        published: called after an idea is published, to announce it at once.
+        closing: whether the server is ending. A request that is cancelled then was not cancelled by a client.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, commands: Commands) -> None:
-        self._bridge = bridge
+        self.bridge = bridge
         self._group = group
         self.sampler = Sampler(bridge)
         self.stops = Stops()
@@ -223,7 +221,6 @@ class Running:
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
-        """The server is on its way down: what is cancelled now was not cancelled by a client."""
 
     async def wait(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
         """Wait until the run needs somebody or has ended, at most `seconds`. Where the client shows forms, the person
@@ -250,11 +247,10 @@ class Running:
 
     async def _stay(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
         """Wait, and ask on the back-channel, until nobody is left to be asked or time is up."""
-        mask = self._bridge.secrets.mask
         with anyio.move_on_after(seconds):
             while True:
                 if self.deciding.shows_forms(asked, run):
-                    await stay_with_forms(run, seconds, asked, mask, self.deciding)
+                    await stay_with_forms(run, seconds, asked, self.deciding)
                 else:
                     await run.wait(seconds)
                 if not await self.sampler.ask(run, asked):
@@ -265,7 +261,7 @@ class Running:
         last = asked.round or Round(run.id)
         await wait(run, asked, lambda: self._stay_until_due(run, seconds, asked, last))
         requests = open_forms(run, last) if self.deciding.shows_forms(asked, run) else []
-        questions = forms_of(requests, last, self._bridge.secrets.mask, self.deciding.commands)
+        questions = forms_of(requests, last, self.deciding)
         put, kept = await self.sampler.questions(self.sampler.due(run, asked, last.number), asked)
         if questions or put:
             put_forms = tuple(one.approval for one in requests)
@@ -307,28 +303,26 @@ class Running:
         if not last.run:
             asked.said = said_once(last, responses or {})
             return
-        run = await self._bridge.run(last.run, caller=asked.caller)
+        run = await self.bridge.run(last.run, caller=asked.caller)
         asked.resumed = run
-        asked.round = await answered(run, last, responses or {}, asked, self.deciding, self._bridge.secrets.mask)
+        asked.round = await answered(run, last, responses or {}, asked, self.deciding)
         await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
         """Middleware that seals the state of requests that come again, under a key kept in the store: it outlives this
         process, and serves all that share the store.
         """
-        key = self._bridge.store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
+        key = self.bridge.store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
         security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS)
         return RequestStateBoundary(security, default_audience=audience)
 
-    @contextmanager
-    def cancelling(self, run: Run, asked: ToolRequest) -> Generator[None]:
-        """While the request that started the run waits: a person who stops the request cancels the run.
+    async def wait_started(self, run: Run, asked: ToolRequest, seconds: float = WAIT_S) -> RunStatus:
+        """As `wait`, for the request that started the run: a person who cancels the request cancels the run.
 
-        A host that gives the request up because it took too long, or goes away, does not: the run goes on, and
-        `check_run` finds it.
+        If the host ends the request because of a time-out, or disconnects, the run goes on; `check_run` finds it.
         """
         try:
-            yield
+            return await self.wait(run, seconds, asked)
         except anyio.get_cancelled_exc_class():
             if not self.closing:
                 self._group.start_soon(self._cancel_where_meant, run, asked)
@@ -413,9 +407,9 @@ class Running:
 
     def publish_left(self) -> None:
         """See to the runs that ended in a process that did not come to publish them."""
-        for key in self._bridge.store.settings.under(_SAVE_AS):
+        for key in self.bridge.store.settings.under(_SAVE_AS):
             run = key.removeprefix(_SAVE_AS)
-            record = self._bridge.store.runs.get(run) if self._intent(run) is not None else None
+            record = self.bridge.store.runs.get(run) if self._intent(run) is not None else None
             if record is not None and record.status in ENDED:
                 self._save_soon(run, record.caller, record.status)
 
@@ -425,14 +419,11 @@ class Running:
         """
         if run.status not in ENDED:
             return None
-        raw = self._bridge.store.settings.get(_key(run.id))
-        kept = None if raw is None else decode_trusted(raw)
-        if not isinstance(kept, dict):
-            return None
-        if "version" in kept or "error" in kept:
+        kept = self._kept(run.id)
+        if kept is None or "version" in kept or "error" in kept:
             return kept
         self._save_soon(run.id, run.caller, run.status)
-        waits = f"it is being published.{self._bridge.offer.away()}"
+        waits = f"it is being published.{self.bridge.offer.away()}"
         return {"name": kept.get("name"), "pending": self._unsaved.get(run.id, waits)}
 
     def _save_soon(self, run: str, caller: str, status: str) -> anyio.Event:
@@ -457,7 +448,7 @@ class Running:
                         self.published()
                     return
                 except (ModulesAwayError, StoreError) as error:
-                    self._unsaved[run] = f"{self._bridge.secrets.mask(str(error))}; it is tried again"
+                    self._unsaved[run] = f"{self.bridge.secrets.mask(str(error))}; it is tried again"
                 tried.set()
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
@@ -473,11 +464,11 @@ class Running:
         if status != "done":
             return {"name": name, "error": f"not published: the run is {status}"}
         try:
-            publication = await self._bridge.publish(run, name, caller=caller)
+            publication = await self.bridge.publish(run, name, caller=caller)
         except (ModulesAwayError, *PASSING):
             raise
         except IdeabridgeError as error:
-            return {"name": name, "error": self._bridge.secrets.mask(str(error))}
+            return {"name": name, "error": self.bridge.secrets.mask(str(error))}
         return {
             "name": name,
             "version": publication.version,
@@ -487,14 +478,16 @@ class Running:
 
     def _intent(self, run: str) -> str | None:
         """The name under which a run is to be published and is not yet."""
-        raw = self._bridge.store.settings.get(_key(run))
+        kept = self._kept(run)
+        return None if kept is None or "version" in kept or "error" in kept else str(kept.get("name"))
+
+    def _kept(self, run: str) -> JSONObject | None:
+        raw = self.bridge.store.settings.get(_key(run))
         kept = None if raw is None else decode_trusted(raw)
-        if not isinstance(kept, dict) or "version" in kept or "error" in kept:
-            return None
-        return str(kept.get("name"))
+        return kept if isinstance(kept, dict) else None
 
     def _keep(self, run: str, value: JSONObject) -> None:
-        self._bridge.store.settings.set(_key(run), encode(value))
+        self.bridge.store.settings.set(_key(run), encode(value))
 
 
 def _key(run: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -90,11 +89,11 @@ class Front:
         self.secrets = bridge.secrets
         self.running = Running(bridge, group, commands)
         self.direct_calls = DirectCalls(bridge)
-        self.catalogue = ToolCatalogue(bridge, self.running, self.direct_calls)
-        self.announcements = Announcements(bridge, self.catalogue, self.quotas)
+        self.catalogue = ToolCatalogue(self.running, self.direct_calls)
+        self.announcements = Announcements(self.catalogue, self.quotas)
         self.running.deciding.changed = self.announcements.tools_changed
         self.running.published = self.announcements.poke
-        self._own = OwnHandlers(bridge, self.catalogue, self.running, self.announcements.poke)
+        self._own = OwnHandlers(self.catalogue, self.running)
         self.server = self._served(version)
 
     def _served(self, version: str) -> FrontServer:
@@ -113,7 +112,7 @@ class Front:
                 "resources/read": hint,
                 "prompts/list": hint,
             },
-            get_tool_input_schema=self._input_schema,
+            get_tool_input_schema=self.catalogue.input_schema,
             on_list_resources=resources.list,
             on_list_resource_templates=resources.templates,
             on_read_resource=resources.read,
@@ -131,9 +130,6 @@ class Front:
         server.middleware.append(self._guard)
         server.middleware.append(self.running.boundary(NAME))
         return server
-
-    def _input_schema(self, name: str) -> Mapping[str, Any] | None:
-        return self.catalogue.input_schema(name)
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: what goes wrong outside tool calls is told without internals, which the SDK does not see to in

@@ -63,14 +63,16 @@ class Deciding:
         commands: what a person writes at a terminal.
 
     Attributes:
-        decide: settles an approval; see `Bridge.decide`.
-        changed: called when a session is offered other tools than before.
+        decide: `Bridge.decide`.
+        mask: masks secrets in texts.
+        changed: called when the tools offered to a session change.
     """
 
     def __init__(self, bridge: Bridge, commands: Commands) -> None:
         self.commands = commands
         self.changed: Callable[[], None] = lambda: None
         self.decide = bridge.decide
+        self.mask = bridge.secrets.mask
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
@@ -139,20 +141,17 @@ class Deciding:
         before the run does. That is kept in the store, until a form is declined at once.
         """
 
-        def watch(event: Event) -> None:
-            watch_room(run, event)
-
-        def watch_room(_room: Run, event: Event) -> None:
-            # Before anybody else can take the run: it is journaled, and still driven here.
+        def watch(_room: Run, event: Event) -> None:
+            # The event is journaled and this process still drives the run, so no other process can take it before.
             if isinstance(event, ApprovalAsked | OutcomeAsked | PlanAsked | QuestionAsked):
-                # Nothing may be raised into the run; at the end of the wait it is written, or the request fails.
+                # A watcher must not raise. At the end of the wait the hold is written, or the request fails.
                 with suppress(StoreError):
                     self._hold(run, asked)
 
         if run.pending():
             await run.patiently(lambda: self._hold(run, asked))
         try:
-            with run.watching(watch, watch_room):
+            with run.watching(lambda event: watch(run, event), watch):
                 yield
         finally:
             if run.status not in ENDED:

@@ -9,7 +9,7 @@ A form holds for one approval, and an approval for one resolved call: answers ca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -20,12 +20,12 @@ from pydantic import ValidationError
 
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import DecisionError, SecretGivenError
-from ideabridge.bridge.loop.event import Decider, Event
+from ideabridge.bridge.loop.event import Decider
 from ideabridge.bridge.loop.question import Choice
 from ideabridge.bridge.runs.people import ApprovalRequest, Decision
 from ideabridge.bridge.runs.run import Run, RunStatus
 from ideabridge.server.asking.deciding import Deciding, in_form
-from ideabridge.server.asking.forms import Commands, choices_of, clipped, form_of, message
+from ideabridge.server.asking.forms import choices_of, clipped, form_of, message
 from ideabridge.server.asking.rounds import MAX_FORM_ROUNDS, InputRequired, Round, ToolRequest, has_rounds
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
@@ -35,11 +35,6 @@ _GRACE_S: Final = 1.0
 _ONCE: Final = "choices"
 _TRIES: Final = 3
 """How often one request shows a form whose answer does not fit, the reason with it."""
-
-
-def waiting(run: Run) -> list[ApprovalRequest]:
-    """The calls of a run and its rooms that wait for a person, without those a callback is deciding on."""
-    return run.pending()
 
 
 # -- what a person said -------------------------------------------------------------------------------------------
@@ -99,7 +94,7 @@ async def take(
         Why it was not taken: the person may answer again; None: it was, or they left it open.
     """
     decision = decision_of(result, request, by)
-    if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in waiting(run)):
+    if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in run.pending()):
         return decision if isinstance(decision, str) else None
     try:
         await deciding.decide(run, request.approval, decision)
@@ -122,36 +117,22 @@ def untaken(approval: str, fault: str) -> str:
 class Forms:
     """Forms that are out while one request waits.
 
-    Args:
-        run: whose approvals are asked about.
-        asked: the request that waits.
-        mask: takes secrets out of texts.
-        group: task group of the request.
-        deciding: who decides in its session.
-
     Attributes:
         open: approvals whose form is out.
     """
 
-    def __init__(
-        self, run: Run, asked: ToolRequest, mask: Callable[[str], str], group: TaskGroup, deciding: Deciding
-    ) -> None:
+    def __init__(self, run: Run, asked: ToolRequest, group: TaskGroup, deciding: Deciding) -> None:
         self.open: dict[str, anyio.CancelScope] = {}
         self._run = run
         self._asked = asked
-        self._mask = mask
         self._group = group
         self._deciding = deciding
         self._seen: set[str] = set()
         self._changed = anyio.Event()
 
-    def watch(self, event: Event) -> None:
-        """A watcher of the run: new approvals are asked about at once, settled ones no longer."""
-        self.look()
-
     def look(self) -> None:
         """Send out the forms that are due, and withdraw those nobody needs any more."""
-        pending = {one.approval: one for one in waiting(self._run)}
+        pending = {one.approval: one for one in self._run.pending()}
         for approval, scope in self.open.items():
             if approval not in pending:
                 scope.cancel()
@@ -166,13 +147,13 @@ class Forms:
         changed.set()
 
     async def changed(self) -> None:
-        """Wait for the run to move, or for a form to come back."""
+        """Wait until the run changes or a form is answered."""
         await self._changed.wait()
 
     async def follow(self) -> None:
-        """Look again at whatever happens to the run, also where it is given up here."""
+        """Look at the forms whenever the run changes, even if another process takes it."""
         while True:
-            # Before the first wait too: rooms may have opened and asked until this task had its turn.
+            # Also before the first wait: rooms may have asked before this task started.
             self.look()
             await self._run.runner.wait_changed()
 
@@ -184,7 +165,7 @@ class Forms:
                 sent = anyio.current_time()
                 try:
                     result = await context.session.elicit_form(
-                        self._mask(message(request, fault, self._deciding.commands)),
+                        self._deciding.mask(message(request, fault, self._deciding.commands)),
                         form_of(request),
                         related_request_id=context.request_id,
                     )
@@ -199,19 +180,17 @@ class Forms:
                 if fault is None:
                     break
             if fault is not None:
-                self._asked.told.append(self._mask(untaken(request.approval, fault)))
+                self._asked.told.append(self._deciding.mask(untaken(request.approval, fault)))
         del self.open[request.approval]
         self.look()
 
 
-async def stay_with_forms(
-    run: Run, seconds: float, asked: ToolRequest, mask: Callable[[str], str], deciding: Deciding
-) -> RunStatus:
+async def stay_with_forms(run: Run, seconds: float, asked: ToolRequest, deciding: Deciding) -> RunStatus:
     """Wait for a run while the person is asked about its calls, at most `seconds`; then open forms are withdrawn."""
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
-            forms = Forms(run, asked, mask, group, deciding)
-            with run.watching(forms.watch):
+            forms = Forms(run, asked, group, deciding)
+            with run.watching(lambda _event: forms.look()):
                 group.start_soon(forms.follow)
                 forms.look()
                 while run.status == "running" or (run.status == "needs_approval" and forms.open):
@@ -260,25 +239,16 @@ def said_once(last: Round, responses: Mapping[str, types.InputResponse]) -> tupl
 
 
 async def answered(
-    run: Run,
-    last: Round,
-    responses: Mapping[str, types.InputResponse],
-    asked: ToolRequest,
-    deciding: Deciding,
-    mask: Callable[[str], str],
+    run: Run, last: Round, responses: Mapping[str, types.InputResponse], asked: ToolRequest, deciding: Deciding
 ) -> Round:
-    """Hand in what the person said in a round; returns the round with what was left open, and what is asked again.
+    """Submit the person's answers to the forms of a round.
 
-    Args:
-        run: the run.
-        last: the round.
-        responses: what came back, by approval.
-        asked: the request; it is told of answers that were not taken, and are asked for no more.
-        deciding: who decides in its session.
-        mask: takes secrets out of texts.
+    Returns:
+        The round with the approvals that stay open and those that are asked about again. An answer that is not accepted
+        three times is reported in `asked.told`.
     """
     left, faults = list(last.left), dict[str, tuple[int, str]]()
-    pending = {one.approval: one for one in waiting(run)}
+    pending = {one.approval: one for one in run.pending()}
     seconds = time.time() - last.at
     for approval in last.asked:
         response, request = responses.get(approval), pending.get(approval)
@@ -294,10 +264,10 @@ async def answered(
         tries = last.faults.get(approval, (0, ""))[0] + 1
         if fault is not None and tries < _TRIES:
             faults[approval] = (tries, fault)
-        elif fault is not None or any(one.approval == approval for one in waiting(run)):
+        elif fault is not None or any(one.approval == approval for one in run.pending()):
             left.append(approval)
         if fault is not None and tries >= _TRIES:
-            asked.told.append(mask(untaken(approval, fault)))
+            asked.told.append(deciding.mask(untaken(approval, fault)))
     return Round(last.run, last.number, (), tuple(left), last.samples, faults)
 
 
@@ -317,17 +287,16 @@ def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
     """The calls the person is to be asked about in the round that follows."""
     if last.number >= MAX_FORM_ROUNDS:
         return []
-    return [one for one in waiting(run) if one.approval not in last.left][:_AT_ONCE]
+    return [one for one in run.pending() if one.approval not in last.left][:_AT_ONCE]
 
 
-def forms_of(
-    requests: list[ApprovalRequest], last: Round, mask: Callable[[str], str], commands: Commands
-) -> JSONObject:
-    """The forms as a round holds them, by approval; `last` says which answers were not taken."""
-    return {
-        one.approval: _put(mask(message(one, last.faults.get(one.approval, (0, None))[1], commands)), form_of(one))
-        for one in requests
-    }
+def forms_of(requests: list[ApprovalRequest], last: Round, deciding: Deciding) -> JSONObject:
+    """The forms of the next round, by approval; `last` contains the answers that were not accepted."""
+    forms: JSONObject = {}
+    for one in requests:
+        fault = last.faults.get(one.approval, (0, None))[1]
+        forms[one.approval] = _put(deciding.mask(message(one, fault, deciding.commands)), form_of(one))
+    return forms
 
 
 def _put(text: str, form: types.ElicitRequestedSchema) -> JSONObject:
