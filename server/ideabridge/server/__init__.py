@@ -1,1 +1,1 @@
-"""The MCP server and the command line (DESIGN 6)."""
+"""The MCP server and the command line."""

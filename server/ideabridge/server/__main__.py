@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-# `python -m` puts the current folder first, so that a project's `typer.py` would be imported instead of Typer.
+# `python -m` puts the current folder first; a `typer.py` there would be imported instead of Typer.
 if not sys.flags.safe_path and sys.path[:1] in ([""], [os.getcwd()]):  # noqa: PTH109 - pathlib would come from there
     del sys.path[0]
 

@@ -1,7 +1,7 @@
-"""Announcements: clients are told when tools, ideas and prompts change, in both eras (DESIGN 6).
+"""Announcements: notifying clients when tools, resources and prompts change.
 
-2026-07-28: over the subscription bus, to those that listen. 2025-11-25 and earlier: to every session that came
-through its handshake. What another process publishes is noticed by looking at the store.
+With protocol 2026-07-28 they go over the subscription bus to clients that listen. With 2025-11-25 and earlier they go
+to every session that has completed the handshake. Changes by other processes are found by polling the store.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from collections import Counter, OrderedDict
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -29,13 +28,13 @@ from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
 from ideabridge.bridge.store.errors import StoreError, UnknownPublicationError
-from ideabridge.server.callers import caller_of
+from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import ToolCatalogue
 from ideabridge.server.resources import uri_name
 from ideabridge.server.transports.quotas import Quotas
 
 POLL_SECONDS: Final = 0.5
-"""How often the store is looked at for what other processes wrote."""
+"""Seconds between two polls of the store."""
 
 _MOST_SESSIONS: Final = 4000
 _MOST_LISTENERS: Final = 200
@@ -44,15 +43,14 @@ _LONGEST_URI: Final = 1000
 _SEND_SECONDS: Final = 5.0
 _STDIO: Final = ""
 
-Context = ServerRequestContext[Any, Any]
 _Watched: TypeAlias = tuple[str, str]
-"""A caller, and the URI whose changes it wants to know."""
+"""A caller and the URI that it subscribed to."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Front:
+class _Session:
     """A client of the handshake era."""
 
     session: ServerSession
@@ -72,11 +70,11 @@ class Announcements:
         self._bridge = bridge = catalogue.bridge
         self._quotas = quotas
         self._catalogue = catalogue
-        # By caller: what one of them may know of is no change to another.
+        # By caller, because callers see different ideas.
         self._listening: dict[str, _Listening] = {}
-        # By session id; "" is the one client on stdio. The SDK does not tell when a session ends without a word: the
-        # oldest make room.
-        self._fronts: OrderedDict[str, _Front] = OrderedDict()
+        # By session id; "" is the client on stdio. The SDK does not report every session that ends, so the oldest ones
+        # are dropped.
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._versions: dict[_Watched, int] = {}
         self._seen = bridge.store.publications.catalogue_version()
         self._data = bridge.store.data_version()
@@ -89,37 +87,37 @@ class Announcements:
 
     async def connected(self, context: Context, _params: types.NotificationParams | None) -> None:
         """A client of the handshake era is ready (`notifications/initialized`)."""
-        self._fronts[_session_id(context)] = _Front(context.session, caller_of(context))
-        if len(self._fronts) > _MOST_SESSIONS:
-            self._fronts.popitem(last=False)
+        self._sessions[_session_id(context)] = _Session(context.session, caller_of(context))
+        if len(self._sessions) > _MOST_SESSIONS:
+            self._sessions.popitem(last=False)
 
     def disconnected(self, session_id: str) -> None:
         """A client ended its HTTP session."""
-        self._fronts.pop(session_id, None)
+        self._sessions.pop(session_id, None)
 
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        """A client of the handshake era wants to know when a resource changes."""
+        """A client of the handshake era subscribes to a resource."""
         caller, uri = caller_of(context), str(params.uri)
-        front = self._fronts.setdefault(_session_id(context), _Front(context.session, caller))
-        if len(front.uris) >= _MOST_URIS and uri not in front.uris:
+        client = self._sessions.setdefault(_session_id(context), _Session(context.session, caller))
+        if len(client.uris) >= _MOST_URIS and uri not in client.uris:
             raise MCPError(types.INVALID_PARAMS, f"one session may subscribe to {_MOST_URIS:,} resources")
         _expect_uris([uri])
-        if front.caller == caller:
-            front.uris.add(uri)
+        if client.caller == caller:
+            client.uris.add(uri)
             self._note_version((caller, uri))
         return types.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        """A client does not want to know any more."""
-        front = self._fronts.get(_session_id(context))
-        if front is not None and front.caller == caller_of(context):
-            front.uris.discard(str(params.uri))
+        """A client of the handshake era ends a subscription."""
+        client = self._sessions.get(_session_id(context))
+        if client is not None and client.caller == caller_of(context):
+            client.uris.discard(str(params.uri))
         return types.EmptyResult()
 
     async def on_listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """A client of 2026-07-28 listens, until it goes."""
+        """A client of 2026-07-28 listens until it disconnects."""
         caller = caller_of(context)
         uris = [str(uri) for uri in params.notifications.resource_subscriptions or ()]
         _expect_uris(uris)
@@ -135,7 +133,7 @@ class Announcements:
                     del self._listening[caller]
 
     def close(self) -> None:
-        """Let every client that listens go."""
+        """End the requests of all listeners."""
         for one in self._listening.values():
             one.handler.close()
 
@@ -154,17 +152,17 @@ class Announcements:
     # -- what changed ------------------------------------------------------------------------------------------
 
     def poke(self) -> None:
-        """Something may have changed: look now rather than at the next turn."""
+        """Look for changes now instead of at the next poll."""
         self._poked.set()
 
     def tools_changed(self) -> None:
-        """A session is offered other tools than before."""
+        """Note that the tools offered to a session have changed."""
         self._other_tools = True
         self.poke()
 
     async def run(self) -> None:
-        """Look and tell, until cancelled."""
-        told = ""
+        """Look for changes and announce them, until cancelled."""
+        reported = ""
         while True:
             with anyio.move_on_after(POLL_SECONDS):
                 await self._poked.wait()
@@ -173,11 +171,11 @@ class Announcements:
                 self._poked = anyio.Event()
             try:
                 await self._look(poked=poked)
-                told = ""
+                reported = ""
             except StoreError as error:
-                # Busy, full or gone: the next look finds the same change, and often the same error.
-                if str(error) != told:
-                    told = str(error)
+                # The store is busy, full or missing. The next poll finds the same change, and often the same error.
+                if str(error) != reported:
+                    reported = str(error)
                     logger.warning("looking for changes: %s", error)
 
     async def _look(self, *, poked: bool) -> None:
@@ -206,11 +204,11 @@ class Announcements:
         for one in list(self._listening.values()):
             await one.bus.publish(event)
         async with anyio.create_task_group() as group:
-            for front in list(self._fronts.values()):
-                group.start_soon(_send, front.session, what)
+            for client in list(self._sessions.values()):
+                group.start_soon(_send, client.session, what)
 
     async def _tell_updated(self) -> None:
-        wanted = {(front.caller, uri) for front in self._fronts.values() for uri in front.uris}
+        wanted = {(client.caller, uri) for client in self._sessions.values() for uri in client.uris}
         wanted |= {(caller, uri) for caller, one in self._listening.items() for uri in one.uris}
         for watched in self._versions.keys() - wanted:
             del self._versions[watched]
@@ -223,13 +221,13 @@ class Announcements:
             if caller in self._listening:
                 await self._listening[caller].bus.publish(ResourceUpdated(uri=uri))
             async with anyio.create_task_group() as group:
-                for front in list(self._fronts.values()):
-                    if front.caller == caller and uri in front.uris:
-                        group.start_soon(_send_updated, front.session, uri)
+                for client in list(self._sessions.values()):
+                    if client.caller == caller and uri in client.uris:
+                        group.start_soon(_send_updated, client.session, uri)
 
 
 class _Listening:
-    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources they asked about."""
+    """The SDK's handler of `subscriptions/listen` for the clients of one caller, and the resources they listen for."""
 
     def __init__(self) -> None:
         self.bus = InMemorySubscriptionBus()
@@ -251,7 +249,7 @@ class _Listening:
 
 
 def _expect_uris(uris: list[str]) -> None:
-    """Refuse what would have to be remembered and cannot be meant."""
+    """Refuse too many or too long URIs, because each is stored."""
     if len(uris) > _MOST_URIS:
         raise MCPError(types.INVALID_PARAMS, f"{len(uris):,} resources; one listener may name {_MOST_URIS:,}")
     for uri in uris:
@@ -260,7 +258,7 @@ def _expect_uris(uris: list[str]) -> None:
 
 
 async def _send(session: ServerSession, what: str) -> None:
-    # A client that does not read must not hold up the others; one that is gone is passed over by the SDK.
+    # A client that does not read must not delay the others.
     with anyio.move_on_after(_SEND_SECONDS):
         if what == "tools":
             await session.send_tool_list_changed()

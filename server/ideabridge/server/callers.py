@@ -1,7 +1,7 @@
-"""Callers: who asks, and the bearer token that proves it over HTTP.
+"""Callers: who sends a request, and how a bearer token proves it over HTTP.
 
-A caller is a name: `local` at this machine, `user:NAME` for a named user, `token_HASH` for the token of
-IDEABRIDGE_TOKEN. Runs belong to the caller that started them; nobody else sees them.
+A caller is a name: `local` on this machine, `user:NAME` for a named user, `token_HASH` for the token of
+IDEABRIDGE_TOKEN. A run belongs to the caller that started it; other callers do not see it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def caller_of(context: ServerRequestContext[Any, Any]) -> str:
+Context = ServerRequestContext[Any, Any]
+"""The SDK's context of a request."""
+
+
+def caller_of(context: Context) -> str:
     """The caller of a request."""
     request = context.request
     return caller_in(request.scope) if isinstance(request, Request) else LOCAL
@@ -49,17 +53,17 @@ def caller_in(scope: Scope) -> str:
 
 
 def token_caller(token: str) -> str:
-    """The caller a token stands for; tells nothing of the token."""
+    """The caller that a token identifies; the name does not reveal the token."""
     return f"token_{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
 class Credentials:
-    """What proves who asks over HTTP: tokens of named users, of an identity provider, and the one of IDEABRIDGE_TOKEN.
+    """The valid tokens: those of named users, those of an identity provider, and the one of IDEABRIDGE_TOKEN.
 
     Args:
-        store: holds the users. It is asked for each request, so what is revoked is revoked at once, in every process.
-        token: the token of IDEABRIDGE_TOKEN; None: there is none.
-        provider: vouches for users; None: none does.
+        store: has the users. Every request reads it, so that a revoked token is invalid at once in every process.
+        token: the token of IDEABRIDGE_TOKEN, or None.
+        provider: the identity provider, or None.
     """
 
     def __init__(self, store: Store, *, token: str | None = None, provider: IdentityProvider | None = None) -> None:
@@ -68,33 +72,33 @@ class Credentials:
         self._caller = None if token is None else token_caller(token)
         self._provider = provider
         self._have_users = False
-        # Until then no user is believed to be there.
-        self._believed = 0.0
+        # Until this time the absence of users is assumed without asking the store.
+        self._checked_until = 0.0
 
     @property
     def asked_for(self) -> bool:
-        """Whether requests need a token: there is one, or a provider, or there ever was a named user.
+        """Whether requests need a token: one is set, or there is a provider, or there ever was a named user.
 
-        The first user counts half a second later at most: asking the store at each request costs a tenth of a call.
+        The first user counts after at most half a second, because asking the store on each request would be slow.
         """
         if self._token is not None or self._provider is not None or self._have_users:
             return True
         now = time.monotonic()
-        if now >= self._believed:
+        if now >= self._checked_until:
             self._have_users = self._users.exist()
-            self._believed = now + _BELIEVED_SECONDS
+            self._checked_until = now + _CHECK_SECONDS
         return self._have_users
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The scopes that a token of the provider needs."""
+        """The scopes that every token must have."""
         return () if self._provider is None else self._provider.settings.scopes
 
     async def verify(self, given: bytes) -> AccessToken | None:
-        """Whose a token is; None: nobody's, or not any more.
+        """The user of a token; None if the token is unknown or no longer valid.
 
         Raises:
-            ProviderError: the identity provider's keys cannot be had.
+            ProviderError: the identity provider's keys are not available.
             StoreError: the users cannot be read.
         """
         if self._token is not None and self._caller is not None and hmac.compare_digest(given, self._token):
@@ -119,28 +123,28 @@ class Credentials:
         )
 
 
-_BELIEVED_SECONDS: Final = 0.5
+_CHECK_SECONDS: Final = 0.5
 
 WATCH_SECONDS: Final = 1.0
-"""How often requests on their way are looked at: one whose token is not valid any more is ended."""
+"""Seconds between two checks of the tokens of requests in progress."""
 
 
 @dataclass(slots=True, eq=False)
 class _Served:
-    """A request on its way: its token, and what ends it."""
+    """A request in progress: its token, and the scope that ends it."""
 
     token: bytes
     scope: anyio.CancelScope
 
 
 class BearerGate:
-    """ASGI middleware: lets requests with a valid bearer token through, and notes whose they are.
+    """ASGI middleware that passes requests with a valid bearer token on, and adds their user.
 
     Args:
-        app: what is behind it.
-        credentials: says whose a token is.
+        app: the application.
+        credentials: the valid tokens.
         spend: counts one request of a caller.
-        metadata: the route of the protected resource's metadata (RFC 9728), and its address; None: there is none.
+        metadata: the route of the metadata of the protected resource (RFC 9728) and its address, or None.
     """
 
     def __init__(
@@ -157,7 +161,7 @@ class BearerGate:
         self._served: set[_Served] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, or answer it 401."""
+        """Serve one request, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -169,7 +173,7 @@ class BearerGate:
             access = None if given is None else await self._credentials.verify(given)
             free = access is None and not self._credentials.asked_for
         except IdeabridgeError as error:
-            # Without the users, or the keys of their provider, nobody is let in.
+            # The users or the provider's keys are not available: nobody gets access.
             logger.error("ideabridge: a request is refused: %s", error)
             response = _refusal(503, "temporarily_unavailable", "tokens cannot be checked now", {"Retry-After": "30"})
             await response(scope, receive, send)
@@ -180,9 +184,9 @@ class BearerGate:
         elif given is None or access is None:
             await self._unknown()(scope, receive, send)
         elif missing:
-            told = f"the token lacks the scope {missing[0]}"
+            why = f"the token lacks the scope {missing[0]}"
             challenge = self._challenge("insufficient_scope", f' scope="{" ".join(self._credentials.scopes)}",')
-            await _refusal(403, "insufficient_scope", told, challenge)(scope, receive, send)
+            await _refusal(403, "insufficient_scope", why, challenge)(scope, receive, send)
         else:
             try:
                 self._spend(access.client_id)
@@ -190,7 +194,7 @@ class BearerGate:
                 later = {"Retry-After": str(math.ceil(error.retry_after))}
                 await _refusal(429, "too_many_requests", str(error), later)(scope, receive, send)
                 return
-            # The SDK ties a session to the user that opened it.
+            # The SDK binds a session to the user that opened it.
             scope["user"] = AuthenticatedUser(access)
             await self._serve(given, scope, receive, send)
 
@@ -216,33 +220,33 @@ class BearerGate:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _unknown(self) -> JSONResponse:
-        told = "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge users add` makes one"
-        return _refusal(401, "invalid_token", told, self._challenge("invalid_token"))
+        why = "expected the header Authorization: Bearer TOKEN with a valid token; `ideabridge users add` makes one"
+        return _refusal(401, "invalid_token", why, self._challenge("invalid_token"))
 
     def _challenge(self, error: str, more: str = "") -> dict[str, str]:
         where = f', resource_metadata="{self._metadata[1]}"' if self._metadata is not None else ""
         return {"WWW-Authenticate": f'Bearer{more} error="{error}"{where}'}
 
     async def watch(self) -> None:
-        """End requests whose token is not valid any more, until cancelled: a stream may stay open for days."""
+        """End requests whose token became invalid, until cancelled. A stream may stay open for days."""
         while True:
             await anyio.sleep(WATCH_SECONDS)
             for token in {one.token for one in self._served}:
                 try:
                     valid = await self._credentials.verify(token) is not None
                 except IdeabridgeError:
-                    # Whether it is valid cannot be said now; the next look may.
+                    # The token cannot be checked now; it is checked again later.
                     continue
                 for one in [] if valid else [one for one in self._served if one.token == token]:
                     one.scope.cancel()
 
 
 def _bearer(scope: Scope) -> bytes | None:
-    """The one bearer token of a request; None: there is none, or more than one."""
+    """The bearer token of a request; None if there is none or more than one."""
     given = [value for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]) if name == b"authorization"]
     scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
     return token.strip() if scheme.lower() == b"bearer" and token.strip() else None
 
 
-def _refusal(status: int, error: str, told: str, headers: Mapping[str, str]) -> JSONResponse:
-    return JSONResponse({"error": error, "error_description": told}, status, headers)
+def _refusal(status: int, error: str, why: str, headers: Mapping[str, str]) -> JSONResponse:
+    return JSONResponse({"error": error, "error_description": why}, status, headers)

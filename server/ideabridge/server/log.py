@@ -1,8 +1,7 @@
-"""The log of a server: standard error, of which nothing outside can make a flood.
+"""The log of a server on standard error, bounded so that clients cannot flood it.
 
-uvicorn, asyncio and the MCP SDK log a line for each malformed request or refused socket, some with a traceback. Whoever
-sends them chooses how many there are. So of lines that are alike a few are written in each stretch of time, and then
-the number of those that were left out.
+uvicorn, asyncio and the MCP SDK log each malformed request or refused socket, so a client controls the number of
+records. Only a few similar records are written in each period, followed by the number of omitted ones.
 """
 
 from __future__ import annotations
@@ -15,26 +14,24 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 STRETCH_SECONDS: Final = 10.0
-"""The stretch of time that is counted."""
+"""The length of a period."""
 
 MOST_ALIKE: Final = 5
-"""Records of one logger with one text (before its arguments are put in) in a stretch."""
+"""Records of one logger with the same unformatted text in a period."""
 
 MOST: Final = 50
-"""Records of all kinds in a stretch."""
+"""All records in a period."""
 
 MOST_CHARACTERS: Final = 4000
-"""Characters of one record; of a longer one the beginning and the end are written."""
+"""Characters of one record; a longer one is written without its middle."""
 
 
 class BoundedLog(logging.Handler):
     """A handler that writes a bounded number of bounded records.
 
-    Filters of a handler see each record first: one that masks secrets is added with `addFilter`.
-
     Args:
-        stream: where to write; None: whatever `sys.stderr` is at the time.
-        clock: seconds; any clock that never goes back.
+        stream: the output; None for the current `sys.stderr`.
+        clock: a monotonic clock in seconds.
     """
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +50,7 @@ class BoundedLog(logging.Handler):
             self._sum_up()
             self._since, self._count = now, 0
             self._alike.clear()
-        # A record that has passed `LogFilter` is formatted already, and keeps its template.
+        # `LogFilter` has already formatted the record; `template` is the unformatted text.
         key = record.name, str(record.__dict__.get("template", record.msg))[:200]
         alike = self._alike.get(key, 0)
         if alike >= MOST_ALIKE or self._count >= MOST:
@@ -63,11 +60,11 @@ class BoundedLog(logging.Handler):
         self._count += 1
         try:
             self._write(_bounded(self.format(record)))
-        except Exception:  # noqa: BLE001 - what logging does about a record that cannot be formatted
+        except Exception:  # noqa: BLE001 - as logging handles a record that cannot be formatted
             self.handleError(record)
 
     def close(self) -> None:
-        """Write how many records were left out last."""
+        """Write the number of records omitted last."""
         self._sum_up()
         super().close()
 
@@ -91,10 +88,7 @@ def _bounded(text: str) -> str:
 
 @contextmanager
 def bounded_log() -> Generator[BoundedLog]:
-    """A scope in which what libraries log goes to standard error in bounds.
-
-    Where the program that embeds us has set up logging itself, its own handlers are left as they are.
-    """
+    """A scope in which the log goes to standard error, unless the program that embeds ideabridge has set up logging."""
     root, handler = logging.getLogger(), BoundedLog()
     ours = not root.handlers
     if ours:

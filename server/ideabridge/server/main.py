@@ -1,4 +1,4 @@
-"""The command `ideabridge`. `--version` answers before anything is imported that takes time (DESIGN 8)."""
+"""The command `ideabridge`. `--version` is answered before any slow import."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Closed by who started us. It must not become the number of a file that is opened later.
+            # The parent process closed it. A file opened later must not get its descriptor.
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w"))
     try:
         from ideabridge.server.cli.app import run
 
         code = run(words)
     except KeyboardInterrupt:
-        # While the modules of a command are still being imported.
+        # Ctrl-C during the imports of a command.
         return 130
     if arguments is None:
-        # The process ends: searching all that was imported for garbage would take up to 0.2 s longer.
+        # The process ends now; a last garbage collection would take up to 0.2 s.
         import gc
 
         gc.freeze()

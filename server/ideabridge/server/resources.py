@@ -1,13 +1,12 @@
-"""Ideas as resources: `idea://NAME` and `idea://NAME/VERSION` (DESIGN 6)."""
+"""Published ideas as resources (`idea://NAME`, `idea://NAME/VERSION`) and as prompts."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from ideabridge.bridge.bridge import Bridge
@@ -16,61 +15,61 @@ from ideabridge.bridge.context.preview import cut_description
 from ideabridge.bridge.store.errors import CursorError, SecretInIdeaError, UnknownIdeaError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
 from ideabridge.server.answers import MAX_RESULT
-from ideabridge.server.callers import caller_of
+from ideabridge.server.callers import Context, caller_of
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import MAX_NAME
 
-# -- resources -------------------------------------------------------------------------------------------------------
-
 PAGE: Final = 100
-"""Entries in a page of a list."""
+"""Entries in one page."""
 
 PAGE_BYTES: Final = 512 * 1024
-"""Bytes of a page, unless its first entry alone has more."""
+"""Bytes of one page, unless its first entry is larger."""
 
 _URI: Final = re.compile(rf"idea://([a-z][a-z0-9_]{{0,{MAX_NAME - 1}}})(?:/([0-9]{{1,9}}))?/?\Z")
 _MIME: Final = "application/json"
 _COMPLETIONS: Final = 100
 
-Context = ServerRequestContext[Any, Any]
-Told = TypeVar("Told", types.Resource, types.Prompt)
+Entry = TypeVar("Entry", types.Resource, types.Prompt)
 
 
 def published_page(
-    bridge: Bridge, params: types.PaginatedRequestParams | None, caller: str, tell: Callable[[Publication], Told | None]
-) -> tuple[list[Told], str | None]:
-    """One page of what is published to a caller, as `tell` tells each, and the cursor of the next one.
+    bridge: Bridge,
+    params: types.PaginatedRequestParams | None,
+    caller: str,
+    entry_of: Callable[[Publication], Entry | None],
+) -> tuple[list[Entry], str | None]:
+    """One page of the ideas that a caller sees, and the cursor of the next page.
 
     Args:
-        bridge: has the store.
+        bridge: its store has the ideas.
         params: the cursor.
-        caller: who asks.
-        tell: what to show; None: nothing of this one.
+        caller: the caller.
+        entry_of: makes the entry of an idea; None omits the idea.
 
     Raises:
-        MCPError: not a cursor of this list.
+        MCPError: the cursor is not one of this list.
     """
     cursor = params.cursor if params else None
     try:
         page = bridge.store.publications.page(PAGE, cursor, caller=caller)
-        shown: list[Told] = []
+        shown: list[Entry] = []
         room = PAGE_BYTES
         for count, one in enumerate(page.items):
-            told = tell(one)
-            if told is None:
+            entry = entry_of(one)
+            if entry is None:
                 continue
-            room -= len(told.model_dump_json())
+            room -= len(entry.model_dump_json())
             if room < 0 and count:
                 return shown, bridge.store.publications.page(count, cursor, caller=caller).next
-            shown.append(told)
+            shown.append(entry)
     except CursorError as error:
         raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
     return shown, page.next
 
 
 def uri_name(uri: str) -> str | None:
-    """The published name a URI of ours is about; None for other URIs."""
+    """The name of the idea in an `idea:` URI; None for other URIs."""
     match = _URI.match(uri)
     return match[1] if match else None
 
@@ -84,17 +83,17 @@ class IdeaResources:
     async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         """One page of published ideas."""
 
-        def tell(one: Publication) -> types.Resource:
+        def entry_of(one: Publication) -> types.Resource:
             description = f"{cut_description(one.description)} (version {one.version})"
             return types.Resource(uri=f"idea://{one.name}", name=one.name, description=description, mime_type=_MIME)
 
-        shown, following = published_page(self._bridge, params, caller_of(context), tell)
+        shown, following = published_page(self._bridge, params, caller_of(context), entry_of)
         return types.ListResourcesResult(resources=shown, next_cursor=following)
 
     async def templates(
         self, _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """The two templates."""
+        """The URI templates."""
         latest = types.ResourceTemplate(
             uri_template="idea://{name}",
             name="idea",
@@ -113,7 +112,7 @@ class IdeaResources:
         """An idea as its exported document.
 
         Raises:
-            MCPError: no idea of ours, or too large for one answer.
+            MCPError: there is no such idea, or it is too large for one answer.
         """
         uri = str(params.uri)
         match = _URI.match(uri)
@@ -127,7 +126,7 @@ class IdeaResources:
             publication = self._bridge.store.publications.get(name, number, caller=caller_of(context))
             document = self._bridge.export_idea(f"{name}@{publication.version}")
         except SecretInIdeaError as error:
-            raise MCPError(types.INVALID_PARAMS, f"{uri} is not given away: {error}") from None
+            raise MCPError(types.INVALID_PARAMS, f"{uri} is not shown: {error}") from None
         except (UnknownPublicationError, UnknownIdeaError) as error:
             raise MCPError(types.INVALID_PARAMS, f"unknown resource {uri!r}: {error}") from None
         text = encode_text(document)
@@ -156,7 +155,7 @@ class IdeaResources:
         )
 
     def _names(self, start: str, caller: str) -> list[str]:
-        # Names are listed in their order: those that start so follow each other.
+        # The list is ordered by name, so names with the same start are neighbours.
         found: list[str] = []
         after = _before(start)
         while len(found) <= _COMPLETIONS:
@@ -180,7 +179,7 @@ class IdeaResources:
             self._bridge.store.publications.get(name, caller=caller)
         except UnknownPublicationError:
             return []
-        # A pinned name stands for an earlier one than its latest.
+        # A pinned name refers to an earlier version than the latest one.
         store = self._bridge.store
         return [
             str(one.version)
@@ -190,18 +189,8 @@ class IdeaResources:
 
 
 def _before(start: str) -> str | None:
-    """A cursor just before every name that starts so; None: from the beginning."""
-    if len(start) < 2 or not re.fullmatch(r"[a-z][a-z0-9_]*", start):
-        return None
-    # `_` sorts after the digits and before the letters, `0` first of all: the start cut by one comes before it.
-    return start[:-1]
-
-
-# -- prompts ---------------------------------------------------------------------------------------------------------
-#
-# Published ideas with words in their context as prompts (DESIGN 6).
-
-PromptsContext = ServerRequestContext[Any, Any]
+    """A cursor before all names with this start; None for the beginning of the list."""
+    return start[:-1] if re.fullmatch(r"[a-z][a-z0-9_]+", start) else None
 
 
 class IdeaPrompts:
@@ -210,24 +199,22 @@ class IdeaPrompts:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
 
-    async def list(
-        self, context: PromptsContext, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
-        """One page of the published ideas whose context holds words; a page may hold fewer than it looked at."""
+    async def list(self, context: Context, params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        """One page of the published ideas whose context has text; ideas without text are omitted."""
 
-        def tell(one: Publication) -> types.Prompt | None:
+        def entry_of(one: Publication) -> types.Prompt | None:
             if not self._words(one):
                 return None
             return types.Prompt(name=one.name, description=cut_description(one.description), arguments=_arguments(one))
 
-        shown, following = published_page(self._bridge, params, caller_of(context), tell)
+        shown, following = published_page(self._bridge, params, caller_of(context), entry_of)
         return types.ListPromptsResult(prompts=shown, next_cursor=following)
 
-    async def get(self, context: PromptsContext, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """The words of an idea's context, then the input as given.
+    async def get(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """The texts of an idea's context, followed by the input.
 
         Raises:
-            MCPError: no such prompt, or arguments that are missing or unknown.
+            MCPError: there is no such prompt, or an argument is missing or unknown.
         """
         try:
             publication = self._bridge.store.publications.get(params.name, caller=caller_of(context))
@@ -235,7 +222,7 @@ class IdeaPrompts:
             raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: {error}") from None
         words = self._words(publication)
         if not words:
-            raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: prompts/list has them")
+            raise MCPError(types.INVALID_PARAMS, f"unknown prompt {params.name[:64]!r}: prompts/list lists them")
         messages = [_prompt_message(message.role, str(message.value)) for message in words]
         given = _input(publication, params.arguments or {})
         if given:
@@ -247,13 +234,13 @@ class IdeaPrompts:
         try:
             messages = read_context(stored.idea.context)
         except IdeabridgeError:
-            # Imported, with messages only their own types can read.
+            # An imported idea may have messages of types that are not registered here.
             return []
         return [message for message in messages if message.type == "text"]
 
 
 def _prompt_message(role: str, text: str) -> types.PromptMessage:
-    # The protocol knows no system role in prompts.
+    # Prompts of the protocol have no system role.
     shown: Literal["user", "assistant"] = "assistant" if role == "assistant" else "user"
     return types.PromptMessage(role=shown, content=types.TextContent(type="text", text=text))
 
@@ -279,7 +266,7 @@ def _arguments(publication: Publication) -> list[types.PromptArgument]:
 
 
 def _input(publication: Publication, arguments: dict[str, str]) -> JSONObject:
-    """The input from a prompt's arguments, which are text: what is not text by the schema is read as JSON."""
+    """The input from the arguments of a prompt. Arguments are text; a value of another type is parsed as JSON."""
     properties = _properties(publication)
     missing = [name for name in _required(publication) if name not in arguments]
     unknown = [name for name in arguments if name not in properties]

@@ -1,4 +1,4 @@
-"""FrontServer: the MCP server itself, one for both eras and every transport (DESIGN 6)."""
+"""The MCP server: one for every protocol version and transport."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.server.caching import CacheHint
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
@@ -22,7 +22,7 @@ from ideabridge.server.answers import ToolAnswer, refusal
 from ideabridge.server.asking.deciding import TOOL as DECIDE
 from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
-from ideabridge.server.callers import caller_of
+from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
 from ideabridge.server.exposed import DirectCalls
 from ideabridge.server.handling import OwnHandlers
@@ -46,19 +46,17 @@ INSTRUCTIONS: Final = (
 _FRESH_MS: Final = 1000
 
 MOST_REQUESTS: Final = 1000
-"""Requests of one caller in progress, listeners among them."""
+"""Requests of one caller in progress, including listeners."""
 
 MOST_RUNS: Final = 200
-"""Runs of one caller at work in this process. Each may have `limits.parallel_calls` calls under way."""
+"""Running runs of one caller in this process. Each may have `limits.parallel_calls` running calls."""
 
 MOST_ARGUMENTS: Final = 32 * MAX_BYTES
-"""Bytes of arguments of one caller's calls in progress."""
-
-Context = ServerRequestContext[Any, Any]
+"""Bytes of the arguments of one caller's calls in progress."""
 
 
 class FrontServer(Server[Any]):
-    """The SDK's server, which says in both eras that its lists may change."""
+    """The SDK's server, which declares that its lists may change."""
 
     def create_initialization_options(
         self,
@@ -66,7 +64,7 @@ class FrontServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """The options with every list marked as changing; HTTP has no other way to pass them."""
+        """The options with every list marked as changing. With HTTP there is no other way to pass them."""
         changing = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
         return super().create_initialization_options(
             notification_options or changing, experimental_capabilities, extensions
@@ -78,9 +76,9 @@ class Front:
 
     Args:
         bridge: an open bridge.
-        group: task group that outlives requests and ends with the server.
-        version: of ideabridge.
-        commands: what a person writes at a terminal of this machine to decide.
+        group: a task group that lives as long as the server.
+        version: the version of ideabridge.
+        commands: the commands with which a person decides at a terminal.
     """
 
     def __init__(self, bridge: Bridge, group: TaskGroup, version: str, commands: Commands = COMMANDS) -> None:
@@ -123,7 +121,7 @@ class Front:
             on_get_prompt=prompts.get,
             on_completion=resources.complete,
         )
-        # Their results are in wire form already, which the constructor's types do not know.
+        # Their results are already in wire form, which the types of the constructor do not allow.
         server.add_request_handler("tools/list", types.PaginatedRequestParams, self.list_tools)
         server.add_request_handler("tools/call", types.CallToolRequestParams, self.call_tool)
         server.add_notification_handler("notifications/initialized", types.NotificationParams, announcements.connected)
@@ -132,9 +130,8 @@ class Front:
         return server
 
     async def _guard(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware: what goes wrong outside tool calls is told without internals, which the SDK does not see to in
-        the handshake era; and arguments that are no object get an error that says so. Why clients give requests up is
-        noted.
+        """Middleware for all requests: it counts them, records the reasons of cancellations, explains arguments that
+        are not an object, and keeps internals out of error messages.
         """
         if ctx.method == CANCELLED:
             self.running.stops.note(ctx)
@@ -143,7 +140,7 @@ class Front:
             if arguments is not None and not isinstance(arguments, dict):
                 return refusal(f"arguments: expected an object, found {type(arguments).__name__}")
         try:
-            # What a client does not wait for any more (it hung up) may still be in progress: it is counted here.
+            # A request may still be in progress after its client disconnected, so it is counted here.
             if ctx.request_id is None:
                 return await call_next(ctx)
             with self.quotas.holding(caller_of(ctx), "requests in progress", MOST_REQUESTS):
@@ -156,22 +153,21 @@ class Front:
             raise MCPError(types.INTERNAL_ERROR, str(error)) from None
         except IdeabridgeError as error:
             raise MCPError(types.INTERNAL_ERROR, self._bridge.secrets.mask(str(error))) from None
-        except Exception as error:  # noqa: BLE001 - our own mistake must not be told outside
+        except Exception as error:  # noqa: BLE001 - clients must not see internals
             self._log(ctx.method, error)
             raise MCPError(types.INTERNAL_ERROR, f"{ctx.method} failed by an error of ideabridge itself") from None
 
     def _log(self, what: str, error: Exception) -> None:
-        told = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
-        logger.error("ideabridge: error in %s: %s", what[:64], told)
+        text = self._bridge.secrets.mask("".join(traceback.format_exception(error)))
+        logger.error("ideabridge: error in %s: %s", what[:64], text)
 
     # -- tools -------------------------------------------------------------------------------------------------
 
     async def list_tools(self, context: Context, params: types.PaginatedRequestParams | None) -> dict[str, Any]:
-        """One page of tools. The first waits a while for modules of which nothing is known yet; what comes up later is
-        announced.
+        """One page of tools. The first page waits for modules whose tools are not known yet; later ones are announced.
 
         Raises:
-            MCPError: not a cursor of this list.
+            MCPError: the cursor is not one of this list.
         """
         if params is None or params.cursor is None:
             await self.catalogue.await_modules()
@@ -181,20 +177,20 @@ class Front:
                 tools = [tool for tool in tools if tool["name"] != DECIDE]
         except (CursorSyntaxError, CursorError) as error:
             raise MCPError(types.INVALID_PARAMS, f"cursor: {error}") from None
-        told: dict[str, Any] = {"tools": tools, "resultType": "complete"}
+        result: dict[str, Any] = {"tools": tools, "resultType": "complete"}
         if following is not None:
-            told["nextCursor"] = following
-        return told
+            result["nextCursor"] = following
+        return result
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> ToolAnswer:
-        """Answer a call. Whatever goes wrong with it is a tool error that says so."""
+        """Answer a call. Every failure becomes a tool error with the reason."""
         try:
             return await self._called(context, params)
         except InputRequired as asking:
             return asking.result
         except IdeabridgeError as error:
-            return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without saying why")
-        except Exception as error:  # noqa: BLE001 - our own mistake must not end the connection, nor be told outside
+            return refusal(self._bridge.secrets.mask(str(error)) or f"{params.name} failed without a message")
+        except Exception as error:  # noqa: BLE001 - it must not end the connection, and clients must not see internals
             self._log(params.name, error)
             return refusal(f"{params.name[:64]} failed by an error of ideabridge itself; its log on stderr has it")
 
@@ -219,7 +215,7 @@ class Front:
             return await found.call(arguments, asked)
 
     def _expect_place(self, asked: ToolRequest) -> None:
-        """Refuse to start one more run for a caller that has too many at work; one that comes again has its run."""
+        """Refuse to start a run for a caller with too many running ones; a resumed request already has its run."""
         count = 0 if asked.resumed is not None else self._bridge.runs_at_work(asked.caller)
         if count >= MOST_RUNS:
             raise QuotaError(

@@ -1,7 +1,7 @@
-"""Stopping: why a client gave up a request: because a person stopped it, or because it took too long (DESIGN 6, 7).
+"""Cancelled requests: whether a person cancelled a request, or the host ended it after a time-out.
 
-A host that ends calls after a minute must not lose the run. It says so in the reason of its `notifications/cancelled`;
-a connection that just ends (how calls are cancelled over HTTP in 2026-07-28) gives no reason at all.
+A host that ends calls after a minute must not lose the run. It reports the time-out as the reason of
+`notifications/cancelled`. A closed connection, which cancels a call over HTTP in 2026-07-28, has no reason.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ METHOD: Final = "notifications/cancelled"
 _TOOK_TOO_LONG: Final = re.compile(r"time[ds]?[ -]?out|deadline|too long", re.IGNORECASE)
 _KEPT: Final = 100
 _SECONDS: Final = 1.0
-"""How long the notification may come after what it cancels has ended: it is told on another way."""
+"""Seconds to wait for the notification, which arrives independently of the end of the request."""
 
 _Key: TypeAlias = tuple[str, str]
 
 
 class Stops:
-    """The requests that clients cancelled lately, with the reasons they gave."""
+    """The reasons of recently cancelled requests."""
 
     def __init__(self) -> None:
         self._reasons: OrderedDict[_Key, str] = OrderedDict()
         self._changed = anyio.Event()
 
     def note(self, context: ServerRequestContext[Any, Any]) -> None:
-        """A client has cancelled a request: take `notifications/cancelled`.
+        """Handle `notifications/cancelled`.
 
-        Some clients cancel a request twice when it takes too long: they say so once, and once that it was aborted. A
-        reason that says so is kept.
+        Some clients cancel a request twice after a time-out: once because of the time-out, and once as aborted. The
+        time-out is kept as the reason.
         """
         params: Mapping[str, Any] = context.params or {}
         key, reason = _key(context, params.get("requestId")), params.get("reason")
@@ -48,9 +48,7 @@ class Stops:
         changed.set()
 
     async def is_meant(self, context: ServerRequestContext[Any, Any]) -> bool:
-        """Whether a request that was given up was stopped on purpose: its client said so, and not that it took too
-        long.
-        """
+        """Whether a cancelled request was cancelled on purpose: its client sent a reason other than a time-out."""
         key = _key(context, context.request_id)
         with anyio.move_on_after(_SECONDS):
             while key not in self._reasons:
@@ -60,7 +58,7 @@ class Stops:
 
 
 def _key(context: ServerRequestContext[Any, Any], request_id: Any) -> _Key:
-    """Ids of requests are those of one connection: over HTTP of one session, over stdio there is one."""
+    """The session and the id: request ids are unique within a session only."""
     request = context.request
     session = request.headers.get("mcp-session-id", "") if isinstance(request, Request) else ""
     return session, f"{request_id}"
