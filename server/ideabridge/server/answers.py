@@ -1,7 +1,7 @@
-"""Answers: results of tool calls, and the text for hosts that show only text (DESIGN 6).
+"""Results of tool calls: their structured content, their text, and the schemas that describe them to hosts.
 
-A result is built in its wire form, a plain object: the SDK validates it once against the protocol's version, and a
-model in between would only cost time.
+Some hosts show only the text of a result, so the text contains everything necessary. A result is built in its wire
+form, a plain object, which the SDK validates against the protocol version.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.keywords import MANY, NAMED, ONE
 from ideabridge.tools.schema import inline_refs
 
-# -- answers ---------------------------------------------------------------------------------------------------------
-
 ToolAnswer: TypeAlias = "dict[str, Any]"
 """A `CallToolResult` in its wire form."""
 
 MAX_RESULT: Final = 700_000
-"""Bytes of JSON in the values one answer about a run holds: SDK clients refuse events over 1 MiB."""
+"""Bytes of JSON of the values in one answer about a run: SDK clients refuse events over 1 MiB."""
 
 MAX_DIRECT: Final = 900_000
-"""Bytes of JSON the whole answer of a direct call has; see `MAX_RESULT`."""
+"""Bytes of JSON of the whole result of a direct call; see `MAX_RESULT`."""
 
 _SURELY_FITS: Final = 70_000
-"""Characters of a value that fit, text and structured content, however many bytes each character takes."""
+"""Characters of a value that always fits, as text and as structured content."""
 
 _IN_A_RUN: Final = (
     "Call the tool within run_plan with an _outputPath: the result is kept there, and check_run gives the parts you"
@@ -36,12 +34,12 @@ _TEXT_ERRORS: Final = 20
 
 
 def answer(structured: JSONObject, text: str) -> ToolAnswer:
-    """A result with structured content, and the text that says the same briefly."""
+    """A result with structured content and text."""
     return {"content": [{"type": "text", "text": text}], "structuredContent": structured, "resultType": "complete"}
 
 
 def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
-    """A tool error: the text says what is wrong, where, and what was expected."""
+    """A tool error with a text."""
     result: ToolAnswer = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
@@ -53,30 +51,32 @@ def refusal(text: str, structured: JSONObject | None = None) -> ToolAnswer:
 
 
 def value_answer(value: JSON, *, wrapped: bool) -> ToolAnswer:
-    """The result of a tool whose value is `value`: whole, or an error that says how large it is.
+    """The result of a tool that returned `value`, or an error if the value is too large.
 
     Args:
-        value: what the tool gave.
-        wrapped: whether its output schema says `{"result": value}`, since the protocol wants an object.
+        value: the value.
+        wrapped: whether the output schema is that of `{"result": value}`, because the protocol requires an object.
     """
     structured: JSONObject = cast("JSONObject", value) if not wrapped and isinstance(value, dict) else {"result": value}
     text = value if isinstance(value, str) else encode_text(value)
     result = answer(structured, text)
     if len(text) <= _SURELY_FITS or size_of(result) <= MAX_DIRECT:
         return result
-    # The value fits once, so the text cannot repeat it.
-    note = f"The result has {len(text):,} characters. It is whole in the structured content, and too large to repeat as"
+    # The value may fit once; then the text does not repeat it.
+    note = (
+        f"The result has {len(text):,} characters. The structured content has all of it; it is too large to repeat as"
+    )
     return bounded(answer(structured, f"{note} text. If you see this text only: {_IN_A_RUN}"))
 
 
 def text_answer(value: JSON) -> ToolAnswer:
-    """The result of a tool without an output schema, as text alone: whole, or an error that says how large it is."""
+    """The result of a tool without an output schema, as text only, or an error if the value is too large."""
     text = value if isinstance(value, str) else encode_text(value)
     return bounded({"content": [{"type": "text", "text": text}], "resultType": "complete"})
 
 
 def bounded(result: ToolAnswer) -> ToolAnswer:
-    """`result` if it has at most `MAX_DIRECT` bytes, else an error that says how large it is and what to do."""
+    """`result`, or an error if it has more than `MAX_DIRECT` bytes."""
     size = size_of(result)
     if size <= MAX_DIRECT:
         return result
@@ -89,7 +89,7 @@ def size_of(result: ToolAnswer) -> int:
 
 
 def fitting(value: JSON, reference: str, left: int) -> JSON:
-    """`value`, or where it has more than `left` bytes its type, size, preview, and how to ask for a part."""
+    """`value`, or a reference with its type, size and preview if it has more than `left` bytes."""
     size = len(encode(value))
     if size <= left:
         return value
@@ -106,7 +106,7 @@ def fitting(value: JSON, reference: str, left: int) -> JSON:
 
 
 def fitting_list(values: list[JSON], most: int) -> list[JSON]:
-    """The first of `values` that have at most `most` bytes of JSON together, and the first one anyway."""
+    """The first `values` that have at most `most` bytes of JSON together, but at least one."""
     size = 0
     for number, value in enumerate(values):
         size += len(encode(value)) + 1
@@ -119,7 +119,7 @@ def fitting_list(values: list[JSON], most: int) -> list[JSON]:
 
 
 def run_text(told: JSONObject) -> str:
-    """What a run's answer says, as text that alone suffices."""
+    """The answer about a run as text, complete without the structured content."""
     lines = [f"run {told.get('run')}: {told.get('status')}{_because(told)}"]
     mind = told.get("mind")
     if isinstance(mind, dict):
@@ -169,7 +169,7 @@ def _because(told: JSONObject) -> str:
 
 
 def error_line(error: JSON) -> str:
-    """One error of a run: the call's place and tool, and the message."""
+    """One error of a run: the place and the tool of the call, and the message."""
     if not isinstance(error, dict):
         return _short(error)
     call, told = error.get("call"), error.get("error")
@@ -190,7 +190,7 @@ def _approval_line(one: JSON) -> str:
     takes = f" ({', '.join(map(str, choices))})" if isinstance(choices, list) else ""
     asked = one.get("question")
     if isinstance(asked, dict):
-        # As JSON: none of its lines can pass for one of ours.
+        # As JSON, so that no line of it looks like a line of ideabridge.
         form = f"(value fits {_short(asked.get('schema'))})"
         said = f"module {asked.get('module')} asks: {encode_text(asked.get('message'))}"
         return f"{one.get('approval')}{takes}: {said} {form}"
@@ -203,7 +203,7 @@ def _approval_line(one: JSON) -> str:
 def _request_lines(request: JSONObject, turn: JSON) -> list[str]:
     lines = [f"turn: {turn}"]
     if "run" in request:
-        # A room's: it has a turn of its own, and is answered to it.
+        # The Request of a room has its own run id and turn.
         lines = [f"request of run: {request['run']}", f"turn: {request.get('turn')}"]
     instructions = request.get("instructions")
     if isinstance(instructions, str):
@@ -223,20 +223,23 @@ def _short(value: JSON) -> str:
     return text if len(text) <= _TEXT_VALUE else f"{text[:_TEXT_VALUE]}... ({len(text):,} characters)"
 
 
-# -- told schema -----------------------------------------------------------------------------------------------------
+# -- schemas for hosts -----------------------------------------------------------------------------------------------
 #
-# Schemas in the form that hosts take. Calls are checked against the exact schema, whatever form a host receives.
+# Hosts and model APIs refuse some forms of JSON Schema. They get schemas in a form that all accept; calls are checked
+# against the exact schema.
 
 _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
-"""Keywords that model APIs refuse at the top of a tool's parameters: one such tool fails all of a host's requests."""
+"""Keywords that model APIs refuse at the top of a tool's parameters, together with the host's whole request."""
 
 _WAYS: Final = 6
 
 _SHOWN_BYTES: Final = 128 * 1024
-_LEFT_OUT: Final = f"its schema has more than {_SHOWN_BYTES:,} bytes and is not shown; an error says what was expected"
+_LEFT_OUT: Final = (
+    f"its schema has more than {_SHOWN_BYTES:,} bytes and is not shown; an error message states what was expected"
+)
 
 _FLAGS: Final = ("additionalItems", "additionalProperties", "unevaluatedItems", "unevaluatedProperties")
-"""Keywords whose schema hosts take as true or false."""
+"""Keywords that may be true or false instead of a schema."""
 
 _OF_ARRAYS: Final = (
     *("items", "prefixItems", "additionalItems", "unevaluatedItems", "minItems", "maxItems", "uniqueItems"),
@@ -247,12 +250,12 @@ _NOTES: Final = ("title", "description", "default", "examples", "deprecated", "r
 
 
 def showable(schema: JSONObject) -> JSONObject:
-    """The schema of an object as it is told; one that is too large for a list is told as that of any object."""
+    """The schema of an object for a list of tools; one that is too large is replaced by that of any object."""
     return schema if len(encode(schema)) <= _SHOWN_BYTES else {"type": "object", "description": _LEFT_OUT}
 
 
 def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
-    """(output schema as the protocol wants it, whether values are wrapped as `{"result": value}`)."""
+    """(the output schema as the protocol requires it, whether values are wrapped as `{"result": value}`)."""
     if schema is None:
         return None, False
     plain = _plain(schema)
@@ -268,9 +271,9 @@ def object_output(schema: JSONObject | None) -> tuple[JSONObject | None, bool]:
 
 
 def object_input(schema: JSONObject | None) -> JSONObject:
-    """An input schema: an object, without references, with nothing combined at its top, each part in a form hosts take.
+    """An input schema for hosts: an object without `$ref` and without combining keywords at its top.
 
-    Properties of alternatives stand side by side; which of them go together is told in words.
+    Properties of alternatives are merged; the description states which of them belong together.
     """
     plain = _plain(schema or {})
     if not any(keyword in plain for keyword in _COMBINING):
@@ -293,14 +296,14 @@ def object_input(schema: JSONObject | None) -> JSONObject:
 
 
 def _plain(schema: JSONObject) -> JSONObject:
-    """The same schema without references and without forms that hosts refuse.
+    """The same schema without `$ref` and without the forms that hosts refuse.
 
     - `true` and `false` as the schema of a property or an item: hosts on the TypeScript SDK refuse the whole list of
       tools for one of them.
     - An array without `items`: OpenAI, Gemini and VS Code refuse it.
-    - A list of types with `array` in it: hosts split it, and lose `items` or leave it at the wrong place.
-    - An object that names no properties: pydantic-ai tells OpenAI's models that it is empty. Parameters as a whole stay
-      as they are, for a tool without parameters looks like this.
+    - A list of types that contains `array`: hosts split it, and lose or misplace `items`.
+    - An object without properties: pydantic-ai describes it to OpenAI's models as empty. The parameters as a whole are
+      not changed, because a tool without parameters has this schema.
     """
     written = inline_refs(schema)
     plain = _part(written)
@@ -336,7 +339,7 @@ def _part(schema: JSON) -> JSON:
 
 
 def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
-    """The alternatives of a list of types: arrays, and the rest."""
+    """`anyOf` of an array and the other types."""
     others = [one for one in types if one != "array"]
     array: JSONObject = {"type": "array", "items": {}}
     rest: JSONObject = {"type": others[0] if len(others) == 1 else others}
@@ -348,7 +351,7 @@ def _split(schema: JSONObject, types: list[JSON]) -> JSONObject:
 
 
 def _parts(schema: JSON) -> tuple[dict[str, list[JSON]], list[str], list[str]]:
-    """The properties of a schema and of what it combines, what is always required, and the ways to choose."""
+    """The properties of a schema and its branches, the required ones, and the alternatives in words."""
     properties: dict[str, list[JSON]] = {}
     required: list[str] = []
     ways: list[str] = []

@@ -1,8 +1,7 @@
-"""Exposed tools: a module's or a tool file's tool as a tool of this server (`expose`).
+"""Exposed tools: tools of modules and tool files that are tools of this server (`expose`), and the record of calls.
 
-Whether to make a direct call is up to the host and its user, except where the configuration's `approval` has a rule for
-the tool: `deny` refuses the call, and `ask` makes it a run of one call, which waits for approval like any other. Every
-direct call is recorded (`direct_calls.py`).
+The host and its user decide about direct calls, unless the configuration's `approval` has a rule for the tool: `deny`
+refuses the call, and `ask` makes it a run of one call, which waits for approval. Every direct call is recorded.
 """
 
 from __future__ import annotations
@@ -48,30 +47,28 @@ from ideabridge.tools.names import safe_name
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import META_PROPERTIES, ActivityFunction, Tool, ToolKey
 
-# -- exposed names ---------------------------------------------------------------------------------------------------
-#
-# Names of exposed tools: safe in every host, one tool each, and the same whoever comes up first (DESIGN 4.10, 6).
+# -- names -----------------------------------------------------------------------------------------------------------
 
 MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
-"""Characters: hosts put a prefix before a name, and cap the whole at 60."""
+"""Characters of a name: hosts add a prefix, and allow 60 in all."""
 
 _MARK: Final = 6
-"""Characters of the hash that tells two tools apart whose names would be one when shortened or folded."""
+"""Characters of the hash that distinguishes two tools whose shortened names are equal."""
 
 
 def exposed_names(
     tools: Iterable[Tool], is_taken: Callable[[str, Tool], bool], given: Mapping[ToolKey, str] | None = None
 ) -> list[str]:
-    """A name for each tool, in their order, at most `MAX_EXPOSED` characters of `a-z`, `0-9` and `_`.
+    """A name for each tool, in their order, of at most `MAX_EXPOSED` characters `a-z`, `0-9` and `_`.
 
-    A tool has the name that it was given once. Else it keeps its own where that is safe and nobody else's; else the
-    server's name goes before it; else a hash of both follows it. Where two would have the same name neither gets it,
-    but that tools of this process go before those of modules: so no name depends on which module came up first.
+    A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name, the name after the
+    name of its module, the name before a hash of both. Two modules' tools that want the same name both get the next
+    form, so that no name depends on which module connected first. Tools of this process precede those of modules.
 
     Args:
         tools: the tools of this process and of modules.
-        is_taken: whether a name cannot be given to a tool, because somebody else has it.
-        given: the names that tools were given before, by `Tool.origin`.
+        is_taken: whether something else has a name, so that a tool cannot get it.
+        given: the earlier names by `Tool.origin`.
     """
     tools = list(tools)
     before = {place: (given or {}).get(tool.origin) for place, tool in enumerate(tools)}
@@ -80,7 +77,7 @@ def exposed_names(
     }
     taken: set[str] = {*names.values()}
     for ways in (_own, _with_module, _with_hash):
-        # The names that are wanted this time, those of this process first.
+        # Tools of this process first.
         for of_module in (False, True):
             wanted = {
                 place: name
@@ -104,7 +101,7 @@ def exposed_names(
 
 def _own(tool: Tool) -> str | None:
     name = safe_name(tool.name)
-    # Nothing of it is a letter or digit that a name may have.
+    # No character of the name is allowed in a safe name.
     lost = name == "tool" and "tool" not in tool.name.lower()
     return name if len(name) <= MAX_EXPOSED and not lost else None
 
@@ -126,7 +123,7 @@ def _cut(tool: Tool, tail: int) -> str:
 
 
 def _numbered(tool: Tool, taken: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
-    """Two tools of one module with one name, or a hash that is taken: the order decides."""
+    """A number for two tools of one module with one name, or if the name with the hash is taken."""
     number = 2
     while (name := f"{_cut(tool, len(str(number)))}_{number}") in taken or is_taken(name, tool):
         number += 1
@@ -135,17 +132,15 @@ def _numbered(tool: Tool, taken: set[str], is_taken: Callable[[str, Tool], bool]
 
 # -- direct calls ----------------------------------------------------------------------------------------------------
 #
-# Direct calls: takes down every direct call of an exposed tool, and writes them to the store in batches.
-#
-# A call costs a few microseconds: the store is written by a task of its own, at the latest a second after the call has
-# ended, and once more when the server ends. A crash of the process loses that last second.
+# The record of direct calls. A separate task writes them to the store in batches, within a second of their end and when
+# the server ends. A crash loses the calls of the last second.
 
 FLUSH_SECONDS: Final = 1.0
 _AT_ONCE: Final = 500
-"""So many calls are written without waiting for the second to end."""
+"""The number of calls that are written at once."""
 
 _MOST_KEPT: Final = 20_000
-"""So many calls wait in memory where the store cannot be written; the oldest go first."""
+"""The number of calls kept in memory while the store cannot be written; the oldest are dropped."""
 
 _CLIENT: Final = 120
 _CLIENTS: Final = 256
@@ -156,7 +151,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Entry:
-    """A direct call on its way. `outcome` is what becomes of it unless it is answered."""
+    """A direct call in progress. `outcome` applies unless the call returns a result."""
 
     started: float
     at: float
@@ -173,7 +168,7 @@ class DirectCalls:
     """The record of direct calls.
 
     Args:
-        bridge: has the store, and knows the secrets.
+        bridge: has the store and the secrets.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -183,25 +178,18 @@ class DirectCalls:
         self._lost = 0
         self._failing = False
         self._clients: dict[str, str] = {}
-        # Of stdio: one client for as long as the process lives.
+        # The session of stdio: one client per process.
         self._process = _hashed(secrets.token_hex(16))
 
     def begin(self, name: str, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> Entry:
-        """A direct call has come.
-
-        Args:
-            name: the name it is called by.
-            tool: the tool.
-            arguments: what it is called with; only their size and digest are kept.
-            asked: the request.
-        """
+        """Begin the record of a direct call under a name; of the arguments only size and digest are kept."""
         data = encode(arguments)
         masked = self._bridge.secrets.redact(arguments)
         digest = hashlib.sha256(data if masked is arguments else encode(masked)).hexdigest()[:_DIGITS]
         return Entry(time.perf_counter(), time.time(), asked, name, tool, len(data), digest)
 
     def end(self, entry: Entry, result: ToolAnswer | None) -> None:
-        """It was answered, or (None) was not."""
+        """Complete the record of a call; `result` is None if it has none."""
         outcome = entry.outcome
         if result is not None and outcome == "cancelled":
             outcome = "error" if result.get("isError") else "ok"
@@ -237,7 +225,7 @@ class DirectCalls:
         if found is None:
             if len(self._clients) >= _CLIENTS:
                 self._clients.clear()
-            # Masked before it is cut: half a secret would not be recognised.
+            # Masked before it is cut, because a part of a secret is not recognised.
             found = self._clients[given] = self._bridge.secrets.mask(given[: 4 * _CLIENT]).strip()[:_CLIENT]
         return found
 
@@ -249,7 +237,7 @@ class DirectCalls:
         return "" if session is None else _hashed(session)
 
     async def run(self) -> None:
-        """Write what has ended to the store, every second, until cancelled."""
+        """Write ended calls to the store every second, until cancelled."""
         while True:
             await self._some.wait()
             await anyio.sleep(FLUSH_SECONDS)
@@ -257,7 +245,7 @@ class DirectCalls:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has ended. What the store does not take waits for the next time."""
+        """Write ended calls. If the store fails, they are kept for the next attempt."""
         if not self._ended:
             return
         calls, self._ended = self._ended, []
@@ -282,7 +270,7 @@ def _hashed(text: str) -> str:
 
 
 def _bytes_of(result: ToolAnswer) -> int:
-    """Bytes of the content of an answer, without encoding it again."""
+    """Bytes of the content of a result; texts are not encoded again."""
     size = 0
     for block in cast("list[dict[str, Any]]", result.get("content") or []):
         text = block.get("text") or block.get("data")
@@ -293,22 +281,22 @@ def _bytes_of(result: ToolAnswer) -> int:
     return size
 
 
-# -- exposed ---------------------------------------------------------------------------------------------------------
+# -- tools -----------------------------------------------------------------------------------------------------------
 
 _ERROR_CHARACTERS: Final = 4096
 _BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 
 class DirectCallError(IdeabridgeError):
-    """A direct call that the configuration denies, or that cannot be made a run of one call."""
+    """The configuration denies a direct call, or it cannot become a run of one call."""
 
 
 class UncertainCallError(IdeabridgeError):
-    """A direct call that may have taken effect, although it gave no result."""
+    """A direct call without a result that may have taken effect."""
 
 
 class ServedTool(Protocol):
-    """What a tool of this server is to the catalogue: its definition, and what a call of it does."""
+    """A tool of this server, as the catalogue sees it."""
 
     @property
     def definition(self) -> dict[str, Any]:
@@ -316,12 +304,12 @@ class ServedTool(Protocol):
         ...
 
     async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Answer a call; raises an `IdeabridgeError` for what a caller shall be told."""
+        """Answer a call; raises `IdeabridgeError` with a message for the caller."""
         ...
 
 
 def definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:
-    """A tool in its wire form, under a name of this server."""
+    """The wire form of a tool under a name of this server."""
     told: dict[str, Any] = {"name": name, "inputSchema": showable(object_input(tool.parameters))}
     if tool.description:
         told["description"] = tool.description
@@ -387,14 +375,14 @@ class ExposedTool:
                 raise UncertainCallError(f"{self.name} ran, and its result cannot be used: {error}") from error
             raise
         finally:
-            # Cancelled, where nothing else was said.
+            # Without another outcome it was cancelled.
             self._record.end(entry, result)
 
     async def _answered(self, arguments: JSONObject, asked: ToolRequest, entry: Entry) -> ToolAnswer:
         if asked.resumed is not None:
             return await self._of_run(asked.resumed, asked, entry)
         tool = await self.current()
-        # Rules speak of a module's tool by the name it is offered as: its own name may be another module's, too.
+        # Rules use the offered name of a tool, because its own name may occur in several modules.
         offered = tool
         if tool.name != self.tool.name:
             offered = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
@@ -405,7 +393,7 @@ class ExposedTool:
             entry.outcome = "denied"
             raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
         if self._in_run(offered, arguments).verdict == "allow":
-            # Its run would not ask: runs do not know under which name a tool is exposed.
+            # A run of it would not ask, because rules of runs do not match exposed names.
             raise DirectCallError(
                 f"{self.name}: a rule asks about it by the name it is exposed under, and a run of it would not ask;"
                 f" write the rule with the name of the tool, {offered.name!r}"
@@ -419,12 +407,12 @@ class ExposedTool:
         return await self._of_run(run, asked, entry)
 
     async def _of_run(self, run: Run, asked: ToolRequest, entry: Entry) -> ToolAnswer:
-        """The answer of a call that waits for approval: that of the tool itself, once it has run."""
+        """The result of a call that needs approval: the result of the tool, once it has run."""
         entry.run = run.id
         status = await self._running.wait_started(run, asked)
         made = run.calls()[0] if run.calls() else None
         if status != "done" or made is None:
-            # Hosts hold structured content against the output schema unless it is an error.
+            # Hosts validate structured content against the output schema, except in errors.
             entry.outcome = "asked" if status == "needs_approval" else "error"
             return {**self._running.answer_of(run, asked), "isError": True}
         if run.errors():
@@ -432,13 +420,13 @@ class ExposedTool:
             return refusal("\n".join(error_line(error) for error in run.errors()))
         ran = made.tool
         if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
-            # A person had another tool called in its place.
+            # A person has replaced the call by one of another tool.
             return {**self._running.answer_of(run, asked), "isError": True}
         return self.answer(ran, made.value)
 
     @abstractmethod
     async def current(self) -> Tool:
-        """The tool by the definition that is in force now."""
+        """The current definition of the tool."""
 
     @abstractmethod
     async def run(self, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
@@ -476,7 +464,7 @@ class LocalTool(ExposedTool):
             result = await self._run(arguments, DirectContext(tool.name, arguments, asked))
         except IdeabridgeError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
+        except Exception as error:  # noqa: BLE001 - any exception of an activity fails only its call
             raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
         value = normalise(result, what=f"the result of {tool.name}")
         if self._output is not None:
@@ -489,7 +477,7 @@ class LocalTool(ExposedTool):
 
 
 class ModuleTool(ExposedTool):
-    """A tool of a module, passed on."""
+    """A tool of a module."""
 
     def __init__(self, name: str, tool: Tool, running: Running, record: DirectCalls) -> None:
         output, self._wrapped = object_output(tool.wrapper or tool.output)
@@ -497,18 +485,18 @@ class ModuleTool(ExposedTool):
         self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
 
     async def current(self) -> Tool:
-        """The tool as its module lists it now: this one may be from its last list.
+        """The tool as its module lists it now.
 
         Raises:
-            ModuleError: the module does not come up, or has no such tool.
+            ModuleError: the module does not connect, or has no such tool.
         """
         return await self._bridge.modules.current(self.tool.module or "", self.tool.remote_name or self.tool.name)
 
     async def run(self, tool: Tool, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Call it at its module.
+        """Call the tool of the module.
 
         Raises:
-            ModuleError: what went wrong there, by cause.
+            ModuleError: the call failed.
             ValueMismatchError: the arguments do not satisfy their schema.
         """
         parameters = self._parameters
@@ -534,7 +522,7 @@ class ModuleTool(ExposedTool):
 
 
 def _unstructured(value: JSON) -> ToolAnswer:
-    """The result of a module's tool that declares no output: text and blocks as they came."""
+    """The result of a module's tool without an output schema: its text and blocks, unchanged."""
     if isinstance(value, dict):
         return value_answer(value, wrapped=False)
     if value is None:
@@ -545,7 +533,7 @@ def _unstructured(value: JSON) -> ToolAnswer:
 
 
 class DirectContext:
-    """What an activity is told and may do when the host calls its tool directly: an `ActivityContext`."""
+    """The `ActivityContext` of a direct call."""
 
     __slots__ = ("_arguments", "_asked", "_name")
 
@@ -561,12 +549,12 @@ class DirectContext:
 
     @property
     def instance(self) -> str | None:
-        """None: there are no instances here."""
+        """None: a direct call has no instance."""
         return None
 
     @property
     def output_paths(self) -> tuple[str, ...]:
-        """Empty: there is no state here."""
+        """Empty: a direct call has no state."""
         return ()
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
@@ -574,8 +562,8 @@ class DirectContext:
         await self._asked.context.session.report_progress(progress, total, message)
 
     def add_message(self, message: JSONObject) -> None:
-        """There is no next Request here; the message has nowhere to go and is left out."""
+        """Ignored: there is no next Request."""
 
     def choose(self, path: str) -> None:
-        """There is nothing to choose from."""
+        """Always an error: there are no output paths."""
         raise ActivityError(f"cannot choose output path {path!r}: called directly, the call has no _outputPath")

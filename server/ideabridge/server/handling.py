@@ -1,4 +1,4 @@
-"""OwnHandlers: what the server's own tools do (DESIGN 6, 5 "turns")."""
+"""The implementation of the server's own tools; `own_tools` has their definitions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 
 _WRITTEN_S: Final = 5.0
-"""Seconds that a request for values waits for the journal to hold them."""
+"""Seconds that a request for values waits until the journal is written."""
 
 _PLAN_KEYS: Final = ("calls", "input", "instances", "output", "output_schema")
 
@@ -62,17 +62,17 @@ class OwnHandlers:
         """Answer a call of an own tool.
 
         Raises:
-            IdeabridgeError: the request cannot be done; the message says what, where and what was expected.
+            IdeabridgeError: the call fails; the message states the reason.
         """
         return await self._handlers[name](read_arguments(name, arguments), asked)
 
     # -- plans -------------------------------------------------------------------------------------------------
 
     async def run_plan(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Run a plan, or tell what it would do.
+        """Run a plan, or describe what it would do (`dry_run`).
 
         Raises:
-            PlanError: it is malformed; every fault with its place.
+            PlanError: the plan is malformed; the message lists every error.
         """
         if asked.resumed is not None:
             return await self._answered(asked.resumed, arguments, asked)
@@ -96,12 +96,12 @@ class OwnHandlers:
     # -- turns -------------------------------------------------------------------------------------------------
 
     async def solve(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Start the loop; by turns, the answer holds the first Request.
+        """Start the agent loop; by turns, the result contains the first Request.
 
         Raises:
-            PlanError: tools or limits that are none.
-            MindUnavailableError: a mind that is not there.
-            UnknownIdeaError: no such idea.
+            PlanError: unknown tools or limits.
+            MindUnavailableError: the mind is not available.
+            UnknownIdeaError: there is no such idea.
         """
         if asked.resumed is not None:
             return await self._answered(asked.resumed, arguments, asked)
@@ -128,18 +128,18 @@ class OwnHandlers:
         return told
 
     async def submit_solution(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Take a solution up, and answer with what came of it.
+        """Submit a solution, run its calls, and return the state of the run.
 
         Raises:
-            RejectedSolutionError, ValueMismatchError: it is malformed; the turn stays open.
-            SettledTurnError: another solution settled the turn.
-            FinishedRunError, UnknownRunError: there is nothing to hand it in to.
+            RejectedSolutionError, ValueMismatchError: the solution is malformed; the turn stays open.
+            SettledTurnError: the turn already has another solution.
+            FinishedRunError, UnknownRunError: the run has ended, or there is no such run.
         """
         run = await self._run(arguments, asked)
         before = run.runner.request
         turn = arguments["turn"]
         notes = await run.patiently(lambda: run.submit(int(cast("int", turn)), arguments["solution"]))
-        # A room's turn is part of the run that the host asked for: that is what it is told of.
+        # The host started the root run, so the answer is about it, also for the turn of a room.
         answered, run = run, run.root
         await self._running.wait(run, _seconds(arguments), asked)
         seen = (answered.id, before) if before is not None and answered.runner.request is not before else None
@@ -148,16 +148,16 @@ class OwnHandlers:
     # -- runs --------------------------------------------------------------------------------------------------
 
     async def check_run(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Tell how a run stands, give values whole, cancel it; or tell the caller's latest runs.
+        """Return the state of a run or whole values of it, or cancel it; without `run`, list the caller's latest runs.
 
         Raises:
-            UnknownRunError: no such run of this caller.
-            UnknownPathError, ReferenceSyntaxError: none of the paths leads anywhere.
+            UnknownRunError: the caller has no such run.
+            UnknownPathError, ReferenceSyntaxError: none of the paths has a value.
         """
         if "run" not in arguments:
             for key in ("paths", "cancel"):
                 if key in arguments:
-                    raise UnknownPathError(f"{key}: which run? give `run`; without it your latest runs are told")
+                    raise UnknownPathError(f"{key}: needs `run`; without it check_run lists your latest runs")
             return await self._latest(asked.caller)
         cancel, paths = arguments.get("cancel") is True, arguments.get("paths")
         if cancel:
@@ -166,7 +166,7 @@ class OwnHandlers:
             run = await self._run(arguments, asked)
         await self._running.wait(run, _seconds(arguments, 0.0 if cancel or paths else WAIT_S), asked)
         if isinstance(paths, list) and paths:
-            # What was just finished may still be on its way into the journal.
+            # Events of the last moment may not be in the journal yet.
             with anyio.move_on_after(_WRITTEN_S):
                 await run.runner.wait_written()
         if not isinstance(paths, list) or not paths or run.unwritten is not None:
@@ -193,7 +193,7 @@ class OwnHandlers:
     def _values(self, run: Run, paths: list[str]) -> ToolAnswer:
         values: JSONObject = {}
         missing: JSONObject = {}
-        # The text shows what the structured content holds, so half the room is for each.
+        # The text repeats the structured content, so each gets half of the space.
         left = MAX_RESULT // 2
         for path in paths:
             try:
@@ -219,17 +219,17 @@ class OwnHandlers:
         return await self._bridge.run(str(arguments["run"]), caller=asked.caller)
 
     async def decide_approval(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Settle approvals; the calls decided on run at once.
+        """Decide approvals; approved calls run at once.
 
         Raises:
-            DecisionError: the person decides, or one fits no pending approval; those before it hold.
-            UnknownRunError, FinishedRunError: there is nothing to decide.
+            DecisionError: only a person may decide, or a decision fits no open approval; those before it are applied.
+            UnknownRunError, FinishedRunError: there is no such run, or it has ended.
         """
         run = await self._run(arguments, asked)
         person = self._running.deciding.by_person(run, asked)
         if person is not None:
             raise DecisionError(f"decide_approval: nothing was decided: {person}")
-        # When the request comes again with what the person said, its own decisions hold already.
+        # A request that comes again with the person's answers has applied its own decisions already.
         decisions = cast("list[dict[str, Any]]", arguments["decisions"]) if asked.resumed is None else []
         for number, decision in enumerate(decisions):
             reason = decision.get("reason")
@@ -257,9 +257,9 @@ class OwnHandlers:
         """Publish an idea or a run.
 
         Raises:
-            PublicationError: it cannot be published so; the message says what is missing.
-            UnknownIdeaError, UnknownRunError: there is none of that name for this caller.
-            PublicationNameError, DecisionError: the name cannot be taken.
+            PublicationError: it cannot be published; the message states what is missing.
+            UnknownIdeaError, UnknownRunError: the caller sees no such idea or run.
+            PublicationNameError, PlanError: the name is not available.
         """
         name, ref = str(arguments["name"]), str(arguments["idea"])
         self._check_free(name, asked.caller)
@@ -302,10 +302,10 @@ class OwnHandlers:
         return answer(told, f"{text}\ninput: {encode_text(shorten_literal(publication.input_schema))}")
 
     async def _chosen_by(self, ref: str, name: str, choices: JSONObject, asked: ToolRequest) -> Decider:
-        """Who makes the choices that an assistant hands in: where its client shows forms, the person accepts them.
+        """Who decides on the choices of an assistant: the person, if its client shows forms.
 
         Raises:
-            PublicationError: nobody has accepted them; the message says how a person does.
+            PublicationError: nobody has accepted the choices; the message states how a person does.
         """
         deciding = self._running.deciding
         if deciding.offers(asked):
@@ -319,7 +319,7 @@ class OwnHandlers:
             decided = self._bridge.lift(ref, choices=choices, caller=asked.caller)
             accepted = [one.text for one in asks_of(decided) if decided.choices.accepts(one.path)]
         except PublicationError:
-            # It is no plan whatever is chosen; publishing says why, or does without.
+            # The run is not a plan. `publish` reports the reason, or needs no choices.
             return by_tool(asked)
         mask = self._bridge.secrets.mask
         text, form = publication_form(ref, name, choices, accepted, deciding.commands)

@@ -1,4 +1,12 @@
-"""Running: what every tool that starts or asks for a run shares: waiting, cancelling, answering, saving (DESIGN 6)."""
+"""Runs on behalf of requests: waiting, asking the client, cancelling, answering, and publishing (`save_as`).
+
+`Running.wait` serves every request that waits for a run. While it waits, the person at the client is asked about calls
+that need approval, and the client's model about Requests, if the client supports it. Up to 2025-11-25 the questions go
+out on the back-channel. From 2026-07-28 the request is answered with the questions (`InputRequired`), and
+`Running.take_up` reads the answers when the request comes again.
+
+The name of `save_as` is stored as a setting, so that the run is also published if this process dies.
+"""
 
 from __future__ import annotations
 
@@ -48,24 +56,16 @@ from ideabridge.server.stopping import Stops
 from ideabridge.tools.encoding import JSON, JSONObject, decode_trusted, encode
 from ideabridge.tools.errors import IdeabridgeError
 
-# -- waiting ---------------------------------------------------------------------------------------------------------
-#
-# Waiting for a run on behalf of a request, with progress notifications (DESIGN 6).
+# -- progress --------------------------------------------------------------------------------------------------------
 
 _BUFFERED = 1000
-"""Notes kept for a client that reads slowly; later ones are left out."""
+"""Notifications kept for a client that reads slowly; later ones are dropped."""
 
 _Note = tuple[float, float, str]
 
 
 async def wait(run: Run, asked: ToolRequest, stay: Callable[[], Awaitable[RunStatus]]) -> RunStatus:
-    """Wait for a run; tell the client of every call meanwhile.
-
-    Args:
-        run: the run.
-        asked: the request that waits.
-        stay: how it waits: until the run needs somebody, has ended, or time is up.
-    """
+    """Await `stay`, and meanwhile send a progress notification for every call if the request wants it."""
     if not asked.wants_progress:
         return await stay()
     send, receive = anyio.create_memory_object_stream[_Note](_BUFFERED)
@@ -77,15 +77,15 @@ async def wait(run: Run, asked: ToolRequest, stay: Callable[[], Awaitable[RunSta
             try:
                 send.send_nowait(note)
             except (anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
-                # A later note has the newer count; a client that is gone needs none.
+                # The client is slow or gone. A later notification has the newer count.
                 return
 
     try:
         async with anyio.create_task_group() as group:
             group.start_soon(_report, receive, asked)
-            # Left before the stream is closed: nothing a watcher raises may reach the run.
+            # The watchers end before the stream is closed, because a watcher must not raise.
             with run.watching(lambda event: watch(run, event), watch):
-                for note in counter.so_far()[:_BUFFERED]:
+                for note in counter.so_far(run)[:_BUFFERED]:
                     send.send_nowait(note)
                 await stay()
             send.close()
@@ -105,9 +105,7 @@ def _has_started(one: Progress) -> bool:
 
 
 class _Counter:
-    """Counts the calls of a run and its rooms as they start and finish. A start counts half, so that progress always
-    grows.
-    """
+    """Counts the calls of a run and its rooms. The start of a call counts half, so that progress always grows."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -115,11 +113,8 @@ class _Counter:
         self._finished: dict[str, set[int]] = {}
         self._counts: dict[str, tuple[int, int]] = {}
 
-    def so_far(self) -> list[_Note]:
-        """Notes on the calls that started before anybody watched."""
-        return self._so_far(self._run)
-
-    def _so_far(self, run: Run) -> list[_Note]:
+    def so_far(self, run: Run) -> list[_Note]:
+        """Notifications for the calls that are already running."""
         notes: list[_Note] = []
         for one in run.calls():
             key = (run.id, one.call.index)
@@ -130,11 +125,11 @@ class _Counter:
                 self._started.add(key)
                 notes.append(self._note(run, f"{self._named(run, one)} started"))
         for room in run.rooms.values():
-            notes.extend(self._so_far(room))
+            notes.extend(self.so_far(room))
         return notes
 
     def note(self, run: Run, event: Event) -> _Note | None:
-        """What to tell of an event of the run or of a room; None for nothing."""
+        """The notification for an event of the run or a room, or None."""
         if not isinstance(event, CallStarted | CallFinished):
             return None
         key, calls = (run.id, event.call), run.calls()
@@ -153,7 +148,7 @@ class _Counter:
         return self._note(run, f"{named} {how} ({self._settled(run)} of {len(calls)})")
 
     def _named(self, run: Run, one: Progress) -> str:
-        """The call, and in which calls' rooms it is, the outermost first."""
+        """The call, after the calls whose rooms contain it."""
         names = [label(one)]
         while run is not self._run and run.parent is not None:
             answered = run.parent.calls()[run.key[0]]
@@ -162,14 +157,13 @@ class _Counter:
         return ": ".join(reversed(names))
 
     def _note(self, run: Run, message: str) -> _Note:
-        # Rooms that have ended stay counted: progress never falls.
+        # Ended rooms stay counted, so that progress never decreases.
         self._counts[run.id] = (self._settled(run), len(run.calls()))
         settled, total = (sum(counts) for counts in zip(*self._counts.values(), strict=True))
         return (len(self._started) + settled) / 2, float(total), message
 
     def _settled(self, run: Run) -> int:
-        # Some are skipped, or fail before they start. Of the others only those told of: the run may be further than
-        # what watchers have heard.
+        # Calls that never started, and the reported ones: the run may be ahead of its watchers.
         never = sum(1 for one in run.calls() if one.settled and not _has_started(one))
         return len(self._finished.get(run.id, ())) + never
 
@@ -177,22 +171,22 @@ class _Counter:
 # -- running ---------------------------------------------------------------------------------------------------------
 
 WAIT_S: Final = 45.0
-"""Seconds a request waits for a run unless it says otherwise: many hosts end a call after 60."""
+"""Default of `wait_s`: many hosts end a call after 60 s."""
 
 _SCHEMA_BYTES: Final = 250_000
 
 _APPROVALS_BYTES: Final = 250_000
-"""Bytes of JSON in the approvals that one answer shows, which its text shows once more."""
+"""Bytes of JSON of the approvals in one answer; its text repeats them."""
 
 _SAVE_AS: Final = "save_as."
-"""What the keys of settings begin with that say under which name a run is to be published."""
+"""The prefix of the settings that contain the names under which runs are published."""
 
 _SAVED_S: Final = 3.0
-"""Seconds a request waits for its run to be published, once that has ended: longer where a module is away."""
+"""Seconds that a request waits for the publication of its ended run."""
 
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 60.0
-"""Seconds between two tries to publish a run: at first, and at most."""
+"""The first and the longest pause between two attempts to publish a run."""
 
 logger = logging.getLogger(__name__)
 
@@ -201,9 +195,9 @@ class Running:
     """Runs on behalf of requests.
 
     Args:
-        bridge: runs them.
-        group: task group that outlives the requests.
-        commands: what a person writes at a terminal to decide.
+        bridge: has the runs.
+        group: a task group that lives as long as the server.
+        commands: the commands with which a person decides at a terminal.
 
     Attributes:
         published: called after an idea is published, to announce it at once.
@@ -217,18 +211,19 @@ class Running:
         self.stops = Stops()
         self.deciding = Deciding(bridge, commands)
         self.published: Callable[[], None] = lambda: None
-        # By run: runs that are being published, and why one is not yet.
+        # By run: the attempts to publish it, and why it is not published yet.
         self._saving: dict[str, anyio.Event] = {}
         self._unsaved: dict[str, str] = {}
         self.closing = False
 
     async def wait(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
-        """Wait until the run needs somebody or has ended, at most `seconds`. Where the client shows forms, the person
-        there is asked about calls that wait for approval; where the run is answered by sampling, the client's model
-        is put its Requests. With 0 seconds nobody is asked.
+        """Wait until the run needs a decision or a solution or has ended, at most `seconds`.
+
+        Meanwhile the person at the client is asked about calls that need approval, if it shows forms, and the client's
+        model is asked for solutions, if the run uses sampling. With 0 seconds nobody is asked.
 
         Raises:
-            InputRequired: the request is to be answered with questions, and comes again.
+            InputRequired: the request must be answered with questions; it comes again with the answers.
         """
         forms = self.deciding.shows_forms(asked, run)
         asks = seconds > 0 and (forms or self.sampler.can_ask(run, asked))
@@ -246,7 +241,7 @@ class Running:
         return run.status
 
     async def _stay(self, run: Run, seconds: float, asked: ToolRequest) -> RunStatus:
-        """Wait, and ask on the back-channel, until nobody is left to be asked or time is up."""
+        """Wait and ask on the back-channel, until nobody is left to ask or the time is over."""
         with anyio.move_on_after(seconds):
             while True:
                 if self.deciding.shows_forms(asked, run):
@@ -286,17 +281,16 @@ class Running:
     async def take_up(
         self, asked: ToolRequest, state: str, responses: Mapping[str, types.InputResponse] | None
     ) -> None:
-        """A request has come again: hand in what the person said and the client's model wrote, and note its run in
-        `asked`.
+        """Read the answers in a request that comes again, and set `asked.resumed` to its run.
 
         Args:
             asked: the request.
-            state: its state, unsealed.
-            responses: what came back, by the name it was asked for under.
+            state: its unsealed state.
+            responses: the answers by the names of the questions.
 
         Raises:
-            UnknownRunError: the run is not this caller's.
-            SettledTurnError, FinishedRunError, InterruptedRunError: it comes too late, or came before.
+            UnknownRunError: the run belongs to another caller.
+            SettledTurnError, FinishedRunError, InterruptedRunError: an answer is late or a repetition.
         """
         last = read_state(state)
         asked.key = last.key
@@ -309,9 +303,7 @@ class Running:
         await self.sampler.answered(last, asked, responses or {})
 
     def boundary(self, audience: str) -> RequestStateBoundary:
-        """Middleware that seals the state of requests that come again, under a key kept in the store: it outlives this
-        process, and serves all that share the store.
-        """
+        """Middleware that seals the state of requests that come again, with a key that all servers on a store share."""
         key = self.bridge.store.settings.ensure("request_state_key", lambda: secrets.token_bytes(32))
         security = RequestStateSecurity(keys=[key], ttl=STATE_SECONDS)
         return RequestStateBoundary(security, default_audience=audience)
@@ -331,7 +323,7 @@ class Running:
     async def _cancel_where_meant(self, run: Run, asked: ToolRequest) -> None:
         if await self.stops.is_meant(asked.context):
             with suppress(InterruptedRunError):
-                # Another process has gone on with it meanwhile.
+                # Another process has taken the run.
                 await run.patiently(lambda: run.cancel("the client cancelled the request that started it"))
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -339,14 +331,13 @@ class Running:
     def answer_of(
         self, run: Run, asked: ToolRequest, *, seen: tuple[str, Request] | None = None, notes: Sequence[str] = ()
     ) -> ToolAnswer:
-        """The answer of DESIGN 6 for a run.
+        """The result of a tool call about a run.
 
         Args:
             run: the run.
-            asked: the request that is answered.
-            seen: the id of the run whose turn was answered, it or a room of it, and the Request of that turn: what the
-                host has seen of it is not shown again.
-            notes: what the caller is told besides.
+            asked: the request.
+            seen: the run (or room) whose turn was answered, and the Request of that turn, which is not repeated.
+            notes: more notes for the caller.
         """
         told: JSONObject = run.answer()
         saved = self.saved(run)
@@ -380,14 +371,12 @@ class Running:
     # -- saving ------------------------------------------------------------------------------------------------
 
     def save_when_done(self, run: Run, name: str) -> None:
-        """Publish the run under `name` when it has ended well. The intent is kept in the store: nothing is lost when
-        the process dies between.
-        """
+        """Publish the run under `name` once it is done. The name is stored, so this survives the process."""
         self._keep(run.id, {"name": name})
         self.publish_when_done(run)
 
     def publish_when_done(self, run: Run) -> None:
-        """See to it that a run that is to be published is, when it has ended: also after a restart."""
+        """Publish a run that has a stored name once it has ended."""
         if self._intent(run.id) is None:
             return
         if run.status in ENDED:
@@ -396,7 +385,7 @@ class Running:
 
         def watch(event: Event) -> None:
             if isinstance(event, RunEnded):
-                # The run itself is still being settled while watchers are told.
+                # While watchers are called, the run is not written yet.
                 self._group.start_soon(self._save_when_written, run)
 
         run.runner.watchers.append(watch)
@@ -406,7 +395,7 @@ class Running:
             self._save_soon(run.id, run.caller, run.status)
 
     def publish_left(self) -> None:
-        """See to the runs that ended in a process that did not come to publish them."""
+        """Publish the ended runs that another process left unpublished."""
         for key in self.bridge.store.settings.under(_SAVE_AS):
             run = key.removeprefix(_SAVE_AS)
             record = self.bridge.store.runs.get(run) if self._intent(run) is not None else None
@@ -414,8 +403,8 @@ class Running:
                 self._save_soon(run, record.caller, record.status)
 
     def saved(self, run: Run) -> JSONObject | None:
-        """What came of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}`, or `{"name", "pending"}`, which
-        says what it waits for; None where nobody asked, or the run goes on.
+        """The result of `save_as`: `{"name", "version", "answer"}`, `{"name", "error"}` or `{"name", "pending"}` with
+        the reason; None without `save_as`, or if the run has not ended.
         """
         if run.status not in ENDED:
             return None
@@ -427,7 +416,7 @@ class Running:
         return {"name": kept.get("name"), "pending": self._unsaved.get(run.id, waits)}
 
     def _save_soon(self, run: str, caller: str, status: str) -> anyio.Event:
-        """Publish a run that has ended; the event is set after the first try."""
+        """Publish an ended run; the event is set after the first attempt."""
         tried = self._saving.get(run)
         if tried is None:
             tried = self._saving[run] = anyio.Event()
@@ -435,9 +424,7 @@ class Running:
         return tried
 
     async def _save(self, run: str, caller: str, status: str, tried: anyio.Event) -> None:
-        """Publish a run. Retry while a module is down or the store cannot be written: neither says anything of the run.
-        Every other error is kept as the result.
-        """
+        """Publish a run. Retry while a module is not connected or the store cannot be written."""
         pause = _AGAIN_S
         try:
             while True:
@@ -453,7 +440,7 @@ class Running:
                 await anyio.sleep(pause)
                 pause = min(2 * pause, _AGAIN_MOST_S)
         except Exception:
-            # A defect: it is told in the log, and tried again when somebody asks for the run.
+            # A defect in ideabridge. The next request for the run tries again.
             logger.exception("run %s could not be published", run)
         finally:
             tried.set()
@@ -477,7 +464,7 @@ class Running:
         }
 
     def _intent(self, run: str) -> str | None:
-        """The name under which a run is to be published and is not yet."""
+        """The name under which a run is still to be published."""
         kept = self._kept(run)
         return None if kept is None or "version" in kept or "error" in kept else str(kept.get("name"))
 
@@ -495,7 +482,7 @@ def _key(run: str) -> str:
 
 
 def _changed(request: JSON, root: str, answered: str, before: Request) -> JSON:
-    """What is new in a Request to who has answered the one before (DESIGN 5): the idea holds it whole."""
+    """A Request without the parts that the host knows from the turn before; the idea contains the whole Request."""
     if not isinstance(request, dict) or request.get("run", root) != answered or request.get("schema") != before.schema:
         return request
     told = {key: value for key, value in request.items() if key != "schema"}
