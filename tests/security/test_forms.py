@@ -81,7 +81,7 @@ async def test_a_call_whose_end_is_not_shown_cannot_be_approved_in_the_form(era:
         told = await call(client, "run_plan", calls=[note(tmp_path / "one", words)])
         # Whatever the client lets a person choose: what was not offered is not taken.
         assert told["status"] == "needs_approval"
-        assert "what the person answered in the form was not taken: decision: expected deny" in told["notes"][0]
+        assert "the person's answer in the form was not accepted: decision: expected deny" in told["notes"][0]
     assert not (tmp_path / "one").exists()
     text, form = person.forms[0]
     assert form["decision"]["enum"] == ["deny"]

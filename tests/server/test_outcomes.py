@@ -109,7 +109,7 @@ async def test_a_person_answers_a_form(era: str, tmp_path: Path) -> None:
             assert forms, given
             if output == "waits":
                 assert told["status"] == "needs_approval", given
-                assert "what the person answered in the form was not taken" in told["notes"][0], given
+                assert "the person's answer in the form was not accepted" in told["notes"][0], given
             elif output is None:
                 assert told["status"] == "failed", given
                 assert (
@@ -137,9 +137,9 @@ async def test_an_answer_that_does_not_fit_is_told_and_asked_for_again(era: str,
     assert (told["status"], told["output"]) == ("done", 5)
     assert "notes" not in told
     first, second, third = forms
-    assert "not taken" not in first
-    assert "not taken: the value cannot stand for the call's result" in second
-    assert "not taken: value: expected the result of the call" in third
+    assert "not accepted" not in first
+    assert "not accepted: the value cannot stand for the call's result" in second
+    assert "not accepted: value: expected the result of the call" in third
 
 
 async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(era: str, tmp_path: Path) -> None:
@@ -155,12 +155,12 @@ async def test_what_never_fits_is_asked_for_three_times_and_the_answer_says_why(
         assert told["status"] == "needs_approval"
         assert len(forms) == 3
         [note] = told["notes"]
-        assert "goes on waiting" in note
+        assert "is still waiting" in note
         assert "expected an integer" in note
         # Another request asks anew.
         await call(client, "check_run", run=run)
         assert len(forms) == 6
-        assert "not taken" not in forms[3]
+        assert "not accepted" not in forms[3]
 
 
 async def test_a_module_that_dies_under_a_call(era: str, tmp_path: Path) -> None:

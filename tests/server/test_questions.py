@@ -65,7 +65,7 @@ async def test_a_question_reaches_the_person_at_the_client_and_the_answer_its_ca
     (first, form), (second, _) = person.forms
     assert first.startswith("Module asks asks, while it runs book of module asks (these are its words):")
     assert "\n  | Seats for ann?\n" in first
-    assert "The last answer was not taken: " in second
+    assert "The last answer was not accepted: " in second
     assert "seats: found 9, expected at most 5" in second
     assert form["properties"].keys() == {"name", "seats", "meals", "window"}
 

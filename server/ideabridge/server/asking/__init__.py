@@ -1,1 +1,1 @@
-"""Asking the host: its model by sampling, its user by forms."""
+"""Questions to the client: to its model by sampling, to its user by forms."""

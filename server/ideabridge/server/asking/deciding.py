@@ -1,7 +1,7 @@
-"""Deciding: who answers what a run asks: the person, in a form or at a terminal, or the assistant by `decide_approval`.
+"""Who decides about a run: a person in a form or at a terminal, or the assistant with `decide_approval`.
 
-A client that shows forms has a person before it, so there the model does not decide. Some clients declare forms and
-decline each one by themselves; such a decline says nothing of any person.
+If the client shows forms, a person decides and the assistant does not. Some clients declare forms but decline every
+form at once without showing it. Such a client counts as one without forms, and nothing is denied.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ideabridge.server.asking.rounds import ToolRequest, has_back_channel, has_r
 T = TypeVar("T")
 
 AT_ONCE_S: Final = 0.3
-"""A form that is declined in less time was shown to nobody."""
+"""A form that is declined in less time was not shown to a person."""
 
 EACH_S: Final = 0.05
-"""What each further form may add to that, of several that a client answers together."""
+"""Seconds added for each further form that a client answers in the same request."""
 
 TOOL: Final = "decide_approval"
 
@@ -50,7 +50,7 @@ NOBODY_ASKED: Final = (
 )
 
 ENDED: Final = frozenset({"done", "stalled", "limit", "cancelled", "failed"})
-"""How a run stands that asks nothing any more."""
+"""The statuses of a run that has ended."""
 
 _REMEMBERED: Final = 10_000
 
@@ -60,7 +60,7 @@ class Deciding:
 
     Args:
         bridge: has the runs, and the store that all servers of a user share.
-        commands: what a person writes at a terminal.
+        commands: the commands with which a person decides at a terminal.
 
     Attributes:
         decide: `Bridge.decide`.
@@ -76,22 +76,23 @@ class Deciding:
         self._store = bridge.store
         self._only_persons = only_persons(bridge.configuration.approval_setting)
         self._process = secrets.token_hex(8)
-        # Sessions that have declined at once; of clients without a session, the runs they declined for.
+        # Sessions that have declined at once; for clients without a session, the runs of the declined forms.
         self._formless: OrderedDict[str, None] = OrderedDict()
-        # When a client last declined at once.
+        # The time at which a client last declined at once.
         self._declined: OrderedDict[str, float] = OrderedDict()
-        # Which clients of this process are noted in the store as having which runs.
+        # The pairs of client and run that this process has stored.
         self._held: OrderedDict[str, None] = OrderedDict()
 
     # -- forms -------------------------------------------------------------------------------------------------
 
     def shows_forms(self, asked: ToolRequest, run: Run | None = None) -> bool:
-        """Whether forms reach a person at the client of a request.
+        """Whether the client of a request shows forms to a person.
 
         Args:
             asked: the request.
-            run: what the form is about. A client without a session (2026-07-28 over HTTP) that has declined at once
-                counts as showing no forms for that run alone: nothing else tells it from others of the same user.
+            run: the subject of the form. A client without a session (2026-07-28 over HTTP) that has declined at once
+                counts as one without forms for that run only, because it cannot be distinguished from the user's other
+                clients.
         """
         if not takes_forms(asked) or not (has_back_channel(asked) or has_rounds(asked)):
             return False
@@ -99,25 +100,22 @@ class Deciding:
         return key is None or key not in self._formless
 
     def declined_at_once(self, asked: ToolRequest, run: Run | None, seconds: float, forms: int = 1) -> bool:
-        """Note that a form was declined.
+        """Record that a form was declined, and return whether that was too fast for a person.
 
         Args:
-            asked: the request it went out for.
-            run: what it was about; None: about no run.
-            seconds: from when it was sent until the answer came.
-            forms: how many were answered with it, in one request.
-
-        Returns:
-            Whether nobody can have seen it.
+            asked: the request with the form.
+            run: the subject of the form, or None.
+            seconds: the time from sending the form to the answer.
+            forms: the number of forms answered together.
         """
         key, now = self._key(asked), time.monotonic()
-        # A client that gets many forms may decline them one by one: it is at once behind the one before, which was.
+        # A client may decline many forms one after another: then the time since the decline before counts.
         since = min(seconds, now - self._declined.get(key, -math.inf))
         if since >= AT_ONCE_S + EACH_S * (forms - 1) or seconds < 0:
             return False
         _note(self._declined, key, now)
-        # Another client may have a run too, and a person before it: that one's hold stays.
-        # The run itself too: the form may have gone out from another process.
+        # Remove this client's holds only; another client with a person may hold the same run. Include the run of the
+        # form, which another process may have sent.
         runs = {*self._runs_of(key), *([] if run is None else [run.root.id])}
         left = {held: self._change_holders(held, key, holds=False) for held in runs}
         formless: str | None = None
@@ -136,9 +134,10 @@ class Deciding:
 
     @asynccontextmanager
     async def holding(self, run: Run, asked: ToolRequest) -> AsyncGenerator[None]:
-        """While a request waits for a run: where its client shows forms, the assistant does not decide about the run in
-        any session, also not in another process, from the moment at which the run asks something, or the request ends
-        before the run does. That is kept in the store, until a form is declined at once.
+        """While a request waits for a run: if its client shows forms, keep the assistant from deciding about the run.
+
+        This begins when the run asks something, or when the request ends before the run. It applies to all sessions and
+        processes, because it is stored; it ends when a form is declined at once.
         """
 
         def watch(_room: Run, event: Event) -> None:
@@ -170,7 +169,7 @@ class Deciding:
         return [held.removeprefix(f"{key} ") for held in self._held if held.startswith(f"{key} ")]
 
     def _change_holders(self, run: str, key: str, *, holds: bool) -> list[str]:
-        """Note that a client has a run, or has it no more; returns all that have it."""
+        """Add or remove a client that holds a run; returns all clients that hold it."""
         kept: list[str] = []
 
         def change(before: bytes) -> bytes:
@@ -184,11 +183,11 @@ class Deciding:
         return kept
 
     def offers(self, asked: ToolRequest) -> bool:
-        """Whether the model at a client is offered `decide_approval`."""
+        """Whether `decide_approval` is offered to the client's model."""
         return not self._only_persons and not self.shows_forms(asked)
 
     def by_person(self, run: Run, asked: ToolRequest) -> str | None:
-        """How the person decides, where the assistant may not; None: it may."""
+        """How the person decides, if the assistant may not; None if it may."""
         if self.shows_forms(asked, run):
             return IN_THE_FORM.format(self.commands.decide)
         if self._only_persons or only_persons(run.machine.settings.approval):
@@ -196,11 +195,11 @@ class Deciding:
         return ELSEWHERE.format(self.commands.decide) if self._store.settings.get(_setting(run.root.id)) else None
 
     def told(self, run: Run, asked: ToolRequest) -> str:
-        """Who decides, and how, as an answer says it."""
+        """Who decides and how, for the text of an answer."""
         return self.by_person(run, asked) or BY_ASSISTANT.format(self.commands.decide)
 
     def _key(self, asked: ToolRequest) -> str:
-        """What tells a client from others of the same user: its session; where it has none, the request."""
+        """An id of the client: its session, or without one its request."""
         request: object = asked.context.request
         if not isinstance(request, Request):
             return f"stdio {self._process}"
@@ -215,19 +214,19 @@ class Deciding:
 
 
 def takes_forms(asked: ToolRequest) -> bool:
-    """Whether the client declares that it shows forms. One that says no more than `elicitation` shows them too."""
+    """Whether the client declares forms; `elicitation` without details includes them."""
     capabilities = asked.context.session.client_capabilities
     told = capabilities.elicitation if capabilities is not None else None
     return told is not None and (told.form is not None or told.url is None)
 
 
 def in_form(asked: ToolRequest) -> Decider:
-    """Who answers a form that goes out for a request."""
+    """The person who answers a form of a request."""
     return Decider("person", "form", person_of(asked.caller))
 
 
 def by_tool(asked: ToolRequest) -> Decider:
-    """Who decides with `decide_approval`: what calls tools is a model, whatever it was told by a person."""
+    """The assistant: whoever calls `decide_approval` is a model, even if a person instructed it."""
     return Decider("assistant", "tool", person_of(asked.caller))
 
 

@@ -1,9 +1,8 @@
-"""Elicitation: asking the person at the client about calls that wait for approval, and passing on what modules ask, in
-both eras (DESIGN 4.6, 4.10, 6).
+"""Elicitation: showing forms to the person at the client, for approvals and for questions of modules.
 
-Up to 2025-11-25 a form goes out on the back-channel of the request that waits (`Forms`). From 2026-07-28 the request is
-answered with the forms, and the client sends it again with what the person said (`forms_of`, `answered`).
-A form holds for one approval, and an approval for one resolved call: answers cannot be mixed up.
+Up to 2025-11-25 forms go out on the back-channel of the waiting request (`Forms`). From 2026-07-28 the request is
+answered with the forms, and the client sends it again with the person's answers (`forms_of`, `answered`). A form
+belongs to one approval, and an approval to one resolved call, so answers cannot be confused.
 """
 
 from __future__ import annotations
@@ -34,16 +33,18 @@ _AT_ONCE: Final = 20
 _GRACE_S: Final = 1.0
 _ONCE: Final = "choices"
 _TRIES: Final = 3
-"""How often one request shows a form whose answer does not fit, the reason with it."""
+"""How often a form is shown if its answers are not accepted; each time with the reason."""
 
 
-# -- what a person said -------------------------------------------------------------------------------------------
+# -- answers of a person ------------------------------------------------------------------------------------------
 
 
 def decision_of(result: types.ElicitResult, request: ApprovalRequest, by: Decider) -> Decision | str | None:
-    """What a person said. Declined: the call is denied (an outcome: skipped). Cancelled, or nothing was decided: None,
-    it goes on waiting, and nothing runs. Text: why what they said cannot be taken. What a module asked is answered as
-    they did: filled in, declined, or cancelled.
+    """The decision in the answer to a form.
+
+    A declined form denies a call, and skips one with an unknown outcome. None means that the person has not decided, so
+    the call goes on waiting. A text is the reason why the answer is not accepted. The answer to a module's question is
+    passed on: filled in, declined or cancelled.
     """
     if request.kind == "question":
         return _reply(result, by)
@@ -86,12 +87,10 @@ def _read(text: str) -> JSON:
 async def take(
     run: Run, request: ApprovalRequest, result: types.ElicitResult, by: Decider, deciding: Deciding
 ) -> str | None:
-    """Hand in what a person said of a call that waits, in this process or in the one that is at work on the run.
-
-    What comes too late (settled elsewhere, timed out, the run over) changes nothing.
+    """Apply a person's answer to a waiting call. An answer that comes too late has no effect.
 
     Returns:
-        Why it was not taken: the person may answer again; None: it was, or they left it open.
+        Why the answer is not accepted, so that the person may answer again; otherwise None.
     """
     decision = decision_of(result, request, by)
     if not isinstance(decision, Decision) or not any(one.approval == request.approval for one in run.pending()):
@@ -101,24 +100,24 @@ async def take(
     except (DecisionError, SecretGivenError) as error:
         return str(error)
     except IdeabridgeError:
-        # It has just ended, or the process that is at work on it does not answer: who waits is shown how it stands.
+        # The run has just ended, or its driver does not answer. The waiting request shows the state of the run.
         return None
     return None
 
 
 def untaken(approval: str, fault: str) -> str:
-    """What the caller is told where the answers to a form were given up."""
-    return f"approval {approval} goes on waiting: what the person answered in the form was not taken: {clipped(fault)}"
+    """The note for the caller if the answers to a form are not accepted."""
+    return f"approval {approval} is still waiting: the person's answer in the form was not accepted: {clipped(fault)}"
 
 
 # -- on the back-channel -----------------------------------------------------------------------------------------
 
 
 class Forms:
-    """Forms that are out while one request waits.
+    """The forms that one waiting request has sent.
 
     Attributes:
-        open: approvals whose form is out.
+        open: approvals whose forms are not answered yet.
     """
 
     def __init__(self, run: Run, asked: ToolRequest, group: TaskGroup, deciding: Deciding) -> None:
@@ -131,7 +130,7 @@ class Forms:
         self._changed = anyio.Event()
 
     def look(self) -> None:
-        """Send out the forms that are due, and withdraw those nobody needs any more."""
+        """Send the forms of new approvals, and withdraw those of decided ones."""
         pending = {one.approval: one for one in self._run.pending()}
         for approval, scope in self.open.items():
             if approval not in pending:
@@ -170,7 +169,7 @@ class Forms:
                         related_request_id=context.request_id,
                     )
                 except (MCPError, ValidationError):
-                    # The client could not show it, or what it sent is no answer: the call goes on waiting.
+                    # The client failed, or its answer is invalid: the call goes on waiting.
                     break
                 if result.action == "decline" and self._deciding.declined_at_once(
                     self._asked, self._run, anyio.current_time() - sent
@@ -186,7 +185,7 @@ class Forms:
 
 
 async def stay_with_forms(run: Run, seconds: float, asked: ToolRequest, deciding: Deciding) -> RunStatus:
-    """Wait for a run while the person is asked about its calls, at most `seconds`; then open forms are withdrawn."""
+    """Wait for a run, at most `seconds`, and ask the person about its calls; then withdraw open forms."""
     with anyio.move_on_after(seconds):
         async with anyio.create_task_group() as group:
             forms = Forms(run, asked, group, deciding)
@@ -195,7 +194,7 @@ async def stay_with_forms(run: Run, seconds: float, asked: ToolRequest, deciding
                 forms.look()
                 while run.status == "running" or (run.status == "needs_approval" and forms.open):
                     await forms.changed()
-                    # A room may have asked since: its form goes out before it is judged that none is.
+                    # A room may have asked meanwhile: its form goes out before the loop ends.
                     forms.look()
             group.cancel_scope.cancel()
     return run.status
@@ -204,13 +203,13 @@ async def stay_with_forms(run: Run, seconds: float, asked: ToolRequest, deciding
 async def ask_once(
     text: str, form: types.ElicitRequestedSchema, asked: ToolRequest, deciding: Deciding
 ) -> types.ElicitResult | None:
-    """Put a form that is about no run before the person at the client, in the way of the era.
+    """Show the person a form that belongs to no run.
 
     Returns:
-        What the person said; None: nobody was asked, the client declined it at once.
+        The answer; None if the client declined at once, without showing the form.
 
     Raises:
-        InputRequired: the request is to be answered with the form, and comes again.
+        InputRequired: the request must be answered with the form; it comes again with the answer.
     """
     if asked.said is not None:
         result, seconds = asked.said
@@ -221,7 +220,7 @@ async def ask_once(
         try:
             result = await context.session.elicit_form(text, form, related_request_id=context.request_id)
         except (MCPError, ValidationError):
-            # The client could not show it, or what it sent is no answer.
+            # The client failed, or its answer is invalid.
             return types.ElicitResult(action="cancel")
         seconds = anyio.current_time() - sent
     at_once = result.action == "decline" and deciding.declined_at_once(asked, None, seconds)
@@ -229,7 +228,7 @@ async def ask_once(
 
 
 def said_once(last: Round, responses: Mapping[str, types.InputResponse]) -> tuple[types.ElicitResult, float]:
-    """What a person said to the form of `ask_once`, and how many seconds after it went out."""
+    """The answer to the form of `ask_once`, and the seconds since it was sent."""
     response = responses.get(_ONCE)
     result = response if isinstance(response, types.ElicitResult) else types.ElicitResult(action="cancel")
     return result, time.time() - last.at
@@ -253,7 +252,7 @@ async def answered(
     for approval in last.asked:
         response, request = responses.get(approval), pending.get(approval)
         if request is None:
-            # Settled meanwhile: what was said of it comes too late.
+            # It was decided elsewhere.
             continue
         result = response if isinstance(response, types.ElicitResult) else None
         declined = result is not None and result.action == "decline"
@@ -272,8 +271,8 @@ async def answered(
 
 
 async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:
-    """Wait for a run until it needs the person, at most `seconds`. What else is on its way gets a moment to end, so
-    that one round asks about as much as there is.
+    """Wait for a run until it needs the person, at most `seconds`. Other calls then get a moment to finish, so that one
+    round contains as many forms as possible.
     """
     with anyio.move_on_after(seconds):
         while run.status == "running" and not open_forms(run, last):
@@ -284,7 +283,7 @@ async def stay_until_asked(run: Run, seconds: float, last: Round) -> RunStatus:
 
 
 def open_forms(run: Run, last: Round) -> list[ApprovalRequest]:
-    """The calls the person is to be asked about in the round that follows."""
+    """The approvals of the next round."""
     if last.number >= MAX_FORM_ROUNDS:
         return []
     return [one for one in run.pending() if one.approval not in last.left][:_AT_ONCE]

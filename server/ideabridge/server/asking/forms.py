@@ -1,7 +1,7 @@
-"""Forms: what a person at the client is shown and fills in, for what waits for a decision or an answer.
+"""Forms: the messages and fields that a person at the client sees for a decision or a module's question.
 
-What a person approves they have been shown whole: a call or a plan that does not fit into a form cannot be approved in
-it. Texts from outside stand behind a mark on each line, so that none can pass for a word of ours.
+A person can approve only what the form shows whole: a call or plan that does not fit cannot be approved in the form. A
+mark precedes each line of external text, so that it cannot be mistaken for text of ideabridge.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import visible, wrap_visible
 
 _CHARACTERS: Final = 6000
-"""Of a call or a plan, as it is shown whole."""
+"""Characters of a call or plan that is shown whole."""
 
 _LINES: Final = 120
 _WIDTH: Final = 80
 """Columns of a line."""
 
 _NAME_BESIDE: Final = 40
-"""Characters of a name that its value begins beside."""
+"""Characters of a name whose value begins on the same line."""
 
 _NAME_SHOWN: Final = 100
 _PART: Final = 200
 """Characters of the beginning, and of the end, of a value that is not shown whole."""
 
 _DRAWING: Final = 3000
-"""Characters of the drawing of a plan, which helps to read it and is not what is approved."""
+"""Characters of the drawing of a plan, which is not part of the approval."""
 
 _NAMED: Final = 12
-"""Values that are named where not all are shown whole."""
+"""Values that are listed if not all are shown whole."""
 
 _FAULT: Final = 500
 _WHY: Final = 1000
@@ -54,7 +54,7 @@ _MARK: Final = "  | "
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """What a person writes at a terminal, with the options under which it finds the runs of this server."""
+    """The commands for a terminal, with the options that select the store of this server."""
 
     show: str = "ideabridge approvals list"
     decide: str = "ideabridge approvals decide"
@@ -64,7 +64,7 @@ class Commands:
 COMMANDS: Final = Commands()
 
 
-# -- what is filled in -------------------------------------------------------------------------------------------
+# -- fields ------------------------------------------------------------------------------------------------------
 
 _TITLES: Final = {"call": "Run this call?", "plan": "Run this plan?", "outcome": "What came of this call?"}
 
@@ -80,8 +80,8 @@ _MEANINGS: Final[dict[str, dict[str, str]]] = {
 
 
 def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
-    """What a person fills in: a module's own form where it asks, with its words marked as such; else a decision, which
-    is a refusal where the call could not be shown whole.
+    """The fields of a form: those of a module's question, marked as such, or a decision. If the call is not shown
+    whole, the only possible decision is a refusal.
     """
     if request.question is not None:
         return _of_module(request.question)
@@ -106,7 +106,7 @@ def form_of(request: ApprovalRequest) -> types.ElicitRequestedSchema:
 
 
 def choices_of(request: ApprovalRequest) -> list[str]:
-    """What may be chosen in its form; empty for a module's own."""
+    """The decisions that the form offers; empty for a module's question."""
     if request.question is not None:
         return []
     form: Any = form_of(request)
@@ -130,9 +130,7 @@ def _field(name: str, field: Mapping[str, Any], module: str) -> dict[str, Any]:
 
 
 def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with its words made visible. Names of fields, and values to choose from, were checked when the module
-    asked: they go back as they are.
-    """
+    """A schema with visible texts. Names and choices stay unchanged; they were checked when the module asked."""
     told = dict[str, Any]()
     for key, value in field.items():
         if key in ("title", "description"):
@@ -151,15 +149,14 @@ def _cleaned(field: Mapping[str, Any]) -> dict[str, Any]:
 def publication_form(
     ref: str, name: str, choices: JSONObject, accepted: list[str], commands: Commands
 ) -> tuple[str, types.ElicitRequestedSchema]:
-    """What a person is asked before an idea is published with choices that an assistant hands in: the message, and the
-    form.
+    """The message and the form with which a person accepts an assistant's choices for publishing an idea.
 
     Args:
         ref: the run or idea.
-        name: of the tool it becomes.
-        choices: as `publish_idea` takes them.
-        accepted: what stays as it was in the run, in words.
-        commands: what decides at a terminal.
+        name: the name of the tool.
+        choices: the `choices` of `publish_idea`.
+        accepted: descriptions of the values that stay as in the run.
+        commands: the commands for a terminal.
     """
     stays: list[tuple[str, JSON]] = [("stays", one) for one in accepted]
     lines, whole = _lines([*choices.items(), *stays])
@@ -177,20 +174,21 @@ def publication_form(
     return "\n".join(text), {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
 
 
-# -- what is shown -----------------------------------------------------------------------------------------------
+# -- messages ----------------------------------------------------------------------------------------------------
 
 
 def message(request: ApprovalRequest, fault: str | None = None, commands: Commands = COMMANDS) -> str:
-    """What a form says: the tool, its module, the resolved parameters as JSON, and why it asks. Where they do not fit
-    it shows of each long value the beginning, the end, the length and the SHA-256 of its JSON, and names the command
-    that shows all of it and decides.
+    """The message of a form: the tool, its module, the resolved parameters as JSON, and the reason of the question.
+
+    If they do not fit, it contains the beginning, end, length and SHA-256 of each long value, and the command that
+    shows everything.
 
     Args:
-        request: what it asks about.
-        fault: why the last answer was not taken, where there was one.
-        commands: what shows all of it and decides at a terminal.
+        request: the approval.
+        fault: why the last answer was not accepted, if there was one.
+        commands: the commands for a terminal.
     """
-    lines = [_headline(request), *([f"The last answer was not taken: {clipped(fault)}"] if fault else []), ""]
+    lines = [_headline(request), *([f"The last answer was not accepted: {clipped(fault)}"] if fault else []), ""]
     if request.question is not None:
         for line in str(request.question["message"]).split("\n"):
             lines += _marked(visible(line))
@@ -234,7 +232,7 @@ def _headline(request: ApprovalRequest) -> str:
 
 
 def _shown(request: ApprovalRequest) -> tuple[list[str], bool]:
-    """The call or plan in lines, and whether that is all of it."""
+    """The call or plan in lines, and whether they are complete."""
     return _lines(_values(request))
 
 
@@ -262,7 +260,7 @@ def _lines(values: Iterable[tuple[str, JSON]]) -> tuple[list[str], bool]:
 
 
 def _values(request: ApprovalRequest) -> Iterator[tuple[str, JSON]]:
-    """What runs, by name: the parameters of a call; the calls of a plan, and its output."""
+    """The parameters of a call, or the calls and the output of a plan, by name."""
     if request.plan is None:
         yield from ((key, value) for key, value in request.call.items() if key not in ("_tool", "_module"))
         return
@@ -275,7 +273,7 @@ def _values(request: ApprovalRequest) -> Iterator[tuple[str, JSON]]:
 
 
 def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[str]:
-    """A value's JSON in lines, each of them marked: broken where it is long, and (`breaks`) where the value breaks."""
+    """A value's JSON in marked lines; `breaks`: also start a new line at each line end in the value."""
     first = f"{_MARK}  "
     if name is not None:
         shown = f"{_name(name)}: "
@@ -292,12 +290,7 @@ def _wrapped(name: str | None, text: str, *, breaks: bool = True) -> Iterator[st
 
 
 def _marked(text: str, first: str = _MARK) -> Iterator[str]:
-    """A visible text in lines of at most `_WIDTH` columns, each with a mark.
-
-    Args:
-        text: in one line.
-        first: what the first line begins with: the mark, and a short name.
-    """
+    """A text in marked lines of at most `_WIDTH` columns; `first` is the beginning of the first line."""
     return wrap_visible(text, _WIDTH, first=first, further=f"{_MARK}  ")
 
 
@@ -306,7 +299,7 @@ def _name(name: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """A text in one line, shortened where it is long."""
+    """A text in one line, shortened if it is long."""
     return _clipped(text, _FAULT)
 
 

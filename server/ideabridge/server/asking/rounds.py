@@ -1,6 +1,6 @@
-"""Rounds: a request that is answered with questions to its client, and comes again with the answers (MCP 2026-07-28).
+"""Requests for tools, and rounds: requests that are answered with questions and come again (MCP 2026-07-28).
 
-Up to 2025-11-25 questions go out on the back-channel of the request instead, while it waits.
+Up to 2025-11-25 questions go out on the back-channel of the waiting request instead.
 """
 
 from __future__ import annotations
@@ -24,22 +24,21 @@ MAX_FORM_ROUNDS: Final = 9
 """Rounds of forms within one call: SDK clients end a call after ten."""
 
 STATE_SECONDS: Final = 7 * 86_400.0
-"""How long a person may take to answer. Time-outs of approvals are the configuration's."""
+"""How long a person may take to answer. The configuration has the time-out of approvals."""
 
 
 @dataclass(slots=True)
 class ToolRequest:
-    """One request for a tool: who asks, and the way back for progress.
+    """One request for a tool.
 
     Attributes:
-        resumed: the run the request started already, where it comes again with what a person said.
-        round: how often questions went out for it, and which were left open.
-        sampled: how often the client's model was asked on its back-channel, one question after the other.
-        halted: its model is asked no more within this request.
-        key: what tells a client without a session from others; kept in the rounds of the request.
-        said: what a person said to a form that is about no run, and how many seconds after it went out, where the
-            request comes again with it.
-        told: notes for the caller: why it is asked for a solution, say.
+        resumed: the run that the request has started, if the request comes again with answers.
+        round: its rounds so far.
+        sampled: the number of questions to the client's model on the back-channel.
+        halted: whether the client's model is not asked again within this request.
+        key: identifies a client without a session; kept in the rounds of the request.
+        said: the answer to a form that belongs to no run, and the seconds since the form was sent.
+        told: notes for the caller, such as why it is asked for a solution.
     """
 
     caller: str
@@ -60,8 +59,8 @@ class ToolRequest:
 
     @property
     def client(self) -> Hashable:
-        """What its direct calls wait in one queue with: those of its session; over HTTP without one, those of its
-        connection. Neither a user nor an address tells assistants at one machine apart.
+        """The key of the queue of its direct calls: its session, or over HTTP without a session its connection. User
+        and address are the same for all assistants on one machine.
         """
         request = self.context.request
         if not isinstance(request, Request):
@@ -70,23 +69,23 @@ class ToolRequest:
 
 
 def has_back_channel(asked: ToolRequest) -> bool:
-    """Whether a question can be sent while the request waits."""
+    """Whether questions can be sent while the request waits."""
     return asked.context.session.can_send_request
 
 
 def has_rounds(asked: ToolRequest) -> bool:
-    """Whether the request can be answered with questions, and come again."""
+    """Whether the request can be answered with questions and come again."""
     return asked.context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A Request that went out to the client's model.
+    """A Request that was sent to the client's model.
 
     Attributes:
-        run: the run that waits for the solution; it may be a room.
-        turn: the turn the solution is for.
-        attempt: how many answers to it were malformed before.
+        run: the run (or room) that waits for the solution.
+        turn: its turn.
+        attempt: the number of malformed answers before.
     """
 
     run: str
@@ -96,17 +95,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What the sealed state of a request says when it comes again.
+    """The content of the sealed state of a request.
 
     Attributes:
-        run: id of its run.
-        number: how many rounds there were.
-        asked: approvals whose forms went out last: only these may be answered.
-        left: approvals the person left open: not asked about again within this request.
-        samples: Requests that went out to the client's model last.
-        faults: approvals asked about again, with how often the answer was not taken, and why the last was not.
+        run: the id of its run.
+        number: the number of rounds.
+        asked: the approvals of the last forms; only these may be answered.
+        left: the approvals that the person left open; this request does not ask about them again.
+        samples: the last Requests to the client's model.
+        faults: the approvals that are asked about again: the number of refused answers, and the last reason.
         key: see `ToolRequest.key`.
-        at: when the forms went out, in seconds since 1970; 0: an earlier version, which did not say.
+        at: the time of the forms in seconds since 1970.
     """
 
     run: str
@@ -130,28 +129,19 @@ class Round:
 def read_state(text: str) -> Round:
     """The round of an unsealed state."""
     held: Any = decode_trusted(text.encode())
-    # A state of the version before, which knew no samples and no faults, may come back for days.
-    samples = tuple(Sample(*one) for one in held.get("samples", ()))
-    faults = {approval: (tries, why) for approval, (tries, why) in held.get("faults", {}).items()}
-    return Round(
-        held["run"],
-        held["n"],
-        tuple(held["asked"]),
-        tuple(held["left"]),
-        samples,
-        faults,
-        held.get("at", 0.0),
-        held.get("key", ""),
-    )
+    samples = tuple(Sample(*one) for one in held["samples"])
+    faults = {approval: (tries, why) for approval, (tries, why) in held["faults"].items()}
+    asked, left = tuple(held["asked"]), tuple(held["left"])
+    return Round(held["run"], held["n"], asked, left, samples, faults, held["at"], held["key"])
 
 
 def sample_key(number: int) -> str:
-    """The name under which the n-th Request of a round goes out, and its answer comes back."""
+    """The name of the n-th Request of a round, and of its answer."""
     return f"solution-{number}"
 
 
-class InputRequired(Exception):  # noqa: N818 - no error: the request is answered with questions
-    """The answer of a request that comes again; `result` is an `InputRequiredResult` in its wire form."""
+class InputRequired(Exception):  # noqa: N818 - not an error
+    """Answers the request with questions; `result` is an `InputRequiredResult` in its wire form."""
 
     def __init__(self, questions: JSONObject, following: Round) -> None:
         super().__init__("input required")

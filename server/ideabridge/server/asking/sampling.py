@@ -1,4 +1,9 @@
-"""Sampling: a Request as `sampling/createMessage`, and the Solution in what comes back (DESIGN 5)."""
+"""Sampling: the client's model writes the Solutions of a run (`sampling/createMessage`).
+
+For the store it is a run by turns: in the status `needs_solution` it has no driver, and whoever submits the Solution
+takes the next step. So it survives restarts, and any server on the store can continue it. `question` makes the
+parameters of a Request, `solution_in` reads the answer, and `Sampler` asks and submits.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +37,14 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import inline_refs
 
-# -- sampling --------------------------------------------------------------------------------------------------------
-
 TOOL: Final = "solution"
-"""The one tool the client's model is made to call, where the client takes tools: its input is the Solution."""
+"""The tool that the client's model must call if the client supports tools; its input is the Solution."""
 
 MAX_PARAMS: Final = 900_000
-"""Bytes of JSON one question may have: SDK clients refuse events over 1 MiB."""
+"""Bytes of JSON of one question: SDK clients refuse events over 1 MiB."""
 
 MAX_ANSWER: Final = MAX_BYTES
-"""Bytes of one answer, as of those of endpoints: of its text (then characters), or of the input of its call."""
+"""Characters of the text of one answer, or bytes of the input of its call."""
 
 _KEPT: Final = 20_000
 _SHOWN: Final = 300
@@ -56,26 +59,26 @@ _SETTINGS: Final = {"max_tokens": "maxTokens", "temperature": "temperature"}
 
 
 class SampleError(IdeabridgeError):
-    """What came back from the client's model holds no solution; the message says what did."""
+    """The answer of the client's model contains no solution; the message describes it."""
 
 
 def samples(asked: ToolRequest) -> bool:
-    """Whether the client declares that its model may be asked, and there is a way to do it."""
+    """Whether the client declares sampling and can be asked."""
     capabilities = asked.context.session.client_capabilities
     declared = capabilities is not None and capabilities.sampling is not None
     return declared and (has_back_channel(asked) or has_rounds(asked))
 
 
 def takes_tools(asked: ToolRequest) -> bool:
-    """Whether its model can be given tools."""
+    """Whether the client supports tools in sampling."""
     capabilities = asked.context.session.client_capabilities
     told = capabilities.sampling if capabilities is not None else None
     return told is not None and told.tools is not None
 
 
 def is_refusal(error: MCPError) -> bool:
-    """Whether the person at the client said no: by the code of the specification, or in words (hosts have codes of
-    their own).
+    """Whether the person at the client refused: by the code of the specification, or in words, as hosts use other
+    codes.
     """
     return error.error.code == _REJECTED or _REFUSAL.search(error.error.message) is not None
 
@@ -90,9 +93,9 @@ def question(
 
     Args:
         request: the Request.
-        rejected: malformed answers to it; the last is shown with its errors.
-        settings: what the configuration wishes; what handlers of messages asked for wins.
-        tools: whether the client takes tools.
+        rejected: its malformed answers; the last one is shown with its errors.
+        settings: the configured preferences; those of message handlers take precedence.
+        tools: whether the client supports tools.
     """
     system = [_LEAD_TOOL if tools else _LEAD_TEXT, RULES]
     messages: list[JSONObject] = []
@@ -129,7 +132,7 @@ _AGAIN: Final = "That is malformed, and nothing of it was run:\n{errors}\nWrite 
 
 
 def _add(messages: list[JSONObject], role: str, text: str) -> None:
-    # Some models take only turns that alternate.
+    # Some models require alternating roles.
     if messages and messages[-1]["role"] == role:
         content = messages[-1]["content"]
         assert isinstance(content, dict)
@@ -169,10 +172,10 @@ def _wishes(settings: SamplingSettings, request: Request) -> JSONObject:
 
 
 def solution_in(result: types.CreateMessageResult | types.CreateMessageResultWithTools) -> JSONObject:
-    """The solution in an answer: the input of the one tool, else the JSON in its text, leniently read.
+    """The solution in an answer: the input of the tool call, or otherwise the JSON in its text, read leniently.
 
     Raises:
-        SampleError: there is none; the message says what there is, and whether the answer was cut.
+        SampleError: there is none; the message describes the answer, and whether it was cut off.
     """
     blocks: list[Any] = result.content if isinstance(result.content, list) else [result.content]
     cut = result.stop_reason == "maxTokens"
@@ -214,7 +217,7 @@ def _expect_fits(size: int, what: str) -> None:
 
 
 def _described(blocks: list[Any]) -> str:
-    """What came instead of a solution, for the model that wrote it."""
+    """The blocks of an answer, for a message to the model that wrote it."""
     told = [_block(block) for block in blocks[:_SHOWN_BLOCKS]]
     more = [f"{len(blocks) - _SHOWN_BLOCKS:,} more"] if len(blocks) > _SHOWN_BLOCKS else []
     return ", ".join([*told, *more]) or "nothing"
@@ -222,7 +225,7 @@ def _described(blocks: list[Any]) -> str:
 
 def _block(block: Any) -> str:
     if isinstance(block, types.ToolUseContent):
-        # However deep it is: it is only shown.
+        # json.dumps, because `encode` limits the depth.
         shown = json.dumps(block.input, ensure_ascii=False)[:_SHOWN].encode("utf-8", "replace").decode()
         return f"a call of {block.name[:60]!r} with {shown}"
     kind = str(block.type)[:_SHOWN]
@@ -230,7 +233,7 @@ def _block(block: Any) -> str:
 
 
 def is_same(result: types.CreateMessageResult | types.CreateMessageResultWithTools, rejected: SolutionRejected) -> bool:
-    """Whether an answer is one that was refused before."""
+    """Whether an answer repeats a rejected one."""
     try:
         solution: JSON = solution_in(result)
     except SampleError:
@@ -239,7 +242,7 @@ def is_same(result: types.CreateMessageResult | types.CreateMessageResultWithToo
 
 
 def remembered(result: types.CreateMessageResult | types.CreateMessageResultWithTools) -> str:
-    """An answer without a solution as the journal keeps it: the beginning of its text, or what it was."""
+    """The form in which the journal keeps an answer without a solution."""
     blocks: list[Any] = result.content if isinstance(result.content, list) else [result.content]
     kept, left = list[str](), _KEPT
     for block in blocks:
@@ -250,49 +253,38 @@ def remembered(result: types.CreateMessageResult | types.CreateMessageResultWith
     return text if text.strip() else _described(blocks)
 
 
-# -- outstanding -----------------------------------------------------------------------------------------------------
+# -- unanswered Requests ---------------------------------------------------------------------------------------------
 #
-# Outstanding: Requests that went out to a client's model in a round, and of which nothing has come back (DESIGN 5).
-#
-# In 2026-07-28 a client that refuses, or gives a call up, says nothing: the request just does not come again. So what
-# went out is kept in the store, for whoever asks later, at whichever process.
+# In 2026-07-28 a client that refuses or ends a call sends nothing: the request does not come again. So the Requests of
+# a round are stored, where every process finds those without an answer.
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A Request that was put to a client's model.
-
-    Attributes:
-        sample: which.
-        at: when, ISO 8601 in UTC.
-    """
+    """A Request that was sent to a client's model; `at` is the time, ISO 8601 in UTC."""
 
     sample: Sample
     at: str
 
 
 def sample_of(run: Run) -> Sample:
-    """The Request a run asks now."""
+    """The open Request of a run."""
     return Sample(run.id, run.turn, len(run.turns.rejected))
 
 
 class Outstanding:
-    """What went out in rounds, by run.
-
-    Args:
-        bridge: has the store.
-    """
+    """The Requests of rounds without an answer, by run."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
 
     def note(self, root: Run, samples: Sequence[Sample], waiting: Iterable[Run]) -> None:
-        """Requests are about to go out.
+        """Store Requests before they are sent.
 
         Args:
-            root: the run they belong to.
-            samples: they.
-            waiting: all runs (it, and rooms of it) that wait for a solution: what others asked is forgotten.
+            root: their root run.
+            samples: the Requests.
+            waiting: the run and rooms that wait for a solution; Requests of others are removed.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         kept = {put.sample.run: put for put in self.unanswered(root, waiting)}
@@ -320,32 +312,23 @@ def _key(root: Run) -> str:
     return f"sampled.{root.id}"
 
 
-# -- sampler ---------------------------------------------------------------------------------------------------------
-#
-# Sampler: a run whose Requests the client's model answers, in both eras (DESIGN 5).
-#
-# To the store it is a run by turns: at needs_solution it has no driver, and whoever hands the solution in goes on with
-# it. So it is suspended, outlives restarts, and any worker may take the next step.
+# -- the sampler -----------------------------------------------------------------------------------------------------
 
 MAX_SAMPLING_ROUNDS: Final = 8
-"""Rounds of sampling within one request: clients end it after ten, and forms may need some."""
+"""Rounds of sampling within one request: clients end a request after ten rounds, and forms may need some."""
 
 MALFORMED: Final = 3
-"""Malformed answers to one Request after which its solution is left to the caller."""
+"""Malformed answers to one Request after which the caller must write the solution."""
 
 _AT_ONCE: Final = 8
 _HAND_IN: Final = "hand the solution in with submit_solution"
 _Key: TypeAlias = tuple[str, int]
-"""A run, and its turn."""
+"""The id of a run and its turn."""
 _Result = types.CreateMessageResult | types.CreateMessageResultWithTools
 
 
 class Sampler:
-    """Puts Requests to the models of clients.
-
-    Args:
-        bridge: has the runs, and the wishes for models.
-    """
+    """Sends Requests to the models of clients, and submits the answers."""
 
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
@@ -354,11 +337,11 @@ class Sampler:
         self._outstanding = Outstanding(bridge)
 
     def can_ask(self, run: Run, asked: ToolRequest) -> bool:
-        """Whether the run (of a plan: its rooms) is answered by sampling, and this client lets its model be asked."""
+        """Whether the run (or the rooms of a plan) uses sampling, and this client supports it."""
         return run.root.turns.mind == SAMPLING and samples(asked)
 
     def explain(self, run: Run, asked: ToolRequest, seconds: float) -> None:
-        """Note for the caller why it is asked for a solution, though the run is answered by sampling."""
+        """Add a note why the caller is asked for a solution although the run uses sampling."""
         if asked.told or not _waiting(run) or run.status != "needs_solution":
             return
         note = self.unanswered(run)
@@ -374,19 +357,13 @@ class Sampler:
         asked.told.append(f"the run is answered by the client's model, but {why}: {_HAND_IN}, or ask check_run again")
 
     def unanswered(self, run: Run) -> str | None:
-        """What to tell of Requests that went out to the client's model in a round, where nothing came back."""
+        """A note on the Requests of the run that the client's model has not answered, or None."""
         waiting = _waiting(run)
         out = self._outstanding.unanswered(run.root, waiting) if waiting else []
         return _unanswered(out) if out else None
 
     def due(self, run: Run, asked: ToolRequest, rounds: int) -> list[Run]:
-        """The runs (it, or rooms of it) whose Request is to be put to the client's model now.
-
-        Args:
-            run: the run.
-            asked: the request that waits.
-            rounds: how many rounds it has had.
-        """
+        """The run or rooms whose Requests are sent to the client's model now, after a number of rounds."""
         if asked.halted or not self.can_ask(run, asked):
             return []
         free, held, out = self._open(run, asked)
@@ -410,21 +387,19 @@ class Sampler:
         return found[:_AT_ONCE]
 
     def waits_for_others(self, run: Run, asked: ToolRequest) -> bool:
-        """Whether nothing is to be put to this client's model because other requests wait for the answers of theirs:
-        one moves the run, or gives its question up, and then it is to be put here.
-        """
+        """Whether this client's model is not asked because other requests wait for the answers of their clients."""
         if asked.halted or not self.can_ask(run, asked):
             return False
         free, held, _ = self._open(run, asked)
         return bool(held) and not any(len(one.turns.rejected) < MALFORMED for one in free)
 
     def _open(self, run: Run, asked: ToolRequest) -> tuple[list[Run], list[Run], list[Put]]:
-        """What waits for a solution of the client's model: what may be put to it, what other requests here have put to
-        theirs and wait for, and what went out in rounds.
+        """The runs that wait for a solution: those to ask now, those that other requests of this process have asked,
+        and the unanswered Requests of rounds.
         """
         waiting = _waiting(run)
-        # Whoever refused is not asked again because somebody looks how the run stands. What this very request asked
-        # about has come back, perhaps twice: then the second is answered as the first was.
+        # A client that refused is not asked again when somebody looks at the run. The Requests of this request itself
+        # have come back.
         own = {one.run for one in asked.round.samples} if asked.round is not None else set[str]()
         out = [one for one in self._outstanding.unanswered(run.root, waiting) if one.sample.run not in own]
         put = {one.sample for one in out}
@@ -441,10 +416,8 @@ class Sampler:
     # -- on the back-channel -----------------------------------------------------------------------------------
 
     async def ask(self, run: Run, asked: ToolRequest) -> bool:
-        """Put the open Requests to the client's model and hand in what comes, until none is left that may be put;
-        False where there was none.
-
-        A Request that another request has put to its client is waited for, and put here once that one gives it up.
+        """Send the open Requests to the client's model and submit the answers, until none is left; False if none was
+        sent. A Request that another client is answering is waited for, and sent here if that client fails.
         """
         if self.waits_for_others(run, asked):
             await run.runner.wait_changed()
@@ -454,13 +427,13 @@ class Sampler:
         async with anyio.create_task_group() as group:
             while True:
                 for one in self.due(run, asked, asked.sampled)[: _AT_ONCE - len(mine)]:
-                    # Noted at once, not when its task begins: others look meanwhile.
+                    # Before its task begins, so that other requests do not send it too.
                     self._hold(one, mine)
                     group.start_soon(self._ask, one, asked, mine, asked.sampled + 1)
                     put = True
                 if not mine:
                     break
-                # A room that is answered goes on at once, whatever the others still wait for.
+                # An answered room continues while others still wait.
                 await run.runner.wait_changed()
         return put
 
@@ -469,7 +442,7 @@ class Sampler:
         self._out.add((run.id, run.turn))
 
     def _give_up(self, run: Run, key: _Key, mine: set[_Key]) -> None:
-        """A question is out no more: whoever waits for its answer looks again."""
+        """Mark a question as ended, and wake the requests that wait for its answer."""
         mine.discard(key)
         self._out.discard(key)
         above: Run | None = run
@@ -484,7 +457,7 @@ class Sampler:
 
         def watch(_event: Event) -> None:
             if run.turn != turn or not run.machine.awaits_solution:
-                # Settled elsewhere, or over: nobody needs the answer any more.
+                # The turn has a solution or the run has ended: the answer is not needed.
                 scope.cancel()
 
         try:
@@ -498,7 +471,7 @@ class Sampler:
         try:
             await self._hand_in(run, turn, result)
         except IdeabridgeError:
-            # It came too late, or could not be kept: how the run stands says so to whoever waits.
+            # It came too late, or could not be stored. The state of the run shows this.
             return
 
     async def _answer(self, run: Run, asked: ToolRequest) -> _Result | None:
@@ -515,7 +488,7 @@ class Sampler:
         except MCPError as error:
             await self._failed(run, error, asked)
         except ValidationError:
-            self._halt(asked, f"what the client answered is no result of sampling/createMessage: {_HAND_IN}")
+            self._halt(asked, f"the client's answer is not a result of sampling/createMessage: {_HAND_IN}")
         return None
 
     async def _failed(self, run: Run, error: MCPError, asked: ToolRequest) -> None:
@@ -540,7 +513,7 @@ class Sampler:
     # -- in rounds ---------------------------------------------------------------------------------------------
 
     async def questions(self, due: list[Run], asked: ToolRequest) -> tuple[JSONObject, tuple[Sample, ...]]:
-        """The Requests as a round holds them, and what its state keeps of them."""
+        """The Requests of a round, and what its state keeps of them."""
         told: JSONObject = {}
         kept: list[Sample] = []
         for run in due:
@@ -557,13 +530,11 @@ class Sampler:
         return told, tuple(kept)
 
     async def answered(self, last: Round, asked: ToolRequest, responses: Mapping[str, types.InputResponse]) -> None:
-        """Hand in what the client's model answered in a round.
-
-        What cannot be taken is told, where something else of the round was taken.
+        """Submit the answers of the client's model in a round. If only some are accepted, the others are reported.
 
         Raises:
-            SettledTurnError: the turn was settled by another solution, or this answer came before.
-            FinishedRunError, InterruptedRunError: the run goes on no more.
+            SettledTurnError: the turn has another solution, or the answer is a repetition.
+            FinishedRunError, InterruptedRunError: the run does not continue.
         """
         taken, faults = 0, list[IdeabridgeError]()
         for number, sample in enumerate(last.samples):
@@ -580,12 +551,10 @@ class Sampler:
                 faults.append(error)
         if faults and not taken:
             raise faults[0]
-        asked.told.extend(f"an answer of the client's model was not taken: {error}" for error in faults)
+        asked.told.extend(f"an answer of the client's model was not accepted: {error}" for error in faults)
 
     def _expect_new(self, run: Run, sample: Sample, result: _Result) -> None:
-        """Check that an answer to a turn that is still open is not one that was malformed, come once more, or one to a
-        question that has been put again since.
-        """
+        """Refuse the repetition of a malformed answer, and the answer to a question that was asked again since."""
         if not run.machine.awaits_solution or run.turn != sample.turn or sample == sample_of(run):
             return
         again = self._outstanding.unanswered(run.root, [run])
@@ -608,17 +577,17 @@ class Sampler:
             model = bounded_name(result.model)
             await run.patiently(lambda: run.submit(turn, solution, mind=SAMPLING, model=model))
         except RejectedSolutionError:
-            # It stands in the journal with its errors, which the model is shown when it is asked again.
+            # The journal has its errors, which the next question shows.
             return
 
 
 def _waiting(run: Run) -> list[Run]:
-    """The runs (it, or rooms of it) that wait for a solution of the client's model."""
+    """The run or rooms that wait for a solution of the client's model."""
     return [one for one in run.open_requests() if one.turns.mind == SAMPLING and one.runner.request is not None]
 
 
 def _unanswered(out: Sequence[Put]) -> str:
-    """What the caller is told where Requests went out, and nothing came back."""
+    """The note on unanswered Requests."""
     which = ", ".join(f"turn {put.sample.turn} of {put.sample.run} at {put.at}" for put in out[:3])
     more = f" and {len(out) - 3} more" if len(out) > 3 else ""
     return (
