@@ -19,22 +19,16 @@ from ideabridge.server.cli import (
     demo,
     doctor,
     ideas,
-    install,
     modules,
+    publishing,
     run_plan,
     runs,
     serve,
     sharing,
+    stores,
     trust,
     users,
 )
-from ideabridge.server.cli import ideas as prune
-from ideabridge.server.cli import lifting as suggest
-from ideabridge.server.cli import lifting as versions
-from ideabridge.server.cli import modules as tools
-from ideabridge.server.cli import run_plan as solve
-from ideabridge.server.cli import runs as history
-from ideabridge.server.cli import stores as keeping
 from ideabridge.server.cli.console import ExitCode, clean, echo, report
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
 
@@ -312,31 +306,21 @@ def root(
         raise typer.Exit(ExitCode.DONE)
 
 
+# These two add their commands to `ideas.app`.
+assert publishing.app is ideas.app
+assert sharing.app is ideas.app
 app.command("serve")(serve.serve)
 app.command("run")(run_plan.run)
-app.command("solve")(solve.solve)
+app.command("solve")(run_plan.solve)
 app.command("resume")(runs.resume)
-runs.app.command("show")(history.show_run)
-runs.app.command("fork")(history.fork_run)
-runs.app.command("cancel")(runs.cancel)
 app.add_typer(runs.app, name="runs")
 app.add_typer(approvals.app, name="approvals")
-ideas.app.command("history")(versions.show_history)
-ideas.app.command("diff")(versions.diff_ideas)
-ideas.app.command("pin")(versions.pin_version)
-ideas.app.command("unpin")(versions.unpin_name)
-ideas.app.command("rollback")(versions.roll_back)
-ideas.app.command("tag")(versions.tag_idea)
-ideas.app.command("suggest")(suggest.suggest_ideas)
-ideas.app.command("prune")(prune.prune_ideas)
-ideas.app.command("export")(sharing.export_ideas)
-ideas.app.command("import")(sharing.import_ideas)
 app.add_typer(ideas.app, name="ideas")
-app.add_typer(keeping.app, name="store")
+app.add_typer(stores.app, name="store")
 app.add_typer(users.app, name="users")
 app.add_typer(modules.app, name="modules")
-app.add_typer(tools.tools_app, name="tools")
-app.command("install")(install.install)
+app.add_typer(modules.tools_app, name="tools")
+app.command("install")(serve.install)
 app.command("trust")(trust.trust)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)

@@ -27,7 +27,7 @@ def demo(
 
     import anyio
 
-    from ideabridge.server.cli.install import executable
+    from ideabridge.server.cli.serve import executable
     from ideabridge.server.demo.checks import find_repository
     from ideabridge.server.demo.demo import Demo
 

@@ -33,7 +33,7 @@ from ideabridge.server.cli.console import (
     shortened,
     taken_beside,
 )
-from ideabridge.server.cli.inputs import ask_all, decline_all
+from ideabridge.server.cli.inputs import as_object, ask_all, decline_all
 from ideabridge.server.cli.modules import signature
 from ideabridge.server.cli.options import Options
 from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
@@ -352,23 +352,19 @@ class Turns:
 
 def _offered(schema: JSON) -> Iterator[str]:
     """What a person is told of the schema of a solution: the tools with their parameters, and what the output is."""
-    schemas = _object(_object(schema).get("properties"))
-    calls = _object(_object(schemas.get("calls")).get("items"))
+    schemas = as_object(as_object(schema).get("properties"))
+    calls = as_object(as_object(schemas.get("calls")).get("items"))
     offered = calls.get("anyOf")
     for one in offered if isinstance(offered, list) else [calls]:
-        taken = _object(_object(one).get("properties"))
-        name = _object(taken.get("_tool")).get("const")
+        taken = as_object(as_object(one).get("properties"))
+        name = as_object(taken.get("_tool")).get("const")
         if name is not None:
-            description = str(_object(one).get("description") or "").split("\n")[0]
+            description = str(as_object(one).get("description") or "").split("\n")[0]
             own = {key: value for key, value in taken.items() if not key.startswith("_")}
-            yield f"tool: {name}({signature({**_object(one), 'properties': own})})  {description}".rstrip()
-    output = _object(schemas.get("output")).get("anyOf")
+            yield f"tool: {name}({signature({**as_object(one), 'properties': own})})  {description}".rstrip()
+    output = as_object(schemas.get("output")).get("anyOf")
     wanted = [one for one in output if one != {"type": "null"}] if isinstance(output, list) else [schemas.get("output")]
     yield f"output: {' or '.join(map(encode_text, wanted))}"
-
-
-def _object(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
 
 
 async def _read() -> str | None:

@@ -1,53 +1,430 @@
-"""`ideabridge ideas`: the saved ideas, and the tools made of them."""
+"""`ideabridge ideas`: list, search, show, tag and prune the saved ideas, and suggest which to publish."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import json
-import shlex
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ideabridge.server.cli.console import (
-    ExitCode,
     UsageError,
     at_terminal,
     counted,
     print_json,
-    print_table,
-    print_value,
     say,
+    shortened,
     show,
 )
-from ideabridge.server.cli.inputs import ask_input, read_input, value_of
-from ideabridge.server.cli.lifting import (
-    AcceptOption,
-    TakeOption,
-    WithOption,
-    lift_run,
-    publish,
-    read_decisions,
-    verify_ideas,
-)
-from ideabridge.server.cli.options import LimitOption, Options, command, names
-from ideabridge.server.cli.stores import REF_HELP, lookup_idea, open_store, resolve_idea, with_existing_store
-from ideabridge.tools.encoding import JSON, JSONObject, encode_text
-from ideabridge.tools.errors import ValueMismatchError
+from ideabridge.server.cli.options import AfterOption, LimitOption, Options, command
+from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
+from ideabridge.tools.encoding import JSON, JSONObject
 
 if TYPE_CHECKING:
-    from ideabridge.bridge.store.idea import IdeaMeta, Publication, StoredIdea
+    from ideabridge.bridge.store.idea import IdeaHit, IdeaRecord, Publication, Repeated, StoredIdea
     from ideabridge.bridge.store.ideas import IdeaFilter
     from ideabridge.bridge.store.portable import Document
     from ideabridge.bridge.store.pruning import Prunable
     from ideabridge.bridge.store.store import Store
 
+app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
 
-# -- idea text -------------------------------------------------------------------------------------------------------
-#
-# Idea as text: what it is, and what runs when it is called, every call of it whole.
+RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
+
+
+# -- filters ---------------------------------------------------------------------------------------------------------
+
+_Since = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Saved since: 2026-11-21, or how long ago: 3d, 12h.")
+]
+_Outcome = Annotated[
+    str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
+]
+_FILTERS: Final[dict[str, Any]] = {
+    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")],
+    "module": Annotated[
+        str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
+    ],
+    "since": _Since,
+    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before then.")],
+    "outcome": _Outcome,
+    "mind": Annotated[
+        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas this mind answered: turns, model, ...")
+    ],
+    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")],
+}
+"""The members of an `IdeaFilter`."""
+
+
+def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Give a command the filters, as one argument `chosen`, an `IdeaFilter`."""
+    # The class itself is loaded once a command runs: starting has to be fast.
+    signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _FILTERS.items()
+    ]
+
+    @functools.wraps(function)
+    def wrapper(*words: Any, **arguments: Any) -> int | None:
+        from ideabridge.bridge.store.ideas import IdeaFilter
+
+        given = {name: arguments.pop(name) for name in _FILTERS}
+        return function(*words, chosen=IdeaFilter(**given), **arguments)
+
+    wrapper.__dict__["__signature__"] = inspect.Signature([*own, *added])
+    return wrapper
+
+
+# -- finding ---------------------------------------------------------------------------------------------------------
+
+
+@app.command("list")
+@command("config", "project", "store", "json")
+@filtered
+def list_ideas(
+    options: Options,
+    *,
+    chosen: IdeaFilter,
+    published: Annotated[bool, typer.Option("--published", help="List what is published as a tool.")] = False,
+    limit: LimitOption = 20,
+    after: AfterOption = None,
+) -> None:
+    """List the saved ideas, newest first; with --published, the tools made of them, by name."""
+    if published and not chosen.empty:
+        raise UsageError("--published: tools are listed by name; filters are for ideas")
+
+    items: list[JSON]
+    with open_store(options) as store:
+        if published:
+            page = store.publications.page(limit, after)
+            items = [{**publication_json(one), "to": list[JSON](_shared(store, one))} for one in page.items]
+            titles = ("name", "version", "answers by", "for", "idea", "description")
+            rows = [
+                (
+                    one.name,
+                    str(one.version),
+                    one.answer,
+                    _for(store, one),
+                    one.idea_id[:12],
+                    first_line(one.description),
+                )
+                for one in page.items
+            ]
+        else:
+            page = store.ideas.page(limit, after, chosen=chosen)
+            items = [_idea_json(one) for one in page.items]
+            titles, rows = _IDEA_TITLES, [_idea_row(one) for one in page.items]
+    if after is not None:
+        empty = f"no {'tool' if published else 'idea'} comes after this cursor"
+    elif not chosen.empty:
+        empty = "no idea passes these filters"
+    else:
+        empty = "nothing is published" if published else "no ideas are saved yet; every run saves one"
+    options.print_rows({"ideas": items, "next": page.next}, titles, rows, empty=empty, more=page.next)
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, cut after 100 characters."""
+    line = text.strip().split("\n")[0]
+    return line if len(line) <= 100 else line[:97] + "..."
+
+
+_IDEA_TITLES: Final = ("idea", "published as", "outcome", "saved", "title")
+
+
+def _idea_row(one: IdeaRecord | IdeaHit) -> tuple[str, ...]:
+    saved = one.meta.time[:19].replace("T", " ")
+    return (one.id[:12], ", ".join(one.names), one.meta.outcome, saved, first_line(one.meta.title))
+
+
+def _idea_json(one: IdeaRecord | IdeaHit) -> JSONObject:
+    return {"id": one.id, "names": list[JSON](one.names), **one.meta.to_json()}
+
+
+def _shared(store: Store, one: Publication) -> list[str]:
+    """Who has a published tool besides its owner, by name; `all`: everybody."""
+    from ideabridge.bridge.store.users import person_of
+
+    return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]
+
+
+def _for(store: Store, one: Publication) -> str:
+    from ideabridge.bridge.store.users import person_of
+
+    own = [] if one.owner is None else [person_of(one.owner)]
+    return ", ".join([*own, *_shared(store, one)])
+
+
+def publication_json(one: Publication) -> JSONObject:
+    """A publication, for machines."""
+    return {
+        "name": one.name,
+        "version": one.version,
+        "idea": one.idea_id,
+        "answer": one.answer,
+        "description": one.description,
+        "input_schema": one.input_schema,
+        "output_schema": one.output_schema,
+        "annotations": one.annotations,
+        "owner": one.owner,
+        "time": one.time,
+        "live": one.live,
+    }
+
+
+@app.command("search")
+@command("config", "project", "store", "json")
+@filtered
+def search_ideas(
+    options: Options,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORD]...", help="Words of titles, tasks, tools or names. Without any, the newest ideas."
+        ),
+    ] = None,
+    *,
+    chosen: IdeaFilter,
+    limit: LimitOption = 20,
+) -> int:
+    """Search ideas by words, best first. Exit code 1 if nothing is found."""
+    with open_store(options) as store:
+        hits = store.ideas.search(" ".join(words or ()), limit, chosen)
+    found: list[JSON] = [{**_idea_json(hit), "score": hit.score} for hit in hits]
+    options.print_rows({"ideas": found}, _IDEA_TITLES, [_idea_row(hit) for hit in hits], empty="nothing found")
+    return 0 if hits else 1
+
+
+@app.command("show")
+@command("config", "project", "store", "json")
+def show_idea(options: Options, ref: RefArgument) -> int:
+    """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
+    with open_store(options) as store:
+        ref = resolve_idea(store, ref)
+        stored = store.ideas.get(ref)
+        result = result_of(store, stored)
+        publication = _published(store, ref)
+    if options.json:
+        told: JSONObject = {"id": stored.id, "request_id": stored.request_id, "meta": stored.meta.to_json()}
+        idea: JSONObject = {
+            "context": list(stored.idea.context),
+            "schema": stored.idea.schema,
+            "solution": stored.idea.solution,
+        }
+        told = {**told, **idea, **result}
+        published: JSONObject | None = None
+        if publication is not None:
+            # What runs is the publication's own plan, not the solution of the idea.
+            published = {**publication_json(publication), "plan": publication.plan, "recorded": publication.recorded}
+        print_json({**told, "publication": published})
+    else:
+        print_lines(idea_lines(stored, result, publication))
+    return 0
+
+
+def _published(store: Store, ref: str) -> Publication | None:
+    from ideabridge.bridge.store.errors import UnknownPublicationError
+
+    try:
+        return store.publications.named(ref)
+    except UnknownPublicationError:
+        # `ref` was an id or a run.
+        return None
+
+
+# -- suggesting ------------------------------------------------------------------------------------------------------
+
+_LOOKED_AT: Final = 500
+_LITERALS_SHOWN: Final = 3
+
+
+@app.command("suggest")
+@command("config", "project", "store", "json")
+def suggest_ideas(
+    options: Options,
+    least: Annotated[
+        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
+    ] = 3,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
+) -> int:
+    """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
+    with open_store(options) as store:
+        # What ends with errors is no tool, however often it was tried.
+        well = [one for one in store.ideas.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
+        found = [(one, store.ideas.get(one.latest.id).idea.solution) for one in well]
+    if options.json:
+        ideas: list[JSON] = [
+            {"times": one.times, "idea": one.latest.id, **one.latest.meta.to_json(), "literals": _literals(solution)}
+            for one, solution in found
+        ]
+        print_json({"suggestions": ideas})
+        return 0 if found else 1
+    for one, solution in found:
+        meta = one.latest.meta
+        tools = ", ".join(meta.tools)
+        what = f"{meta.title}: {tools}" if meta.title and meta.title != tools else tools
+        show(f"done {one.times} times: {what[:100]}", "bold")
+        for line in _lines(solution):
+            show(f"    {line}", "dim")
+        _advise(f"ideabridge ideas publish {meta.run or one.latest.id[:12]} NAME", _literals(solution))
+    if not found:
+        say(f"nothing was done {least} times that is not published already")
+    return 0 if found else 1
+
+
+def _ended_well(store: Store, one: Repeated) -> bool:
+    record = store.runs.get(one.latest.meta.run) if one.latest.meta.run else None
+    return record is None or not (record.summary or {}).get("errors")
+
+
+def _advise(publish: str, literals: list[JSON]) -> None:
+
+    if not literals:
+        show(f"  publish it? {publish}")
+        return
+    named = ", ".join(str(one) for one in literals[:_LITERALS_SHOWN]) + (
+        ", ..." if len(literals) > _LITERALS_SHOWN else ""
+    )
+    show(f"  its values stand in the calls ({named}). Run it once with them as input, †input.KEY in their places, and")
+    show(f"  publish that run; or publish this one as it is: {publish} --accept all")
+
+
+def _calls(solution: JSON) -> list[JSONObject]:
+    calls = solution.get("calls") if isinstance(solution, dict) else None
+    return [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+
+
+def _lines(solution: JSON) -> list[str]:
+    """Each call in a line."""
+    lines: list[str] = []
+    for call in _calls(solution)[:10]:
+        given: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
+        path = call.get("_outputPath")
+        lines.append(f"{call.get('_tool')} {shortened(given)}{f' -> {path}' if isinstance(path, str) else ''}")
+    more = len(_calls(solution)) - len(lines)
+    return [*lines, f"... and {more} more"] if more else lines
+
+
+def _literals(solution: JSON) -> list[JSON]:
+    """The places of parameters that hold no reference: what a tool would have to be given."""
+    from ideabridge.bridge.store.shapes import is_literal
+    from ideabridge.tools.tool import META_PROPERTIES
+
+    return [
+        f"calls.{place}.{key}"
+        for place, call in enumerate(_calls(solution))
+        for key, value in call.items()
+        if (key not in META_PROPERTIES or key == "_each") and is_literal(value)
+    ]
+
+
+# -- tagging and pruning ---------------------------------------------------------------------------------------------
+
+
+@app.command("tag")
+@command("config", "project", "store", "json")
+def tag_idea(
+    options: Options,
+    ref: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
+    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
+    ] = None,
+) -> None:
+    """Add tags to an idea, or remove them. A tagged idea is never pruned."""
+    with open_store(options) as store:
+        now = store.ideas.tag(resolve_idea(store, ref), tags or (), remove or ())
+    options.print_or_say({"tags": list[JSON](now)}, f"tags: {', '.join(now) or 'none'}")
+
+
+@app.command("prune")
+@command("config", "project", "store", "json")
+def prune_ideas(
+    options: Options,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="WHEN", help="What ended before: 90d, 12h, 2w, or 2026-11-21.")
+    ],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> int:
+    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and unfinished runs stay.
+
+    Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
+    """
+    from ideabridge.bridge.store.ideas import read_time
+
+    if not (dry_run or yes or at_terminal()):
+        raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
+    read_time(older_than, "--older-than")
+    with open_store(options) as store:
+        found = store.prunable(before=older_than)
+        if options.json and (dry_run or not found.families):
+            print_json({"pruned": None, **_prunable_json(found)})
+        elif not options.json:
+            for line in lines_of(found):
+                say(line)
+        if dry_run or not found.families:
+            return 0
+        if not yes and not typer.confirm("Delete them?", err=True):
+            say("nothing was deleted", "yellow")
+            return 0
+        pruned = store.prune(found)
+    if options.json:
+        done: JSONObject = {
+            "runs": pruned.runs,
+            "ideas": pruned.ideas,
+            "contents": pruned.contents,
+            "before": pruned.before,
+            "after": pruned.after,
+        }
+        print_json({"pruned": done, **_prunable_json(found)})
+    else:
+        freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
+        say(f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {freed}", "green")
+        say("the file keeps its size until `ideabridge store vacuum`", "dim")
+    return 0
+
+
+def lines_of(found: Prunable) -> list[str]:
+    """What goes and what stays, for a person."""
+    if not found.families:
+        lines = [f"nothing to delete; {_size(found.used)} are in use"]
+    else:
+        between = f"from {found.oldest[:10]} to {found.newest[:10]}"
+        what = f"{counted(found.runs, 'run')} and {counted(found.ideas, 'idea')}"
+        lines = [f"{what} would go, {between}; {_size(found.used)} are in use"]
+    if found.kept:
+        kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
+        lines.append(f"as old, but kept: {kept}")
+    return lines
+
+
+def _prunable_json(found: Prunable) -> JSONObject:
+    return {
+        "runs": found.runs,
+        "ideas": found.ideas,
+        "used": found.used,
+        "oldest": found.oldest,
+        "newest": found.newest,
+        "kept": dict[str, JSON](found.kept),
+    }
+
+
+def _size(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1024:
+            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} GB"
+
+
+# -- an idea as text -------------------------------------------------------------------------------------------------
 
 Lines = list[tuple[str, str | None]]
 """(text, style) of each line."""
@@ -219,505 +596,3 @@ def print_lines(lines: Lines) -> None:
     """Print them on standard output."""
     for text, style in lines:
         show(text, style)
-
-
-# -- filters ---------------------------------------------------------------------------------------------------------
-#
-# Options that choose among ideas: declared once, for every command that lists them.
-
-_Since = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="Saved since: 2026-11-21, or how long ago: 3d, 12h.")
-]
-_Outcome = Annotated[
-    str | None, typer.Option("--outcome", metavar="HOW", help="Only ideas with this outcome: done, failed, ...")
-]
-_FILTERS: Final[dict[str, Any]] = {
-    "tool": Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Only ideas that call this tool.")],
-    "module": Annotated[
-        str | None, typer.Option("--module", metavar="MODULE", help="Only ideas that call this module.")
-    ],
-    "since": _Since,
-    "until": Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Saved before then.")],
-    "outcome": _Outcome,
-    "mind": Annotated[
-        str | None, typer.Option("--mind", metavar="WHO", help="Only ideas this mind answered: turns, model, ...")
-    ],
-    "tag": Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Only ideas with this tag.")],
-}
-"""The members of an `IdeaFilter`."""
-
-
-def filtered(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a command the filters, as one argument `chosen`, an `IdeaFilter`."""
-    # The class itself is loaded once a command runs: starting has to be fast.
-    signature = inspect.signature(function, eval_str=True, locals={"IdeaFilter": object})
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "chosen"]
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in _FILTERS.items()
-    ]
-
-    @functools.wraps(function)
-    def wrapper(*words: Any, **arguments: Any) -> int | None:
-        from ideabridge.bridge.store.ideas import IdeaFilter
-
-        given = {name: arguments.pop(name) for name in _FILTERS}
-        return function(*words, chosen=IdeaFilter(**given), **arguments)
-
-    wrapper.__dict__["__signature__"] = inspect.Signature([*own, *added])
-    return wrapper
-
-
-# -- ideas -----------------------------------------------------------------------------------------------------------
-
-app = typer.Typer(help="Find, publish, call and share the saved ideas.", no_args_is_help=True)
-
-ToOption = Annotated[
-    str | None,
-    typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; a new name, everybody."),
-]
-RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
-
-
-@app.command("list")
-@command("config", "project", "store", "json")
-@filtered
-def list_ideas(
-    options: Options,
-    *,
-    chosen: IdeaFilter,
-    published: Annotated[bool, typer.Option("--published", help="List what is published as a tool.")] = False,
-    limit: LimitOption = 20,
-    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
-) -> int:
-    """List the saved ideas, newest first; with --published, the tools made of them, by name."""
-    if published and not chosen.empty:
-        raise UsageError("--published: tools are listed by name; filters are for ideas")
-
-    items: list[JSON]
-    with open_store(options) as store:
-        if published:
-            shown = store.publications.page(limit, after)
-            items = [{**_publication(one), "to": list[JSON](_shared(store, one))} for one in shown.items]
-            titles = ("name", "version", "answers by", "for", "idea", "description")
-            rows = [
-                (one.name, str(one.version), one.answer, _for(store, one), one.idea_id[:12], _line(one.description))
-                for one in shown.items
-            ]
-            following = shown.next
-        else:
-            page = store.ideas.page(limit, after, chosen=chosen)
-            items = [{"id": one.id, "names": list[JSON](one.names), **one.meta.to_json()} for one in page.items]
-            titles = ("idea", "published as", "outcome", "saved", "title")
-            rows = [(one.id[:12], ", ".join(one.names), *_meta(one.meta)) for one in page.items]
-            following = page.next
-    if options.json:
-        print_json({"ideas": items, "next": following})
-    elif rows:
-        print_table(titles, rows, cut=True)
-        if following:
-            say(f"more: --after {following}", "dim")
-    else:
-        what = "tool" if published else "idea"
-        if after is not None:
-            say(f"no {what} comes after this cursor")
-        elif not chosen.empty:
-            say("no idea passes these filters")
-        else:
-            say("nothing is published" if published else "no ideas are saved yet; every run saves one")
-    return 0
-
-
-def _line(text: str) -> str:
-    line = text.strip().split("\n")[0]
-    return line if len(line) <= 100 else line[:97] + "..."
-
-
-def _meta(meta: IdeaMeta) -> tuple[str, str, str]:
-    return (meta.outcome, meta.time[:19].replace("T", " "), _line(meta.title))
-
-
-def _shared(store: Store, one: Publication) -> list[str]:
-    """Who has a published tool besides its owner, by name; `all`: everybody."""
-    from ideabridge.bridge.store.users import person_of
-
-    return [person_of(caller) or "all" for caller in store.publications.shares(one.name)]
-
-
-def _for(store: Store, one: Publication) -> str:
-    from ideabridge.bridge.store.users import person_of
-
-    own = [] if one.owner is None else [person_of(one.owner)]
-    return ", ".join([*own, *_shared(store, one)])
-
-
-def _publication(one: Publication) -> JSONObject:
-    return {
-        "name": one.name,
-        "version": one.version,
-        "idea": one.idea_id,
-        "answer": one.answer,
-        "description": one.description,
-        "input_schema": one.input_schema,
-        "output_schema": one.output_schema,
-        "annotations": one.annotations,
-        "owner": one.owner,
-        "time": one.time,
-        "live": one.live,
-    }
-
-
-@app.command("search")
-@command("config", "project", "store", "json")
-@filtered
-def search_ideas(
-    options: Options,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[WORD]...", help="Words of titles, tasks, tools or names. Without any, the newest ideas."
-        ),
-    ] = None,
-    *,
-    chosen: IdeaFilter,
-    limit: LimitOption = 20,
-) -> int:
-    """Search ideas by words, best first. Exit code 1 if nothing is found."""
-    with open_store(options) as store:
-        hits = store.ideas.search(" ".join(words or ()), limit, chosen)
-    if options.json:
-        found: list[JSON] = [
-            {"id": hit.id, "names": list[JSON](hit.names), "score": hit.score, **hit.meta.to_json()} for hit in hits
-        ]
-        print_json({"ideas": found})
-    elif hits:
-        titles = ("idea", "published as", "outcome", "saved", "title")
-        print_table(titles, [(hit.id[:12], ", ".join(hit.names), *_meta(hit.meta)) for hit in hits], cut=True)
-    else:
-        say("nothing found")
-    return 0 if hits else 1
-
-
-@app.command("show")
-@command("config", "project", "store", "json")
-def show_idea(options: Options, ref: RefArgument) -> int:
-    """Show an idea: its context, its plan and its result; of a published name, the plan that a call of it runs."""
-    with open_store(options) as store:
-        ref = resolve_idea(store, ref)
-        stored = store.ideas.get(ref)
-        result = result_of(store, stored)
-        publication = _published(store, ref)
-    if options.json:
-        told: JSONObject = {"id": stored.id, "request_id": stored.request_id, "meta": stored.meta.to_json()}
-        idea: JSONObject = {
-            "context": list(stored.idea.context),
-            "schema": stored.idea.schema,
-            "solution": stored.idea.solution,
-        }
-        told = {**told, **idea, **result}
-        published: JSONObject | None = None
-        if publication is not None:
-            # What runs is the publication's own plan, not the solution of the idea.
-            published = {**_publication(publication), "plan": publication.plan, "recorded": publication.recorded}
-        print_json({**told, "publication": published})
-    else:
-        print_lines(idea_lines(stored, result, publication))
-    return 0
-
-
-def _published(store: Store, ref: str) -> Publication | None:
-    from ideabridge.bridge.store.errors import UnknownPublicationError
-
-    try:
-        return store.publications.named(ref)
-    except UnknownPublicationError:
-        # `ref` was an id or a run.
-        return None
-
-
-app.command("lift")(lift_run)
-app.command("verify")(verify_ideas)
-
-
-@app.command("publish")
-@command("config", "project", "store", "tools", "json")
-def publish_idea(
-    options: Options,
-    ref: RefArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tool: a-z, 0-9 and _.")],
-    description: Annotated[
-        str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
-    ] = None,
-    answer: Annotated[
-        Literal["auto", "recorded", "plan", "solve"],
-        typer.Option(
-            "--answer",
-            metavar="auto|recorded|plan|solve",
-            help="recorded: the stored answer, for its own input. plan: run it with new input. solve: ask a mind anew,"
-            " guided by the plan. auto: plan where there is one, else solve.",
-        ),
-    ] = "auto",
-    accept: AcceptOption = None,
-    take: TakeOption = None,
-    runs: WithOption = None,
-    to: ToOption = None,
-) -> int:
-    """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
-
-    What a person must decide first is asked at the terminal.
-    """
-    import anyio
-
-    choices = read_decisions(options, accept, take, runs)
-    return anyio.run(_publish, options, lookup_idea(options, ref), name, description, answer, choices, to)
-
-
-async def _publish(
-    options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject, to: str | None
-) -> int:
-    from ideabridge.bridge.bridge import Bridge
-    from ideabridge.server.cli.connecting import connected
-
-    async with connected(Bridge(with_existing_store(options))) as bridge:
-        # What is read-only and what is demanded stands in the tools' own schemas.
-        publication = await publish(
-            bridge, ref, name, options, description=description, answer=answer, choices=choices, to=to
-        )
-        if publication is None:
-            say("nothing was published", "yellow")
-            return ExitCode.FAILED
-        change = bridge.store.change_of(publication)
-        given = bridge.store.publications.shares(name)
-    if options.json:
-        print_json({**_publication(publication), "breaking": list[JSON](change.breaking)})
-    else:
-        say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
-        say(publication.description, "dim")
-        if to is not None:
-            say(_given_to(name, given))
-        for line in change.breaking:
-            say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
-        if not publication.live:
-            say(f"{name} is pinned to another version, and stays with it (`ideas unpin`)", "yellow")
-    return 0
-
-
-def _given_to(name: str, shares: tuple[str, ...]) -> str:
-    """Who has a published name besides its owner, for people."""
-    from ideabridge.bridge.store.users import EVERYBODY, person_of
-
-    if not shares:
-        return f"{name} is its owner's alone"
-    return f"{name} is given to {'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
-
-
-@app.command("share")
-@command("config", "project", "store", "json")
-def share_idea(
-    options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")],
-    to: Annotated[
-        str, typer.Option("--to", metavar="me|all|USER,...", help="Who gets it: its owner alone, everybody, or users.")
-    ],
-) -> int:
-    """Give a published tool to other users than before. It stays its owner's."""
-    from ideabridge.bridge.publishing.publishing import read_audience
-    from ideabridge.bridge.store.users import person_of
-
-    with open_store(options) as store:
-        store.publications.share(name, read_audience(store, to))
-        given = store.publications.shares(name)
-    if options.json:
-        print_json({"name": name, "to": [person_of(caller) or "all" for caller in given]})
-    else:
-        say(_given_to(name, given), "green")
-    return 0
-
-
-@app.command("unpublish")
-@command("config", "project", "store", "json")
-def unpublish_idea(
-    options: Options,
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")],
-) -> int:
-    """Withdraw a published tool. The idea and every version stay in the store."""
-    with open_store(options) as store:
-        store.publications.unpublish(name)
-    if options.json:
-        print_json({"unpublished": name})
-    else:
-        say(f"{name} is no longer a tool", "green")
-    return 0
-
-
-@app.command("call")
-@command("config", "project", "store", "tools", "allow_all", "json")
-def call_idea(
-    options: Options,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name, or NAME@VERSION.")
-    ],
-    input: Annotated[  # noqa: A002 - the vocabulary's word
-        list[str] | None,
-        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),
-    ] = None,
-) -> int:
-    """Call a published idea as an assistant would, and print its answer.
-
-    Input that is required and not given is asked for, at a terminal.
-    """
-    import anyio
-
-    given = read_input(input) or {}
-    with open_store(options) as store:
-        publication = store.publications.named(name)
-    return anyio.run(_call, options, name, publication, given)
-
-
-async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
-    from ideabridge.bridge.bridge import Bridge
-    from ideabridge.bridge.runs.replay import check_arguments
-    from ideabridge.server.cli.connecting import show_connecting
-    from ideabridge.server.cli.follow import follow, print_result
-
-    if _lacking(publication, arguments) and at_terminal():
-        say(f"{name}: {_line(publication.description.split('. ')[0])}", "bold")
-        asked = await ask_input(publication.input_schema or {}, arguments)
-        if asked is None:
-            say("nothing was called", "yellow")
-            return ExitCode.FAILED
-        arguments = asked
-    try:
-        check_arguments(publication, arguments)
-    except ValueMismatchError as error:
-        raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
-    async with Bridge(with_existing_store(options)) as bridge:
-        async with show_connecting(bridge, quiet=options.json):
-            replay = await bridge.call_idea(name, arguments)
-        if replay.run is not None:
-            outcome = await follow(replay.run, quiet=options.json, by_turns=True)
-            return print_result(outcome, options, extra={"answer": replay.answer})
-        if options.json:
-            print_json({"status": "done", "answer": replay.answer, "output": replay.output})
-        else:
-            print_value(replay.output)
-        return 0
-
-
-def _required(publication: Publication) -> list[str]:
-    found = (publication.input_schema or {}).get("required")
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-
-
-def _lacking(publication: Publication, arguments: JSONObject) -> list[str]:
-    return [name for name in _required(publication) if name not in arguments]
-
-
-def _input_lines(name: str, publication: Publication) -> Iterator[str]:
-    """What a published idea takes, a line for each part, and a call of it as an example."""
-    fields = (publication.input_schema or {}).get("properties")
-    needed = _required(publication)
-    yield "it takes:" if fields else "it takes no input"
-    for key, field in (fields if isinstance(fields, dict) else {}).items():
-        told = field if isinstance(field, dict) else {}
-        kind = told.get("type", "any")
-        kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
-        says = f": {_line(str(told['description']))}" if told.get("description") else ""
-        yield f"  {key} ({kinds}{'' if key in needed else ', may be left out'}){says}"
-    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
-    if isinstance(recorded, dict) and recorded:
-        words = [_word(key, value) for key, value in list(recorded.items())[:5]]
-        yield f"example: ideabridge ideas call {name} {' '.join(f'-i {word}' for word in words)}"
-
-
-def _word(key: str, value: JSON) -> str:
-    # Text that would be read as JSON is written as JSON.
-    plain = isinstance(value, str) and value_of(value) == value
-    text = str(value) if plain else encode_text(value)
-    return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")
-
-
-# -- prune -----------------------------------------------------------------------------------------------------------
-#
-# `ideabridge ideas prune`: deletes old runs and ideas from the store.
-
-
-@command("config", "project", "store", "json")
-def prune_ideas(
-    options: Options,
-    older_than: Annotated[
-        str, typer.Option("--older-than", metavar="WHEN", help="What ended before: 90d, 12h, 2w, or 2026-11-21.")
-    ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> int:
-    """Delete old runs with their rooms, forks and ideas. Published and tagged ideas and unfinished runs stay.
-
-    Other processes may use the store meanwhile. The file is smaller after `store vacuum`.
-    """
-    from ideabridge.bridge.store.ideas import read_time
-
-    if not (dry_run or yes or at_terminal()):
-        raise UsageError("there is no terminal to ask at: add --yes, or look first with --dry-run")
-    read_time(older_than, "--older-than")
-    with open_store(options) as store:
-        found = store.prunable(before=older_than)
-        if options.json and (dry_run or not found.families):
-            print_json({"pruned": None, **_prunable_json(found)})
-        elif not options.json:
-            for line in lines_of(found):
-                say(line)
-        if dry_run or not found.families:
-            return 0
-        if not yes and not typer.confirm("Delete them?", err=True):
-            say("nothing was deleted", "yellow")
-            return 0
-        pruned = store.prune(found)
-    if options.json:
-        done: JSONObject = {
-            "runs": pruned.runs,
-            "ideas": pruned.ideas,
-            "contents": pruned.contents,
-            "before": pruned.before,
-            "after": pruned.after,
-        }
-        print_json({"pruned": done, **_prunable_json(found)})
-    else:
-        freed = f"{_size(pruned.before)} were in use, {_size(pruned.after)} are"
-        say(f"{counted(pruned.runs, 'run')} and {counted(pruned.ideas, 'idea')} deleted; {freed}", "green")
-        say("the file keeps its size until `ideabridge store vacuum`", "dim")
-    return 0
-
-
-def lines_of(found: Prunable) -> list[str]:
-    """What goes and what stays, for a person."""
-    if not found.families:
-        lines = [f"nothing to delete; {_size(found.used)} are in use"]
-    else:
-        between = f"from {found.oldest[:10]} to {found.newest[:10]}"
-        what = f"{counted(found.runs, 'run')} and {counted(found.ideas, 'idea')}"
-        lines = [f"{what} would go, {between}; {_size(found.used)} are in use"]
-    if found.kept:
-        kept = ", ".join(f"{why}: {count}" for why, count in sorted(found.kept.items()))
-        lines.append(f"as old, but kept: {kept}")
-    return lines
-
-
-def _prunable_json(found: Prunable) -> JSONObject:
-    return {
-        "runs": found.runs,
-        "ideas": found.ideas,
-        "used": found.used,
-        "oldest": found.oldest,
-        "newest": found.newest,
-        "kept": dict[str, JSON](found.kept),
-    }
-
-
-def _size(number: int) -> str:
-    size = float(number)
-    for unit in ("bytes", "KB", "MB"):
-        if size < 1024:
-            return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:,.1f} {unit}"
-        size /= 1024
-    return f"{size:,.1f} GB"

@@ -100,6 +100,11 @@ def _object(value: JSON, what: str) -> JSONObject:
     return value
 
 
+def as_object(value: JSON) -> JSONObject:
+    """The value if it is a JSON object, else an empty object."""
+    return value if isinstance(value, dict) else {}
+
+
 def value_of(text: str) -> JSON:
     """The JSON a text is; the text itself where it is none."""
     try:

@@ -24,8 +24,8 @@ from ideabridge.server.cli.console import (
     show,
 )
 from ideabridge.server.cli.inputs import read_input
-from ideabridge.server.cli.install import HostArgument
 from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.serve import HostArgument
 from ideabridge.server.cli.stores import with_existing_store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import shown_name

@@ -239,6 +239,7 @@ InputOption = Annotated[
     ),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")]
+AfterOption = Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, for machines.")]
 
 _ADDED: Final[dict[str, tuple[Any, Any]]] = {
@@ -279,12 +280,30 @@ class Options:
         else:
             say(text, "green")
 
-    def print_rows(self, value: JSON, titles: Sequence[str], rows: Sequence[Sequence[str]], *, empty: str) -> None:
-        """Print `value` with `--json`; else a table of `rows`, or say `empty` if there are none."""
+    def print_rows(
+        self,
+        value: JSON,
+        titles: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        empty: str,
+        more: str | None = None,
+    ) -> None:
+        """Print `value` with `--json`; else a table of `rows`, or say `empty` if there are none.
+
+        Args:
+            value: the same as JSON.
+            titles: of the columns.
+            rows: the rows of this page.
+            empty: why there are no rows.
+            more: where the next page begins; None: this is the last one.
+        """
         if self.json:
             print_json(value)
         elif rows:
             print_table(titles, rows, cut=True)
+            if more:
+                say(f"more: --after {more}", "dim")
         else:
             say(empty)
 

@@ -122,7 +122,7 @@ async def _publish(bridge: Bridge, run: str, name: str, options: Options, extra:
     Returns:
         Why it is not published; None: it is.
     """
-    from ideabridge.server.cli.lifting import publish
+    from ideabridge.server.cli.publishing import publish
 
     try:
         publication = await publish(bridge, run, name, options)

@@ -215,6 +215,7 @@ async def _resume(options: Options, run_id: str) -> int:
         return print_result(outcome, options)
 
 
+@app.command("cancel")
 @command("config", "project", "store", "tools", "allow_all", "json")
 def cancel(
     options: Options,
@@ -265,6 +266,7 @@ async def _cancel(options: Options, records: list[RunRecord]) -> int:
 # `ideabridge runs show` and `runs fork`: what happened in a run, and another way on from a point of it.
 
 
+@app.command("show")
 @command("config", "project", "store", "json")
 def show_run(
     options: Options,
@@ -445,6 +447,7 @@ def _show_at(options: Options, record: RunRecord, history: RunHistory) -> int:
     return 0
 
 
+@app.command("fork")
 @command("config", "project", "store", "tools", "allow_all", "json")
 def fork_run(
     options: Options,

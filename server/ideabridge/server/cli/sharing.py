@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ideabridge.server.cli.console import UsageError, at_terminal, print_json, report, say
+from ideabridge.server.cli.ideas import app, document_lines
 from ideabridge.server.cli.inputs import read_json
 from ideabridge.server.cli.options import Options, command
 from ideabridge.server.cli.stores import REF_HELP, open_store, resolve_idea
@@ -39,6 +40,7 @@ def _reading(options: Options) -> Generator[Bridge]:
         yield Bridge(options.configuration(), store=store)
 
 
+@app.command("export")
 @command("config", "project", "store")
 def export_ideas(
     options: Options,
@@ -178,6 +180,7 @@ def _kind(path: Path) -> str:
     return "folder" if stat.S_ISDIR(mode) else "device" if stat.S_ISCHR(mode) or stat.S_ISFIFO(mode) else "socket"
 
 
+@app.command("import")
 @command("config", "project", "store", "tools", "json")
 def import_ideas(
     options: Options,
@@ -292,7 +295,6 @@ async def _taken(
     """Import one document; what a person must see first is shown, and asked about at a terminal."""
     from ideabridge.bridge.errors import NameInUseError
     from ideabridge.bridge.store.portable import read_document
-    from ideabridge.server.cli.ideas import document_lines
 
     read, changed = read_document(document, "nothing" if edited else "whole"), False
     try:

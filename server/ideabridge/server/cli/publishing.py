@@ -1,25 +1,29 @@
-"""`ideabridge ideas lift`, `verify`: what a run would be as a tool, and whether the tools made so still hold."""
+"""`ideabridge ideas`: lift, publish, share, call and verify ideas, and choose among the versions of a name."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
 
 import typer
 
 from ideabridge.server.cli.console import (
+    ExitCode,
     UsageError,
     at_terminal,
     clean,
     fit,
     print_json,
+    print_value,
     read_line,
     say,
-    shortened,
     show,
 )
-from ideabridge.server.cli.options import Options, command, names
-from ideabridge.server.cli.options import names as published
+from ideabridge.server.cli.ideas import RefArgument, app, first_line, publication_json
+from ideabridge.server.cli.inputs import as_object, ask_input, read_input, value_of
+from ideabridge.server.cli.options import Options, command
+from ideabridge.server.cli.options import names as complete_names
 from ideabridge.server.cli.stores import (
     REF_HELP,
     lookup_idea,
@@ -28,19 +32,21 @@ from ideabridge.server.cli.stores import (
     resolve_idea,
     with_existing_store,
 )
-from ideabridge.tools.encoding import JSON, JSONObject, decode
+from ideabridge.tools.encoding import JSON, JSONObject, decode, encode_text
+from ideabridge.tools.errors import ValueMismatchError
 
 if TYPE_CHECKING:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.bridge.errors import UndecidedError
     from ideabridge.bridge.lifting.asking import Ask
-    from ideabridge.bridge.publishing.verify import Verdict
-    from ideabridge.bridge.store.idea import Answer, Publication, Repeated
-    from ideabridge.bridge.store.store import Store
+    from ideabridge.bridge.store.idea import Answer, Publication
 
-
-# -- lifting ---------------------------------------------------------------------------------------------------------
-
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name.")]
+VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")]
+ToOption = Annotated[
+    str | None,
+    typer.Option("--to", metavar="me|all|USER,...", help="Who gets it. Default: as before; a new name, everybody."),
+]
 _NAMED: Final = 4
 """Paths that an example names one by one."""
 
@@ -85,6 +91,7 @@ def read_decisions(
     return choices
 
 
+@app.command("lift")
 @command("config", "project", "store", "tools", "allow_all", "json")
 def lift_run(
     options: Options,
@@ -128,53 +135,39 @@ async def _lift(options: Options, ref: str, choices: JSONObject, live: bool) -> 
         for text, style in lines:
             show(fit(text, 4), style)
     still = any(not one["accepted"] for one in report["asks"])
-    drifted = _object(report.get("live")).get("difference") is not None
+    drifted = as_object(report.get("live")).get("difference") is not None
     return 1 if still or drifted or not report["consistent"] else 0
 
 
-def _object(value: JSON) -> JSONObject:
-    return value if isinstance(value, dict) else {}
-
-
+@app.command("verify")
 @command("config", "project", "store", "tools", "allow_all", "json")
-def verify_ideas(
+async def verify_ideas(
     options: Options,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", autocompletion=published, help="Published names; none: all."),
+        typer.Argument(metavar="[NAME]...", autocompletion=complete_names, help="Published names; none: all."),
     ] = None,
     live: Annotated[bool, typer.Option(help="Run plans that only read (with --allow-all: every plan).")] = True,
 ) -> int:
     """Check whether published ideas still work: whether their tools are unchanged, and their plans give what they
     gave. Exit code 1 if one does not.
     """
-    import anyio
-
-    return anyio.run(_verify, options, names or [], live)
-
-
-async def _verify(options: Options, names: list[str], live: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
 
     async with Bridge(with_existing_store(options)) as bridge:
-        verdicts = await bridge.verify(names, live=live, effects=options.allow_all)
+        verdicts = await bridge.verify(names or [], live=live, effects=options.allow_all)
     if options.json:
         print_json({"ideas": list[JSON](one.to_json() for one in verdicts)})
     elif not verdicts:
         say("nothing is published")
     else:
         for verdict in verdicts:
-            _tell(verdict)
+            notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
+            mark, style = ("does not hold", "red") if verdict.faults else ("holds", "green")
+            show(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
+            for fault in verdict.faults:
+                show(f"  {fault}")
     return 1 if any(verdict.faults for verdict in verdicts) else 0
-
-
-def _tell(verdict: Verdict) -> None:
-
-    notes = f" ({'; '.join(verdict.notes)})" if verdict.notes else ""
-    mark, style = ("holds", "green") if not verdict.faults else ("does not hold", "red")
-    show(f"{verdict.name}, version {verdict.version}: {mark}{notes}", style)
-    for fault in verdict.faults:
-        show(f"  {fault}")
 
 
 # -- publishing ----------------------------------------------------------------------------------------------------
@@ -231,6 +224,198 @@ def _how_to_decide(error: UndecidedError, again: str) -> Iterator[str]:
     yield f"ideabridge ideas publish {again} --answer recorded gives the recorded answer, and nothing runs"
 
 
+@app.command("publish")
+@command("config", "project", "store", "tools", "json")
+def publish_idea(
+    options: Options,
+    ref: RefArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tool: a-z, 0-9 and _.")],
+    description: Annotated[
+        str | None, typer.Option("--description", "-d", metavar="TEXT", help="What it does, for assistants.")
+    ] = None,
+    answer: Annotated[
+        Literal["auto", "recorded", "plan", "solve"],
+        typer.Option(
+            "--answer",
+            metavar="auto|recorded|plan|solve",
+            help="recorded: the stored answer, for its own input. plan: run it with new input. solve: ask a mind anew,"
+            " guided by the plan. auto: plan where there is one, else solve.",
+        ),
+    ] = "auto",
+    accept: AcceptOption = None,
+    take: TakeOption = None,
+    runs: WithOption = None,
+    to: ToOption = None,
+) -> int:
+    """Publish an idea, or the last idea of a run, as a tool of every assistant connected to this store.
+
+    What a person must decide first is asked at the terminal.
+    """
+    import anyio
+
+    choices = read_decisions(options, accept, take, runs)
+    return anyio.run(_publish, options, lookup_idea(options, ref), name, description, answer, choices, to)
+
+
+async def _publish(
+    options: Options, ref: str, name: str, description: str | None, answer: str, choices: JSONObject, to: str | None
+) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.server.cli.connecting import connected
+
+    async with connected(Bridge(with_existing_store(options))) as bridge:
+        # What is read-only and what is demanded stands in the tools' own schemas.
+        publication = await publish(
+            bridge, ref, name, options, description=description, answer=answer, choices=choices, to=to
+        )
+        if publication is None:
+            say("nothing was published", "yellow")
+            return ExitCode.FAILED
+        change = bridge.store.change_of(publication)
+        given = bridge.store.publications.shares(name)
+    if options.json:
+        print_json({**publication_json(publication), "breaking": list[JSON](change.breaking)})
+    else:
+        say(f"{publication.name}, version {publication.version}, answers by {publication.answer}", "green")
+        say(publication.description, "dim")
+        if to is not None:
+            say(_audience_text(name, given))
+        for line in change.breaking:
+            say(f"breaking, against version {publication.version - 1}: {line}", "yellow")
+        if not publication.live:
+            say(f"{name} is pinned to another version, and stays with it (`ideas unpin`)", "yellow")
+    return 0
+
+
+def _audience_text(name: str, shares: tuple[str, ...]) -> str:
+    """Who has a published name besides its owner, for people."""
+    from ideabridge.bridge.store.users import EVERYBODY, person_of
+
+    if not shares:
+        return f"{name} is its owner's alone"
+    return f"{name} is given to {'everybody' if EVERYBODY in shares else ', '.join(map(person_of, shares))}"
+
+
+@app.command("share")
+@command("config", "project", "store", "json")
+def share_idea(
+    options: Options,
+    name: NameArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="me|all|USER,...", help="Who gets it: its owner alone, everybody, or users.")
+    ],
+) -> None:
+    """Give a published tool to other users than before. It stays its owner's."""
+    from ideabridge.bridge.publishing.publishing import read_audience
+    from ideabridge.bridge.store.users import person_of
+
+    with open_store(options) as store:
+        store.publications.share(name, read_audience(store, to))
+        given = store.publications.shares(name)
+    options.print_or_say(
+        {"name": name, "to": [person_of(caller) or "all" for caller in given]}, _audience_text(name, given)
+    )
+
+
+@app.command("unpublish")
+@command("config", "project", "store", "json")
+def unpublish_idea(
+    options: Options,
+    name: NameArgument,
+) -> None:
+    """Withdraw a published tool. The idea and every version stay in the store."""
+    with open_store(options) as store:
+        store.publications.unpublish(name)
+    options.print_or_say({"unpublished": name}, f"{name} is no longer a tool")
+
+
+@app.command("call")
+@command("config", "project", "store", "tools", "allow_all", "json")
+def call_idea(
+    options: Options,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", autocompletion=complete_names, help="The published name, or NAME@VERSION.")
+    ],
+    input: Annotated[  # noqa: A002 - the vocabulary's word
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="JSON|@FILE|KEY=VALUE", help="Its input; may be repeated."),
+    ] = None,
+) -> int:
+    """Call a published idea as an assistant would, and print its answer.
+
+    Input that is required and not given is asked for, at a terminal.
+    """
+    import anyio
+
+    given = read_input(input) or {}
+    with open_store(options) as store:
+        publication = store.publications.named(name)
+    return anyio.run(_call, options, name, publication, given)
+
+
+async def _call(options: Options, name: str, publication: Publication, arguments: JSONObject) -> int:
+    from ideabridge.bridge.bridge import Bridge
+    from ideabridge.bridge.runs.replay import check_arguments
+    from ideabridge.server.cli.connecting import show_connecting
+    from ideabridge.server.cli.follow import follow, print_result
+
+    if _lacking(publication, arguments) and at_terminal():
+        say(f"{name}: {first_line(publication.description.split('. ')[0])}", "bold")
+        asked = await ask_input(publication.input_schema or {}, arguments)
+        if asked is None:
+            say("nothing was called", "yellow")
+            return ExitCode.FAILED
+        arguments = asked
+    try:
+        check_arguments(publication, arguments)
+    except ValueMismatchError as error:
+        raise ValueMismatchError("\n".join([str(error), *_input_lines(name, publication)])) from None
+    async with Bridge(with_existing_store(options)) as bridge:
+        async with show_connecting(bridge, quiet=options.json):
+            replay = await bridge.call_idea(name, arguments)
+        if replay.run is not None:
+            outcome = await follow(replay.run, quiet=options.json, by_turns=True)
+            return print_result(outcome, options, extra={"answer": replay.answer})
+        if options.json:
+            print_json({"status": "done", "answer": replay.answer, "output": replay.output})
+        else:
+            print_value(replay.output)
+        return 0
+
+
+def _required(publication: Publication) -> list[str]:
+    found = (publication.input_schema or {}).get("required")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _lacking(publication: Publication, arguments: JSONObject) -> list[str]:
+    return [name for name in _required(publication) if name not in arguments]
+
+
+def _input_lines(name: str, publication: Publication) -> Iterator[str]:
+    """What a published idea takes, a line for each part, and a call of it as an example."""
+    fields = (publication.input_schema or {}).get("properties")
+    needed = _required(publication)
+    yield "it takes:" if fields else "it takes no input"
+    for key, field in (fields if isinstance(fields, dict) else {}).items():
+        told = field if isinstance(field, dict) else {}
+        kind = told.get("type", "any")
+        kinds = " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+        says = f": {first_line(str(told['description']))}" if told.get("description") else ""
+        yield f"  {key} ({kinds}{'' if key in needed else ', may be left out'}){says}"
+    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    if isinstance(recorded, dict) and recorded:
+        words = [_word(key, value) for key, value in list(recorded.items())[:5]]
+        yield f"example: ideabridge ideas call {name} {' '.join(f'-i {word}' for word in words)}"
+
+
+def _word(key: str, value: JSON) -> str:
+    # Text that would be read as JSON is written as JSON.
+    plain = isinstance(value, str) and value_of(value) == value
+    text = str(value) if plain else encode_text(value)
+    return shlex.quote(f"{key}={text}" if len(text) <= 100 else f"{key}=...")
+
+
 # -- deciding at the terminal --------------------------------------------------------------------------------------
 
 
@@ -261,7 +446,7 @@ async def decided_at_terminal(bridge: Bridge, ref: str, choices: JSONObject) -> 
         if answer == "accept":
             choices = {**choices, "accept": [*(accept if isinstance(accept, list) else []), left[0].path]}
         else:
-            choices = {**choices, "take": {**_object(take), left[0].path: answer}}
+            choices = {**choices, "take": {**as_object(take), left[0].path: answer}}
 
 
 async def _ask(ask: Ask) -> JSON:
@@ -286,13 +471,9 @@ async def _ask(ask: Ask) -> JSON:
 
 
 # -- versions --------------------------------------------------------------------------------------------------------
-#
-# `ideabridge ideas history`, `diff`, `pin`, `unpin`, `rollback` and `tag`: what a name stood for, and stands for.
-
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=names, help="The published name.")]
-VersionArgument = Annotated[str, typer.Argument(metavar="NAME@VERSION", help="One version of a published name.")]
 
 
+@app.command("history")
 @command("config", "project", "store", "json")
 def show_history(options: Options, name: NameArgument) -> int:
     """List the versions of a name: when each was published, from which idea, and what in it breaks callers."""
@@ -335,6 +516,7 @@ def show_history(options: Options, name: NameArgument) -> int:
     return 0
 
 
+@app.command("diff")
 @command("config", "project", "store", "json")
 def diff_ideas(
     options: Options,
@@ -357,149 +539,38 @@ def diff_ideas(
     return 1 if change.lines else 0
 
 
+@app.command("pin")
 @command("config", "project", "store", "json")
-def pin_version(options: Options, ref: VersionArgument) -> int:
+def pin_version(options: Options, ref: VersionArgument) -> None:
     """Make a name stand for one version, even when others are published later."""
-    return _stand(options, ref, pinned=True)
+    _choose_version(options, ref, pinned=True)
 
 
+@app.command("unpin")
 @command("config", "project", "store", "json")
-def roll_back(options: Options, ref: VersionArgument) -> int:
-    """Make a name stand for an earlier version again, until the next is published."""
-    return _stand(options, ref, pinned=False)
-
-
-@command("config", "project", "store", "json")
-def unpin_name(options: Options, name: NameArgument) -> int:
+def unpin_name(options: Options, name: NameArgument) -> None:
     """Make a pinned name stand for its latest version again."""
     with open_store(options) as store:
-        told = store.publications.stand_for(name)
-    return _print_publication(options, told)
+        publication = store.publications.stand_for(name)
+    _print_choice(options, publication)
 
 
-def _stand(options: Options, ref: str, *, pinned: bool) -> int:
+@app.command("rollback")
+@command("config", "project", "store", "json")
+def roll_back(options: Options, ref: VersionArgument) -> None:
+    """Make a name stand for an earlier version again, until the next is published."""
+    _choose_version(options, ref, pinned=False)
 
+
+def _choose_version(options: Options, ref: str, *, pinned: bool) -> None:
     name, _, version = ref.partition("@")
     if not (version.isascii() and version.isdigit()):
         raise UsageError(f"NAME@VERSION: expected a name and a version, as weekly_report@2, found {ref[:80]!r}")
     with open_store(options) as store:
-        told = store.publications.stand_for(name, int(version), pinned=pinned)
-    return _print_publication(options, told)
+        publication = store.publications.stand_for(name, int(version), pinned=pinned)
+    _print_choice(options, publication)
 
 
-def _print_publication(options: Options, publication: Publication) -> int:
-
-    if options.json:
-        print_json({"name": publication.name, "version": publication.version, "pinned": publication.pinned})
-    else:
-        say(
-            f"{publication.name} stands for version {publication.version}{', pinned' if publication.pinned else ''}",
-            "green",
-        )
-    return 0
-
-
-@command("config", "project", "store", "json")
-def tag_idea(
-    options: Options,
-    ref: Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)],
-    tags: Annotated[list[str] | None, typer.Argument(metavar="[TAG]...", help="Tags to add.")] = None,
-    remove: Annotated[
-        list[str] | None, typer.Option("--remove", "-r", metavar="TAG", help="A tag to remove; may be repeated.")
-    ] = None,
-) -> int:
-    """Add tags to an idea, or remove them. A tagged idea is never pruned."""
-    with open_store(options) as store:
-        now = store.ideas.tag(resolve_idea(store, ref), tags or (), remove or ())
-    if options.json:
-        print_json({"tags": list[JSON](now)})
-    else:
-        say(f"tags: {', '.join(now) or 'none'}", "green")
-    return 0
-
-
-# -- suggest ---------------------------------------------------------------------------------------------------------
-#
-# `ideabridge ideas suggest`: what was done over and over, and is no tool yet.
-
-_LOOKED_AT: Final = 500
-_LITERALS_SHOWN: Final = 3
-
-
-@command("config", "project", "store", "json")
-def suggest_ideas(
-    options: Options,
-    least: Annotated[
-        int, typer.Option("--least", metavar="N", min=2, max=1000, help="Only what was done at least N times.")
-    ] = 3,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="How many at most.")] = 10,
-) -> int:
-    """Show what was done repeatedly with different values and is not a tool yet. Exit code 1 if there is nothing."""
-    with open_store(options) as store:
-        # What ends with errors is no tool, however often it was tried.
-        well = [one for one in store.ideas.repeated(least, _LOOKED_AT) if _ended_well(store, one)][:limit]
-        found = [(one, store.ideas.get(one.latest.id).idea.solution) for one in well]
-    if options.json:
-        ideas: list[JSON] = [
-            {"times": one.times, "idea": one.latest.id, **one.latest.meta.to_json(), "literals": _literals(solution)}
-            for one, solution in found
-        ]
-        print_json({"suggestions": ideas})
-        return 0 if found else 1
-    for one, solution in found:
-        meta = one.latest.meta
-        tools = ", ".join(meta.tools)
-        what = f"{meta.title}: {tools}" if meta.title and meta.title != tools else tools
-        show(f"done {one.times} times: {what[:100]}", "bold")
-        for line in _lines(solution):
-            show(f"    {line}", "dim")
-        _advise(f"ideabridge ideas publish {meta.run or one.latest.id[:12]} NAME", _literals(solution))
-    if not found:
-        say(f"nothing was done {least} times that is not published already")
-    return 0 if found else 1
-
-
-def _ended_well(store: Store, one: Repeated) -> bool:
-    record = store.runs.get(one.latest.meta.run) if one.latest.meta.run else None
-    return record is None or not (record.summary or {}).get("errors")
-
-
-def _advise(publish: str, literals: list[JSON]) -> None:
-
-    if not literals:
-        show(f"  publish it? {publish}")
-        return
-    named = ", ".join(str(one) for one in literals[:_LITERALS_SHOWN]) + (
-        ", ..." if len(literals) > _LITERALS_SHOWN else ""
-    )
-    show(f"  its values stand in the calls ({named}). Run it once with them as input, †input.KEY in their places, and")
-    show(f"  publish that run; or publish this one as it is: {publish} --accept all")
-
-
-def _calls(solution: JSON) -> list[JSONObject]:
-    calls = solution.get("calls") if isinstance(solution, dict) else None
-    return [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
-
-
-def _lines(solution: JSON) -> list[str]:
-    """Each call in a line."""
-    lines: list[str] = []
-    for call in _calls(solution)[:10]:
-        given: JSONObject = {key: value for key, value in call.items() if key not in ("_tool", "_outputPath")}
-        path = call.get("_outputPath")
-        lines.append(f"{call.get('_tool')} {shortened(given)}{f' -> {path}' if isinstance(path, str) else ''}")
-    more = len(_calls(solution)) - len(lines)
-    return [*lines, f"... and {more} more"] if more else lines
-
-
-def _literals(solution: JSON) -> list[JSON]:
-    """The places of parameters that hold no reference: what a tool would have to be given."""
-    from ideabridge.bridge.store.shapes import is_literal
-    from ideabridge.tools.tool import META_PROPERTIES
-
-    return [
-        f"calls.{place}.{key}"
-        for place, call in enumerate(_calls(solution))
-        for key, value in call.items()
-        if (key not in META_PROPERTIES or key == "_each") and is_literal(value)
-    ]
+def _print_choice(options: Options, one: Publication) -> None:
+    value: JSONObject = {"name": one.name, "version": one.version, "pinned": one.pinned}
+    options.print_or_say(value, f"{one.name} stands for version {one.version}{', pinned' if one.pinned else ''}")
