@@ -1,4 +1,4 @@
-"""The command line put together: one Typer application, its commands, and what every error becomes."""
+"""The Typer application: its commands, their help with examples, and the handling of usage errors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ from ideabridge.server.cli.console import ExitCode, clean, echo, report
 from ideabridge.server.cli.options import AllowAllOption, ConfigOption, Options, ProjectOption, StoreOption, ToolsOption
 
 # -- examples --------------------------------------------------------------------------------------------------------
-#
-# Examples: one or two real command lines for each command, shown in its help.
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "": (
@@ -140,8 +138,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
 
 
 # -- help ------------------------------------------------------------------------------------------------------------
-#
-# Help: what `--help` prints: plain text, wrapped to the terminal, with examples.
 
 _MOST: Final = 100
 """Longer lines are hard to read."""

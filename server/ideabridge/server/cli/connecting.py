@@ -1,4 +1,4 @@
-"""Connecting: what a person sees while modules come up."""
+"""What a person sees while modules connect."""
 
 from __future__ import annotations
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-# -- console ---------------------------------------------------------------------------------------------------------
-
 _LONGEST_VALUE: Final = 160
 
 _LEAST: Final = 8
@@ -256,9 +254,7 @@ def error_json(message: str, kind: str, code: int) -> JSONObject:
     return {"error": {"kind": kind, "message": message}, "exit": code}
 
 
-# -- typed -----------------------------------------------------------------------------------------------------------
-#
-# Typed: what a person types at the terminal, line by line.
+# -- reading a line ----------------------------------------------------------------------------------------------------
 
 
 async def read_line(prompt: str) -> str | None:
@@ -281,9 +277,7 @@ async def read_line(prompt: str) -> str | None:
     return text if text else None
 
 
-# -- exits -----------------------------------------------------------------------------------------------------------
-#
-# Exit codes, and which error leads to which (`docs/cli.md` tells people).
+# -- exit codes --------------------------------------------------------------------------------------------------------
 
 
 class ExitCode(IntEnum):

@@ -1,4 +1,4 @@
-"""`ideabridge demo`: the whole of it, on real input, in seconds."""
+"""`ideabridge demo`: the product on real input, in seconds."""
 
 from __future__ import annotations
 

@@ -46,15 +46,8 @@ class _Findings:
 
 
 @command("config", "project", "store", "tools", "json")
-def doctor(options: Options) -> int:
+async def doctor(options: Options) -> int:
     """Check everything ideabridge would use here, and say what it is and why. Exit code 1 if something is wrong."""
-    import anyio
-
-    return anyio.run(_doctor, options)
-
-
-async def _doctor(options: Options) -> int:
-
     folder = options.folder()
     configuration: Configuration | None = None
     fault: IdeabridgeError | None = None

@@ -1,4 +1,8 @@
-"""Follow: stay with a run until it has ended, ask the person where it waits, and stop it at Ctrl-C."""
+"""Follow a run: show its calls, ask the person where it waits, stop it at Ctrl-C, and print its result or its history.
+
+`follow` returns when the run has ended or waits for someone who is not at this terminal. `Board` collects what the
+displays show, `Turns` reads Solutions from standard input, and `RunHistory` is a run as its journal records it.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +51,6 @@ if TYPE_CHECKING:
 
 
 # -- progress --------------------------------------------------------------------------------------------------------
-#
-# Progress of a run for a person: a live table on a terminal, else a line for each call started and finished.
 
 ROWS: Final = 24
 """Rows the live table shows at most: what settled first makes room."""
@@ -295,9 +297,7 @@ def _shown(calls: list[Progress], rows: int) -> list[Progress]:
     return [*(done[-room:] if room else []), *busy][:rows]
 
 
-# -- turning ---------------------------------------------------------------------------------------------------------
-#
-# Turning: at the command line, whoever is on standard input writes the solutions of a run (DESIGN 5, "turns").
+# -- solutions from standard input -------------------------------------------------------------------------------------
 
 
 class Turns:
@@ -571,9 +571,7 @@ def error_line(entry: JSONObject) -> str:
     return where + message_of(entry.get("error"))
 
 
-# -- run text --------------------------------------------------------------------------------------------------------
-#
-# Run as text: its events in order, each with when it came and what it says.
+# -- the history of a run ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

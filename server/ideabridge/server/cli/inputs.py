@@ -1,4 +1,4 @@
-"""Inputs: what `--input` and file arguments say."""
+"""Input from a person: `--input` and file arguments, and the questions that are asked at the terminal."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.runs.people import Decision
     from ideabridge.bridge.runs.run import Run
 
-
-# -- inputs ----------------------------------------------------------------------------------------------------------
 
 MAX_FILE_BYTES: Final = 128 * 1024 * 1024
 """How much is read of a file: twice the largest idea (`MAX_DOCUMENT_BYTES`), which may be written with indents."""
@@ -113,9 +111,7 @@ def value_of(text: str) -> JSON:
         return text
 
 
-# -- fill in ---------------------------------------------------------------------------------------------------------
-#
-# Fill in: a person at the terminal answers what a module asks, or gives the input of a tool, field by field.
+# -- forms -------------------------------------------------------------------------------------------------------------
 
 _YES: Final = ("y", "yes", "true")
 _NO: Final = ("n", "no", "false")
@@ -258,9 +254,7 @@ def _value(text: str, field: JSONObject) -> JSON:
     return text
 
 
-# -- ask -------------------------------------------------------------------------------------------------------------
-#
-# Ask: a person at the terminal answers what a run asks (DESIGN 4.6, 7).
+# -- approvals ---------------------------------------------------------------------------------------------------------
 
 
 async def ask_all(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""`ideabridge modules`: the MCP servers behind ideabridge."""
+"""`ideabridge modules`, the MCP servers behind ideabridge, and `ideabridge tools`, the tools that plans can call."""
 
 from __future__ import annotations
 
@@ -36,21 +36,13 @@ if TYPE_CHECKING:
     from ideabridge.server.hosts.adopt import Adoption
 
 
-# -- modules ---------------------------------------------------------------------------------------------------------
-
 app = typer.Typer(help="List, test and import the MCP servers behind ideabridge.", no_args_is_help=True)
 
 
 @app.command("list")
 @command("config", "project", "json")
-def list_modules(options: Options) -> int:
+async def list_modules(options: Options) -> int:
     """Connect to every configured module and show how each is. Exit code 1 if one failed."""
-    import anyio
-
-    return anyio.run(_list, options)
-
-
-async def _list(options: Options) -> int:
     from ideabridge.server.cli.connecting import Connecting
 
     configuration = options.configuration()
@@ -400,15 +392,13 @@ def _print_found(found: list[Adoption]) -> None:
 
 
 # -- tools -----------------------------------------------------------------------------------------------------------
-#
-# `ideabridge tools`: what can be called.
 
 tools_app = typer.Typer(help="List the tools that plans can call.", no_args_is_help=True)
 
 
 @tools_app.command("list")
 @command("config", "project", "tools", "json")
-def list_tools(
+async def list_tools(
     options: Options,
     words: Annotated[
         list[str] | None, typer.Argument(metavar="[WORD]...", help="Only tools with all these words.")
@@ -419,15 +409,10 @@ def list_tools(
 
     Exit code 1 if none has the words.
     """
-    import anyio
-
-    return anyio.run(_list_of_tools, options, words or [], schemas)
-
-
-async def _list_of_tools(options: Options, words: list[str], schemas: bool) -> int:
     from ideabridge.bridge.bridge import Bridge
     from ideabridge.server.cli.connecting import connected
 
+    words = words or []
     async with connected(Bridge(options.configuration(), store=":memory:")) as bridge:
         found = [
             tool

@@ -1,4 +1,7 @@
-"""Options that many commands share, and what wraps every command: errors in one line, exit codes."""
+"""The shared options of the commands, and `command`, which adds them and turns errors into exit codes.
+
+Shell completion and the question whether to trust a project file belong to the options too.
+"""
 
 from __future__ import annotations
 
@@ -51,12 +54,9 @@ if TYPE_CHECKING:
 
 # -- completion ------------------------------------------------------------------------------------------------------
 #
-# Completion: what the shell offers for hosts, modules, runs, ideas, tools and tags.
-#
-# It is asked at each press of a key, so it reads files and nothing else: the configuration as plain JSON (the project's
-# where it is trusted), the store by SQL, read-only. Where anything is wrong it offers nothing: an error would be
-# printed
-# into what the person types.
+# The shell asks at each key press, so completion reads the configuration as plain JSON (the project's only if it is
+# trusted) and the store by read-only SQL. If anything goes wrong, it offers nothing: the shell would print an error
+# into the line that the person types.
 
 Offers = list[tuple[str, str]]
 """(what completes the word, what it is)."""
@@ -496,8 +496,6 @@ def guarded(work: Callable[[], int | None], *, json: bool = False) -> int:
 
 
 # -- project file ----------------------------------------------------------------------------------------------------
-#
-# Project file: what the ideabridge.json of a project would do, and the question whether to trust it.
 
 _NAMED: Final = re.compile(r"\$?\$\{([A-Za-z_][A-Za-z0-9_]*)")
 _INDENT: Final = 10

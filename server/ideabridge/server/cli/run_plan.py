@@ -1,4 +1,4 @@
-"""`ideabridge run PLAN.json`: run a plan here, and see its calls start and finish."""
+"""`ideabridge run`, which runs a plan, and `ideabridge solve`, which runs the agent loop on a task."""
 
 from __future__ import annotations
 
@@ -234,8 +234,6 @@ def _objects(value: JSON) -> list[JSONObject]:
 
 
 # -- solve -----------------------------------------------------------------------------------------------------------
-#
-# `ideabridge solve TASK`: the agent loop on a task, with a model, a recording, or standard input as its mind.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`ideabridge resume RUN` and `ideabridge runs`: runs a process left behind, and all the others."""
+"""`ideabridge runs`: list, show, fork and cancel runs; and `ideabridge resume`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ideabridge.server.cli.console import (
     show,
 )
 from ideabridge.server.cli.inputs import read_input, read_json
-from ideabridge.server.cli.options import LimitOption, Options, command
+from ideabridge.server.cli.options import AfterOption, LimitOption, Options, command
 from ideabridge.server.cli.stores import RunArgument, lookup_run, open_store, resolve_run, with_existing_store
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.store import Store
     from ideabridge.server.cli.follow import RunHistory
 
-
-# -- runs ------------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(help="List, show, fork and cancel runs.", no_args_is_help=True)
 
@@ -128,22 +126,19 @@ def status_text(record: RunRecord) -> str:
 def list_direct_calls(
     options: Options,
     limit: LimitOption = 20,
-    after: Annotated[str | None, typer.Option("--after", metavar="CURSOR", help="Go on after this cursor.")] = None,
-) -> int:
+    after: AfterOption = None,
+) -> None:
     """List direct calls of exposed tools, newest first: those of every caller. No parameters and results are kept."""
     with open_store(options) as store:
         page = store.direct_calls.page(limit, after)
-    if options.json:
-        calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
-        print_json({"calls": calls, "next": page.next})
-    elif page.items:
-        titles = ("time (UTC)", "outcome", "took", "tool", "by")
-        print_table(titles, [_direct(one) for one in page.items], cut=True)
-        if page.next:
-            say(f"more: --after {page.next}", "dim")
-    else:
-        say("no direct call comes after this cursor" if after is not None else "no direct calls are recorded")
-    return 0
+    calls: list[JSON] = [cast("JSONObject", one._asdict()) for one in page.items]
+    options.print_rows(
+        {"calls": calls, "next": page.next},
+        ("time (UTC)", "outcome", "took", "tool", "by"),
+        [_direct(one) for one in page.items],
+        empty="no direct calls are recorded" if after is None else "no direct call comes after this cursor",
+        more=page.next,
+    )
 
 
 def _direct(one: DirectCall) -> list[str]:
@@ -261,9 +256,7 @@ async def _cancel(options: Options, records: list[RunRecord]) -> int:
     return 1 if faults else 0
 
 
-# -- history ---------------------------------------------------------------------------------------------------------
-#
-# `ideabridge runs show` and `runs fork`: what happened in a run, and another way on from a point of it.
+# -- show and fork -----------------------------------------------------------------------------------------------------
 
 
 @app.command("show")

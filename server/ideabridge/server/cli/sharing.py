@@ -1,4 +1,4 @@
-"""`ideabridge ideas export` and `import`: ideas as files, one document each (DESIGN 4.11)."""
+"""`ideabridge ideas export` and `import`: ideas as files, one document for each idea."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of a command line, and what a person names in it."""
+"""`ideabridge store`, and helpers that open the store of a command line and find runs and ideas in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from ideabridge.server.cli.console import UsageError, print_json, say
+from ideabridge.server.cli.console import UsageError
 from ideabridge.server.cli.options import Options, command
 from ideabridge.tools.names import did_you_mean
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ideabridge.bridge.store.idea import RunRecord
     from ideabridge.bridge.store.store import Store
 
-
-# -- stores ----------------------------------------------------------------------------------------------------------
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The run: its id, a beginning of it, or `last`, the newest.")
@@ -134,9 +132,7 @@ def lookup_idea(options: Options, ref: str) -> str:
         return resolve_idea(store, ref)
 
 
-# -- keeping ---------------------------------------------------------------------------------------------------------
-#
-# `ideabridge store`: the file of ideas and runs: a copy of it, and room given back.
+# -- commands ----------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(help="Back up or shrink the file of ideas and runs.", no_args_is_help=True)
 
@@ -146,26 +142,18 @@ app = typer.Typer(help="Back up or shrink the file of ideas and runs.", no_args_
 def back_up(
     options: Options,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
-) -> int:
+) -> None:
     """Copy the store to a new file, also while it is in use. Nothing is overwritten."""
     target = file.expanduser()
     with open_store(options) as store:
         size = store.back_up(target)
-    if options.json:
-        print_json({"file": str(target), "bytes": size})
-    else:
-        say(f"{size:,} bytes copied to {target}", "green")
-    return 0
+    options.print_or_say({"file": str(target), "bytes": size}, f"{size:,} bytes copied to {target}")
 
 
 @app.command("vacuum")
 @command("config", "project", "store", "json")
-def vacuum(options: Options) -> int:
+def vacuum(options: Options) -> None:
     """Give unused space in the store's file back to the disk. Other processes wait meanwhile."""
     with open_store(options) as store:
         before, after = store.vacuum()
-    if options.json:
-        print_json({"before": before, "after": after})
-    else:
-        say(f"{before:,} bytes before, {after:,} after", "green")
-    return 0
+    options.print_or_say({"before": before, "after": after}, f"{before:,} bytes before, {after:,} after")
