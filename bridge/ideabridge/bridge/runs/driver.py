@@ -299,7 +299,15 @@ class Driver:
         ideas: Sequence[Callable[[], None]] = (),
         later: Callable[[Exception | None], None] = lambda _: None,
     ) -> bool:
-        """Append events to the run's journal, in one transaction with the ideas of steps; see `runner.Journal`.
+        """Append events to the run's journal, in one transaction with the ideas of steps.
+
+        Args:
+            events: the events.
+            ideas: each saves the idea of a step.
+            later: called once a queued write is done, with the error if it failed.
+
+        Returns:
+            True: all is stored. False: it is queued.
 
         Raises:
             StaleDriverError: this process does not hold the lease any more; nothing was written.

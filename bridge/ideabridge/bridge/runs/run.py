@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, overload
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from functools import partial
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast, overload
 
 import anyio
 from anyio.abc import TaskGroup
 
 from ideabridge.bridge.arguments import check_text, check_type
-from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.mind import Mind
-from ideabridge.bridge.context.preview import reference_to, shorten, shorten_literal
+from ideabridge.bridge.context.preview import shorten_literal
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.context.state import MISSING
 from ideabridge.bridge.errors import (
@@ -71,11 +71,12 @@ from ideabridge.bridge.runs.people import (
 )
 from ideabridge.bridge.runs.runner import Runner, SaveIdea
 from ideabridge.bridge.runs.turns import TurnLog, digest_of_solution, read_submission, solution_of
-from ideabridge.bridge.runs.values import INLINE, given_by, results_of, typed, value_at
+from ideabridge.bridge.runs.values import given_by, results_of, short_output, short_state, typed, value_at
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import Idea, IdeaMeta
-from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, encode, normalise
+from ideabridge.bridge.store.store import Store
+from ideabridge.tools.encoding import JSON, JSONObject, ObjectLike, normalise
 
 T = TypeVar("T")
 
@@ -85,14 +86,6 @@ RunStatus: TypeAlias = Literal[
 
 RoomWatcher: TypeAlias = "Callable[[Run, Event], None]"
 """Called with every event of a room, and the room."""
-
-_ENDED: Final[dict[str, RunStatus]] = {
-    "done": "done",
-    "stalled": "stalled",
-    "limit": "limit",
-    "cancelled": "cancelled",
-    "failed": "failed",
-}
 
 _WITHOUT_RESULT: Final[dict[str, str]] = {
     "done": "it has ended without an output, with errors",
@@ -117,6 +110,8 @@ class RunHost(Protocol):
     executor: Executor
     screen: Screen
     approver: Approver | None
+    store: Store
+    fingerprint: str
 
     def composer(self) -> Composer:
         """Composes the Requests of one run."""
@@ -136,10 +131,6 @@ class RunHost(Protocol):
 
     async def open_room(self, run: Run, effect: Execute) -> None:
         """Open the room of a call that was started, or go back into it."""
-        ...
-
-    def save_step(self, run: Run, request: Request, outcome: str) -> SaveIdea:
-        """See `DrivenRun.save_step`."""
         ...
 
 
@@ -193,6 +184,7 @@ class Run:
         self.runner = Runner(
             machine,
             self,
+            driver,
             executor=host.executor,
             composer=host.composer(),
             screen=host.screen,
@@ -201,10 +193,7 @@ class Run:
             mind=mind,
         )
         self.people = People(self, host.group, host.approver, host.screen.mask)
-        self.runner.watchers += [self.turns.take, self._watch, self.people.watch]
-
-    def _watch(self, event: Event) -> None:
-        self._host.watch(self, event)
+        self.runner.watchers += [self.turns.take, partial(host.watch, self), self.people.watch]
 
     @property
     def machine(self) -> Machine:
@@ -222,7 +211,7 @@ class Run:
         if self.is_behind:
             return "running"
         if machine.phase == "ended":
-            return _ENDED[machine.status or "failed"]
+            return cast("RunStatus", machine.status or "failed")
         # Rooms that are about to open ask together with those that are open: whoever answers sees all their requests.
         opened = len(self.rooms) >= len(machine.open_rooms)
         if machine.awaits_solution or (opened and any(True for _ in self.open_requests())):
@@ -304,18 +293,6 @@ class Run:
             return False
         return parent.machine.phase == "ended" or self.key not in parent.machine.open_rooms or parent.is_orphan
 
-    # -- what its runner asks of it ----------------------------------------------------------------------------
-
-    def journal(
-        self, events: Sequence[Event], ideas: Sequence[SaveIdea], later: Callable[[Exception | None], None]
-    ) -> bool:
-        """See `DrivenRun.journal`."""
-        return self.driver.journal(events, ideas, later)
-
-    def save_step(self, request: Request, outcome: str) -> SaveIdea:
-        """See `DrivenRun.save_step`."""
-        return self._host.save_step(self, request, outcome)
-
     async def open_room(self, effect: Execute) -> None:
         """See `DrivenRun.open_room`."""
         await self._host.open_room(self, effect)
@@ -323,8 +300,6 @@ class Run:
     def note_waiting(self) -> None:
         """See `DrivenRun.note_waiting`."""
         self._host.note_waiting(self)
-
-    # -- waiting -----------------------------------------------------------------------------------------------
 
     async def patiently(self, call: Callable[[], T]) -> T:
         """Call a method of the run, again where the store cannot be written; see `Bridge.patiently`."""
@@ -350,11 +325,7 @@ class Run:
             self.parent.poke()
 
     def beat(self, seconds: float) -> None:
-        """Prolong the lease of a run that is driven here, and end the run when its wall time is up.
-
-        Args:
-            seconds: since the beat before.
-        """
+        """Renew the lease of a run that is driven here, `seconds` after the last beat; end it when its time is up."""
         try:
             kept = self.driver.renew()
         except StoreError:
@@ -413,16 +384,12 @@ class Run:
             await self.runner.wait_changed()
 
     def _with_tool_name(self, event: Event) -> Event:
-        """The event with the name of its call's tool; once the call has started, that of the tool a person replaced it
-        by.
-        """
+        """The event with the name of its call's tool: of the tool that ran, if a person replaced the call."""
         if not isinstance(event, OfCall):
             return event
         progress = self.machine.history[event.call]
-        tool = progress.call.name
-        if progress.replaced is not None and isinstance(event, CallStarted | CallFinished):
-            tool = progress.replaced.name
-        return dataclasses.replace(event, tool_name=tool)
+        replaced = progress.replaced if isinstance(event, CallStarted | CallFinished) else None
+        return dataclasses.replace(event, tool_name=progress.call.name if replaced is None else replaced.name)
 
     @overload
     async def result(self) -> Any: ...
@@ -599,16 +566,8 @@ class Run:
         plan: ObjectLike | JSON = None,
         reason: str | None = None,
     ) -> None:
-        """Settle a pending approval. The decision holds for exactly what was asked about.
-
-        Args:
-            approval: its id.
-            decision: one of its choices: `approve`, `deny`, `edit`; of an unknown outcome `retry`, `skip`, `value`.
-            by: who decides; a text is the name of an approver, the code of the program that calls this.
-            call: for `edit`: the resolved call as it shall run, by its own tool or another.
-            value: for `value`: the result of the call, or an object that fits a module's form.
-            plan: for `edit` of a lazy run's plan: `{"calls", "output"?}` as it shall run, its references live.
-            reason: why; the mind sees it.
+        """Settle the pending approval of this id; `Decision` describes the other arguments. The decision holds for
+        exactly what was asked about.
 
         Raises:
             DecisionError: no such approval is pending, it has no such choice, or what was given with it cannot hold.
@@ -662,11 +621,7 @@ class Run:
     # -- what callers see --------------------------------------------------------------------------------------
 
     def answer(self, *, whole: bool = False) -> dict[str, Any]:
-        """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`.
-
-        Args:
-            whole: with every value whole, however large.
-        """
+        """The answer of `run_plan`, `solve`, `submit_solution` and `check_run`; `whole`: no value is shortened."""
         machine = self.machine
         status = self.status
         result: dict[str, Any] = {"run": self.id, "status": status}
@@ -683,11 +638,11 @@ class Run:
         if reason:
             result["reason"] = reason
         if machine.has_output:
-            result["output"] = machine.output if whole else _short_output(machine.output)
+            result["output"] = machine.output if whole else short_output(machine.output)
             if machine.mode == "solve" and machine.has_state:
-                result["state"] = machine.state if whole else _short_state(machine)
+                result["state"] = machine.state if whole else short_state(machine)
         elif status != "needs_solution":
-            result["state"] = machine.state if whole else _short_state(machine)
+            result["state"] = machine.state if whole else short_state(machine)
             results = results_of(machine, whole=whole)
             if results:
                 result["results"] = results
@@ -848,10 +803,8 @@ class Run:
             yield from room.open_requests()
 
     def spent(self, *, under_way: bool = False) -> Spending:
-        """What the run has used with all its rooms, those that have ended and those that are open.
-
-        Args:
-            under_way: with what answers that are under way have taken until now: they are about to be hung up on.
+        """What the run has used with all its rooms, those that have ended and those that are open; `under_way`: with
+        the usage so far of answers that are under way and about to be interrupted.
         """
         machine, own = self.machine, self.machine.usage
         made = machine.requests if machine.mode == "solve" else 0
@@ -873,11 +826,7 @@ class Run:
         return total
 
     def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """What rooms have used that are open, and about to be ended; None: nothing.
-
-        Args:
-            key: the call, and item, whose room is meant; None: all.
-        """
+        """What open rooms that are about to end have used: the room of one call, or (None) all; None: nothing."""
         total = Spending()
         for one, room in self.rooms.items():
             if key is None or one == key:
@@ -910,23 +859,17 @@ class Run:
 
     # -- ideas -------------------------------------------------------------------------------------------------
 
-    def idea_of_step(self, request: Request, outcome: str, fingerprint: str) -> tuple[Idea, IdeaMeta]:
-        """The Request that was just answered as an idea; every Request becomes one. Its parent is the idea of the step
-        before, or else the one the run was made from.
-
-        Args:
-            request: the Request.
-            outcome: how the step ended: `open` where another Request follows, else as the run.
-            fingerprint: of the configuration.
-        """
-        machine = self.machine
+    def save_step(self, request: Request, outcome: str) -> SaveIdea:
+        """See `DrivenRun.save_step`. The parent is the idea of the step before, or the one that the run began from."""
+        machine, host = self.machine, self._host
         solution = machine.solution
         idea = Idea(request.context, request.schema, solution.to_json())
-        # Once the next Request is due, the step has been counted on already.
+        # Once the next Request is due, the machine counts the next step.
         place = machine.step if machine.phase == "asking" else machine.step + 1
         tools = tuple(dict.fromkeys(str(call.get("_tool")) for call in solution.calls if isinstance(call, dict)))
         mind, model = self._author(place - 1)
         last = machine.usage.last or {}
+        texts = (one.value for one in machine.messages if one.type == "text" and isinstance(one.value, str))
         meta = IdeaMeta(
             run=self.id,
             step=place,
@@ -934,39 +877,22 @@ class Run:
             mind=mind,
             model=str(last.get("model", model)),
             usage={key: value for key, value in last.items() if key != "model"},
-            fingerprint=fingerprint,
-            title=_title(machine.messages) or ", ".join(tools)[:200],
+            fingerprint=host.fingerprint,
+            title=next(texts, "").strip().split("\n")[0][:200] or ", ".join(tools)[:200],
             tools=tools,
             outcome=outcome,
         )
-        return idea, meta
+
+        def save() -> None:
+            # If the transaction is undone, the id is the same the next time: it is computed from the content.
+            self.idea = host.store.ideas.save(idea, meta)
+
+        return save
 
     def _author(self, turn: int) -> tuple[str, str]:
-        """(mind, model) of the solution of a turn, the model as far as whoever handed it in knew it."""
+        """(mind, model) of the solution of a turn; the model, if whoever submitted the solution reported it."""
         if self.machine.mode == "plan":
             return "", ""
         if self.runner.mind is not None:
             return self.runner.mind.name, ""
         return self.turns.authors.get(turn, ("turns", ""))
-
-
-def _title(messages: Sequence[Message]) -> str:
-    for message in messages:
-        if message.type == "text" and isinstance(message.value, str):
-            return message.value.strip().split("\n")[0][:200]
-    return ""
-
-
-def _short_output(output: JSON) -> JSON:
-    # An output has no reference of its own; check_run with paths gives it whole as †output.
-    if len(encode(output)) <= INLINE * 4:
-        return output
-    return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
-
-
-def _short_state(machine: Machine) -> JSON:
-    if machine.instances:
-        return {
-            name: shorten(machine.state_of(name), ("state",), instance=name, small=INLINE) for name in machine.instances
-        }
-    return shorten(machine.state_of(), ("state",), small=INLINE)

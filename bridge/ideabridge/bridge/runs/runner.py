@@ -58,6 +58,7 @@ from ideabridge.bridge.loop.machine import Machine
 from ideabridge.bridge.loop.request import Composer
 from ideabridge.bridge.loop.resuming import resume_events
 from ideabridge.bridge.runs.calls import Calls, ReportedProgress
+from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.runs.executor import Executor, Kept
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
@@ -82,19 +83,6 @@ class DrivenRun(Protocol):
     @property
     def is_orphan(self) -> bool:
         """Whether the run is a room whose call has ended without it: it is about to be ended too."""
-        ...
-
-    def journal(
-        self, events: Sequence[Event], ideas: Sequence[SaveIdea], later: Callable[[Exception | None], None]
-    ) -> bool:
-        """Store events and ideas durably, in one transaction.
-
-        Returns:
-            True: all is stored. False: it is queued, and `later` is called once it is stored, or with the error.
-
-        Raises:
-            StaleDriverError: another process drives the run.
-        """
         ...
 
     def save_step(self, request: Request, outcome: str) -> SaveIdea:
@@ -129,6 +117,7 @@ class Runner:
     Args:
         machine: a machine, new or folded from a journal.
         run: the run whose machine it is.
+        driver: writes its journal.
         executor: runs the calls.
         composer: composes the Requests.
         screen: looks through events for secrets before they are taken.
@@ -146,6 +135,7 @@ class Runner:
         self,
         machine: Machine,
         run: DrivenRun,
+        driver: Driver,
         *,
         executor: Executor,
         composer: Composer,
@@ -155,6 +145,7 @@ class Runner:
         mind: Mind | None = None,
     ) -> None:
         self._run = run
+        self._driver = driver
         self.machine = machine
         self.mind = mind
         self.request: Request | None = None
@@ -252,7 +243,7 @@ class Runner:
         ideas, self._ideas = self._ideas, []
         self._batch, self._saved, self._follows = events, ideas, follows
         try:
-            if not self._run.journal(events, ideas, self._written):
+            if not self._driver.journal(events, ideas, self._written):
                 return False
         except BaseException:
             self._batch = None

@@ -31,7 +31,6 @@ from anyio.abc import TaskGroup
 
 from ideabridge.bridge.context.messages import Handlers
 from ideabridge.bridge.context.mind import Mind
-from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.errors import DecisionError, FinishedRunError, InterruptedRunError
 from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.effect import Execute
@@ -55,7 +54,6 @@ from ideabridge.bridge.runs.people import Approver, Decision
 from ideabridge.bridge.runs.replay import Ways
 from ideabridge.bridge.runs.rooms import Rooms
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.runs.runner import SaveIdea
 from ideabridge.bridge.runs.starts import Start, hindrance
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StoreError, UnknownRunError
@@ -166,11 +164,11 @@ class Runs:
         self._most_of_user = most_of_user
         self._mind = mind
         self._run_bytes = run_bytes
-        self._store = store
+        self.store = store
         self._writer = writer
         self.group = group
         self._offer = offer
-        self._fingerprint = fingerprint
+        self.fingerprint = fingerprint
         self._name = own_name()
         self.leases = Watch()
         self._lease = LEASE_SECONDS if lease_seconds is None else lease_seconds
@@ -218,8 +216,8 @@ class Runs:
         above, title = None if parent is None else parent.id, self.screen.mask(title)[:200]
 
         def creates() -> None:
-            self._store.runs.create(
-                run_id, kind=start.kind, caller=caller, title=title, fingerprint=self._fingerprint, parent=above
+            self.store.runs.create(
+                run_id, kind=start.kind, caller=caller, title=title, fingerprint=self.fingerprint, parent=above
             )
 
         run = self._attach(run_id, caller, start.machine, mind, parent)
@@ -259,9 +257,9 @@ class Runs:
 
     def _record(self, run_id: str, caller: str | None) -> RunRecord:
         """The record of a run of this caller; None: of anybody's. Raises `UnknownRunError`."""
-        record = self._store.runs.get(run_id)
+        record = self.store.runs.get(run_id)
         if record is None or (caller is not None and record.caller != caller):
-            known = [one.id for one in self._store.runs.newest(caller=caller, limit=50)]
+            known = [one.id for one in self.store.runs.newest(caller=caller, limit=50)]
             raise UnknownRunError(f"unknown run {run_id!r}.{did_you_mean(run_id, known)}")
         return record
 
@@ -292,7 +290,7 @@ class Runs:
         """
         record = self._record(run_id, caller)
         # Looked at before: it may end at once when it is taken up.
-        last = next(self._store.runs.events(run_id, max(record.last_event - 1, 0)), None)
+        last = next(self.store.runs.events(run_id, max(record.last_event - 1, 0)), None)
         run = self._reach(record, anyway=True) if anyway and is_set_aside(record) else self.get(run_id, record.caller)
         if last is not None and last[1].get("event") == RunEnded.name:
             raise FinishedRunError(f"run {run_id} has ended ({run.status}); there is nothing to resume")
@@ -306,12 +304,12 @@ class Runs:
         """`resume` for a person: also of a run that was set aside. Where only a heartbeat can show whether its driver
         is alive, that is waited for, at most as long as the lease holds.
         """
-        first = self._store.runs.get(run_id)
+        first = self.store.runs.get(run_id)
         while True:
             try:
                 return await self._writer.patiently(lambda: self.resume(run_id, caller, anyway=True))
             except InterruptedRunError:
-                now = self._store.runs.get(run_id)
+                now = self.store.runs.get(run_id)
                 if now is None or first is None or now.status != "running" or now.lease != first.lease:
                     raise
                 left = self.left(now.lease)
@@ -359,7 +357,7 @@ class Runs:
             try:
                 await self._writer.patiently(partial(one.drive, event))
             except InterruptedRunError:
-                record = self._store.runs.get(one.id)
+                record = self.store.runs.get(one.id)
                 if one.runner.lost is not None or record is None or anyio.current_time() > deadline:
                     raise
                 if self.left(record.lease) > 0:
@@ -382,14 +380,14 @@ class Runs:
         """
         # What is secret is not written down for another process.
         [event] = self.screen.admit([event])
-        key = self._store.requests.ask(run.id, event.to_json())
+        key = self.store.requests.ask(run.id, event.to_json())
         try:
-            while (answer := self._store.requests.answer_to(key)) is None:
-                now = self._store.runs.get(run.id)
+            while (answer := self.store.requests.answer_to(key)) is None:
+                now = self.store.runs.get(run.id)
                 if now is None or self.left(now.lease) == 0:
                     return
                 if anyio.current_time() > deadline:
-                    back = self._store.requests.withdraw(key)
+                    back = self.store.requests.withdraw(key)
                     end = "nothing was decided" if back else "it has begun to: check_run shows what came of it"
                     raise InterruptedRunError(
                         f"run {run.id}: {_who(record)} is at work on it and has not taken the decision within "
@@ -397,13 +395,13 @@ class Runs:
                     )
                 await anyio.sleep(LISTENS_SECONDS / 5)
         finally:
-            self._store.requests.forget(key)
+            self.store.requests.forget(key)
         if answer["error"] is not None:
             raise DecisionError(str(answer["error"]))
 
     def _take_asked(self) -> None:
         """Take the decisions that other processes hand in for runs that are at work here."""
-        for key, run_id, event in self._store.requests.open():
+        for key, run_id, event in self.store.requests.open():
             run = self._runs.get(run_id)
             if run is not None and run.driver.epoch is not None and key not in self._taking:
                 self._taking.add(key)
@@ -412,7 +410,7 @@ class Runs:
     async def _take_for(self, key: str, run: Run, event: JSONObject) -> None:
         error: str | None = None
         try:
-            if not self._store.requests.begin(key):
+            if not self.store.requests.begin(key):
                 return
             run.drive(event_from_json(event))
             await run.runner.wait_written()
@@ -428,13 +426,13 @@ class Runs:
             self._taking.discard(key)
         with contextlib.suppress(StoreError):
             # Who has asked waits for a few seconds, and sees then what came of it.
-            self._store.requests.answer(key, error)
+            self.store.requests.answer(key, error)
 
     async def left_by_driver(self, run: Run) -> None:
         """Where a run has just come to rest in another process, wait until that one has given it back: for a moment."""
         deadline = anyio.current_time() + FOLLOWS_SECONDS
         while run.is_elsewhere and run.may_rest:
-            record = self._store.runs.get(run.id)
+            record = self.store.runs.get(run.id)
             if record is None or self.left(record.lease) == 0 or anyio.current_time() > deadline:
                 return
             await anyio.sleep(FOLLOWS_SECONDS / 10)
@@ -446,9 +444,9 @@ class Runs:
         if run.runner.lost is None and (record.parent or run.driver.epoch is not None or run.may_rest):
             run.cancel(reason)
         if record.parent or run.machine.phase == "ended":
-            self._store.requests.forget_cancel(run_id)
+            self.store.requests.forget_cancel(run_id)
         elif not run.runner.is_behind:
-            self._store.requests.ask_cancel(run_id, reason)
+            self.store.requests.ask_cancel(run_id, reason)
         return run, record
 
     async def listen(self) -> None:
@@ -460,7 +458,7 @@ class Runs:
             if not self._at_work():
                 continue
             with contextlib.suppress(StoreError):
-                for run_id, reason in self._store.requests.cancels().items():
+                for run_id, reason in self.store.requests.cancels().items():
                     run = self._runs.get(run_id)
                     if run is not None and run.driver.epoch is not None:
                         self._end(run, reason)
@@ -473,7 +471,7 @@ class Runs:
             return
         except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
             run.runner.fail(error)
-        self._store.requests.forget_cancel(run.id)
+        self.store.requests.forget_cancel(run.id)
 
     def _is_at_hand(self, run: Run, last_event: int) -> bool:
         """Whether what this process holds of a run is the whole of it, and at work where it should be."""
@@ -502,7 +500,7 @@ class Runs:
                 # Calls that are still at work under the old handle would only find out when they end.
                 run.runner.abandon("another process has gone on with it")
             elif self._read_on(run):
-                record = self._store.runs.get(run.id) or record
+                record = self.store.runs.get(run.id) or record
                 if self.left(record.lease) == 0:
                     self._go_on(run, record, (), parent, anyway=anyway, end=end)
                     run.runner.poke()
@@ -522,7 +520,7 @@ class Runs:
     def latest(self, caller: str, limit: int) -> list[RunSummary]:
         """The caller's latest runs, newest first."""
         found: list[RunSummary] = []
-        for record in self._store.runs.newest(caller=caller, limit=limit, rooms=False):
+        for record in self.store.runs.newest(caller=caller, limit=limit, rooms=False):
             live = self._runs.get(record.id)
             left = record.status == "running" and self.left(record.lease) == 0
             if left:
@@ -571,7 +569,7 @@ class Runs:
     def _look_on(self, one: _Followed) -> None:
         if not self._read_on(one.run):
             return
-        record = self._store.runs.get(one.run.id)
+        record = self.store.runs.get(one.run.id)
         if record is None or one.run.may_rest or self.left(record.lease) > 0:
             one.alone = None
         elif one.alone is None:
@@ -585,12 +583,12 @@ class Runs:
         """Take what another process has journaled of a run and its rooms since; whether that can be understood."""
         try:
             numbered = [
-                (number, event_from_json(event)) for number, event in self._store.runs.events(run.id, run.driver.seen)
+                (number, event_from_json(event)) for number, event in self.store.runs.events(run.id, run.driver.seen)
             ]
             if numbered:
                 run.driver.note(numbered[-1][0])
                 if any(isinstance(event, RequestMade | RunEnded) for _, event in numbered):
-                    steps = self._store.ideas.of_run(run.id)
+                    steps = self.store.ideas.of_run(run.id)
                     run.idea = steps[-1].id if steps else None
                 run.runner.follow([event for _, event in numbered])
             if run.machine.phase != "ended":
@@ -636,7 +634,7 @@ class Runs:
                     driver.give_back()
             # The views and search tables follow within a beat. What the store refuses now waits for another beat.
             with contextlib.suppress(StoreError):
-                while self._store.ideas.index() and not self._at_work():
+                while self.store.ideas.index() and not self._at_work():
                     await anyio.lowlevel.checkpoint()
 
     def at_work(self, caller: str) -> int:
@@ -653,7 +651,7 @@ class Runs:
     def _attach(
         self, run_id: str, caller: str, machine: Machine, mind: Mind | None = None, parent: Run | None = None
     ) -> Run:
-        driver = Driver(self._store, run_id, self._name, self._lease, self._writer, self.leases)
+        driver = Driver(self.store, run_id, self._name, self._lease, self._writer, self.leases)
         kept = Kept(self._run_bytes, lambda: self._beside(caller, kept)) if parent is None else parent.runner.kept
         run = Run(run_id, caller, machine, driver, self, kept=kept, mind=mind, parent=parent)
         self._forget_idle()
@@ -689,7 +687,7 @@ class Runs:
         self, record: RunRecord, parent: Run | None = None, *, anyway: bool = False, end: str | None = None
     ) -> Run:
         """A run as its journal has it; see `_go_on`."""
-        numbered = [(number, event_from_json(event)) for number, event in self._store.runs.events(record.id)]
+        numbered = [(number, event_from_json(event)) for number, event in self.store.runs.events(record.id)]
         events: Sequence[Event] = [event for _, event in numbered]
         named = events[0].mind if events and isinstance(events[0], RunStarted) else None
         mind = self._mind if self._mind is not None and self._mind.name == named else None
@@ -699,10 +697,10 @@ class Runs:
         run.runner.fold(events)
         run.turns.fold(events)
         run.driver.note(numbered[-1][0] if numbered else 0)
-        steps = self._store.ideas.of_run(record.id)
+        steps = self.store.ideas.of_run(record.id)
         run.idea = steps[-1].id if steps else None
         if events and run.machine.phase != "ended":
-            run.runner.kept.note(self._store.runs.journal_bytes(record.id))
+            run.runner.kept.note(self.store.runs.journal_bytes(record.id))
         return self._go_on(run, record, events, parent, anyway=anyway, end=end)
 
     def _go_on(
@@ -733,11 +731,11 @@ class Runs:
         if self.rooms.end_orphan(run):
             return run
         if parent is None:
-            end = end or self._store.requests.cancels().get(record.id)
+            end = end or self.store.requests.cancels().get(record.id)
         if end is not None:
             return self._load_to_end(run, end)
         # A room stands still with the run it belongs to.
-        root = record if parent is None else self._store.runs.get(run.root.id)
+        root = record if parent is None else self.store.runs.get(run.root.id)
         if root is not None and is_set_aside(root) and not anyway:
             run.runner.interrupt(f"{(root.summary or {}).get('reason')}")
             return run
@@ -747,7 +745,7 @@ class Runs:
             "needs_solution",
             *(() if self.approver else ("needs_approval",)),
         )
-        why = hindrance(run.machine, self.executor, record.fingerprint, self._fingerprint)
+        why = hindrance(run.machine, self.executor, record.fingerprint, self.fingerprint)
         if why is not None and waits:
             run.runner.interrupt(why)
             return run
@@ -771,7 +769,7 @@ class Runs:
             # Another process is at work on it: what its journal holds is all that is known here.
             return run
         if not current:
-            return self._reach(self._store.runs.get(record.id) or record, parent, anyway=anyway)
+            return self._reach(self.store.runs.get(record.id) or record, parent, anyway=anyway)
         if why is not None:
             run.runner.interrupt(why)
             return run
@@ -817,7 +815,7 @@ class Runs:
 
     def _events_of(self, record: RunRecord) -> int:
         """How many events the journals of a run and its rooms hold."""
-        rooms = self._store.runs.rooms(record.id)
+        rooms = self.store.runs.rooms(record.id)
         return record.last_event + sum(self._events_of(room) for room in rooms)
 
     def _load_to_end(self, run: Run, reason: str) -> Run:
@@ -832,7 +830,7 @@ class Runs:
         if not current:
             return self._reach(self._record(run.id, None), end=reason)
         self._end(run, reason)
-        for room in self._store.runs.rooms(run.id):
+        for room in self.store.runs.rooms(run.id):
             # Their calls have ended without them: so do they.
             self._reach(room, run)
         return run
@@ -850,16 +848,6 @@ class Runs:
     async def open_room(self, run: Run, effect: Execute) -> None:
         """See `RunHost.open_room`."""
         await self.rooms.open(run, effect)
-
-    def save_step(self, run: Run, request: Request, outcome: str) -> SaveIdea:
-        """See `RunHost.save_step`."""
-        idea, meta = run.idea_of_step(request, outcome, self._fingerprint)
-
-        def save() -> None:
-            # If the transaction is undone, the id is the same the next time: it is computed from the content.
-            run.idea = self._store.ideas.save(idea, meta)
-
-        return save
 
     def watch(self, run: Run, event: Event) -> None:
         """See `RunHost.watch`."""

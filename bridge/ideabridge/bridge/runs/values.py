@@ -6,7 +6,7 @@ from typing import Final, TypeVar, cast
 
 from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
-from ideabridge.bridge.context.preview import shorten
+from ideabridge.bridge.context.preview import reference_to, shorten
 from ideabridge.bridge.context.references import parse_reference
 from ideabridge.bridge.context.state import Missing, describe_missing
 from ideabridge.bridge.context.state import read as read_path
@@ -50,6 +50,22 @@ def given_by(machine: Machine) -> JSON:
         return machine.output
     results = {} if machine.state else results_of(machine, whole=True)
     return {"results": results} if results else machine.state
+
+
+def short_output(output: JSON) -> JSON:
+    """An output as an answer shows it. It has no reference of its own; `check_run` returns it whole as †output."""
+    if len(encode(output)) <= INLINE * 4:
+        return output
+    return {**reference_to(output, ("output",)), "note": 'ask check_run for paths: ["†output"] to get it whole'}
+
+
+def short_state(machine: Machine) -> JSON:
+    """The state as an answer shows it; by instance, if there are instances."""
+    if machine.instances:
+        return {
+            name: shorten(machine.state_of(name), ("state",), instance=name, small=INLINE) for name in machine.instances
+        }
+    return shorten(machine.state_of(), ("state",), small=INLINE)
 
 
 def value_at(machine: Machine, text: str) -> JSON:
