@@ -1,5 +1,7 @@
-"""Bridge: the parts put together. Runs plans and the agent loop over a toolbox and the configured modules
-(DESIGN 1, 3).
+"""Bridge: runs plans and the agent loop over a toolbox and the configured modules.
+
+An application opens a `Bridge`. It owns the store, the modules and the runs of its process, and passes each call to the
+part that does the work: `Offer` (the tools), `Runs`, `Publisher`, `Ways` (calls of published ideas).
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class Bridge:
         store: a path, or an open store (which then stays open); None: the configured one, else one in memory.
         handlers: handlers of message types of the caller's own.
         mind: answers the Requests of `solve`; None: the configured model, else solutions are handed in, by turns.
-        approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide` (DESIGN 4.6).
+        approver: decides on calls that ask, by a coroutine; None: the run waits for `Run.decide`.
         lease_seconds: how long a run is held for this process once it stops answering; None: 15.
 
     Raises:
@@ -277,7 +279,7 @@ class Bridge:
     # -- ideas and publications --------------------------------------------------------------------------------
 
     def export_idea(self, ref: str) -> JSONObject:
-        """An idea as a portable document (DESIGN 4.11), with its publication where `ref` is a name.
+        """An idea as a portable document, with its publication where `ref` is a name.
 
         Raises:
             UnknownIdeaError, AmbiguousIdeaError: there is none of that name, or several.
@@ -601,7 +603,7 @@ class Bridge:
                 `_instance` get ①, ②, ... in order.
             limits: lower limits than the configured ones.
             mind: who answers, see `choose`: `auto` is the bridge's mind, else the caller, by `turns`.
-            planning: `lazy`: nothing of a Solution runs before somebody has accepted it as a whole (DESIGN 4.9).
+            planning: `lazy`: nothing of a Solution runs before somebody has accepted it as a whole.
             thought_process: whether the mind writes its reasoning before the calls; None: as configured.
             caller: who asks; others do not see the run.
 
@@ -693,7 +695,7 @@ class Bridge:
         run_id: str | None = None,
         caller: str = LOCAL,
     ) -> AbstractAsyncContextManager[Session]:
-        """A run whose steps the application answers itself, call by call or in groups (DESIGN 4.7); see `Session`.
+        """A run whose steps the application answers itself, call by call or in groups; see `Session`.
 
         Args:
             state: what `†state` reads to begin with.

@@ -1,4 +1,4 @@
-"""Configuration: what `ideabridge.json` holds (DESIGN 4.10, 6, 7).
+"""Configuration: what `ideabridge.json` holds.
 
 The project's file lies over the user's once a person has trusted it (`trust.py`). Every problem of a file is reported
 at once, each with its place. `docs/configuration.md` tells each key; `docs/ideabridge.schema.json` is
@@ -55,11 +55,11 @@ from ideabridge.tools.tool import Order
 
 # -- approval rules --------------------------------------------------------------------------------------------------
 #
-# Approval rules: what the configuration's key `approval` may hold (DESIGN 4.6). `loop.policy` applies them.
+# Approval rules: what the configuration's key `approval` may hold. `loop.policy` applies them.
 
 
 class ApprovalRule(BaseModel):
-    """One rule of `approval`: it holds for a call where everything it names fits (DESIGN 4.6)."""
+    """One rule of `approval`: it holds for a call where everything it names fits."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -76,7 +76,7 @@ class ApprovalRule(BaseModel):
 
 
 class ApprovalRules(BaseModel):
-    """Which calls run, ask a person, or are refused: the first rule that holds decides (DESIGN 4.6)."""
+    """Which calls run, ask a person, or are refused: the first rule that holds decides."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -115,7 +115,7 @@ class ConfigurationError(IdeabridgeError):
 
 
 class Limits(BaseModel):
-    """Bounds of one run (DESIGN 4.4)."""
+    """Limits of one run."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -768,7 +768,7 @@ def configuration_schema() -> JSONObject:
 
 
 def fingerprint(configuration: Configuration) -> str:
-    """SHA-256 over what changes how runs behave: automatic resume needs the same one (DESIGN 7).
+    """SHA-256 over what changes how runs behave: automatic resume needs the same one.
 
     Modules by what they are (command, arguments, address, tools allowed and denied; of headers and environment
     only the names), files of tools, approval, order and limits; and the folder, where anything runs in it: projects

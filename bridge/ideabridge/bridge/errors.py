@@ -74,7 +74,7 @@ class RejectedSolutionError(IdeabridgeError):
 
 
 class CallError(IdeabridgeError):
-    """Calls of a session that gave no value (DESIGN 4.7); one class for each cause.
+    """Calls of a session that gave no value; one class for each cause.
 
     Attributes:
         run: id of the session's run.
@@ -118,7 +118,7 @@ class NoAlternativeError(CallError):
 
 
 class SecretGivenError(IdeabridgeError):
-    """A secret of the configuration in a task, a plan or a decision: nothing of it was kept (DESIGN 7)."""
+    """A secret of the configuration in a task, a plan or a decision: nothing of it was kept."""
 
 
 class DecisionError(IdeabridgeError):

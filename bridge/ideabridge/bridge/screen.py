@@ -1,4 +1,4 @@
-"""Screen: no secret of the configuration gets into a journal, and so into no idea (DESIGN 7).
+"""Screen: no secret of the configuration gets into a journal, and so into no idea.
 
 Modules are given their secrets when they start; nobody has to write one into a task, a call or an answer. What people
 and minds write is therefore refused where it holds one, and nothing of it is kept; what activities say, why a run was

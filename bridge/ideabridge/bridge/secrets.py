@@ -1,4 +1,4 @@
-"""Secrets: values that are never shown or stored (DESIGN 7).
+"""Secrets: values that are never shown or stored.
 
 What counts as one: values of headers, of the environment and of `${VAR}` given in the configuration, and the
 credentials in an address. What does not, because hiding it would only garble messages: values under 6 characters,

@@ -1,4 +1,4 @@
-"""Sharing: what an idea from elsewhere needs that is not here (DESIGN 4.10, 4.11)."""
+"""Sharing: what an idea from elsewhere needs that is not here."""
 
 from __future__ import annotations
 

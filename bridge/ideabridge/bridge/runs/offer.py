@@ -1,4 +1,9 @@
-"""Offer: every tool there is, under names that do not collide (DESIGN 4.10)."""
+"""Offer: every tool of the toolbox and of the modules, under names that do not collide.
+
+`Offer` compiles the tools into catalogues: of those that modules have listed in this process, to run calls, and of all
+that are known, to name and search them. It waits for modules whose tools a plan or a task needs. `ModuleLists` keeps
+what each module listed when it was last up, so that names do not depend on which modules are up.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +30,13 @@ from ideabridge.tools.schema import check_schema
 from ideabridge.tools.tool import ANONYMOUS, IDEA, Tool, ToolKey
 from ideabridge.tools.toolbox import Toolbox, with_fixed
 
-# -- offer -----------------------------------------------------------------------------------------------------------
+logger: Final = logging.getLogger(__name__)
+
+_LOGGED_TOOLS: Final = 5
+"""Tools that one line of the log names."""
 
 _AWAY: Final = 600
-"""Characters in which an error names the modules that are not up."""
+"""Characters that an error spends on the names of modules that are not up."""
 
 _LOOK_SECONDS: Final = 3.0
 """How long a plan waits for modules that have failed, and may have a tool that nobody else has."""
@@ -260,7 +268,7 @@ class Offer:
         Args:
             patterns: names or patterns such as `git_*`; `anonymous.solve`: clean rooms; `idea:NAME`: an idea, by its
                 name alone.
-            defined: tools of `tool` messages; each replaces one of its name here (DESIGN 4.1).
+            defined: tools of `tool` messages; each replaces one of its name here.
             caller: who asks.
         """
         own = list(defined)
@@ -283,7 +291,7 @@ class Offer:
         return list({tool.key: tool for tool in found if tool is not None}.values())
 
     def with_defined(self, tools: Iterable[Tool], defined: Iterable[Tool], more: Iterable[Tool] = ()) -> Catalogue:
-        """Tools, those a context defines, each of which replaces one of its name here (DESIGN 4.1), and more."""
+        """Tools, those a context defines, each of which replaces one of its name here, and more."""
         own = {tool.name: tool for tool in defined}
         left = [tool for tool in tools if tool.module is not None or tool.name not in own]
         tools = [*left, *own.values(), *more]
@@ -421,27 +429,16 @@ def _for_rooms(catalogue: Catalogue, calls: Iterable[JSONObject]) -> list[Tool]:
     return found
 
 
-# -- module lists ----------------------------------------------------------------------------------------------------
-#
-# ModuleLists: what each module listed when it was last up, kept in the store, so that names and lists do not depend on
-# which modules are up.
-
-logger: Final = logging.getLogger(__name__)
-
-_TOLD: Final = 5
-"""Tools that one line of the log names."""
-
-
 class ModuleLists:
-    """Takes the lists from the store, and keeps them there.
+    """The lists of tools that the store keeps, by module.
 
-    A list is kept by the fingerprint of the module's configuration: a module of the same name with another command,
-    address or filter does not take it over. Secrets are not in it, for `Modules` takes them out of definitions.
+    The key of a list is the fingerprint of the module's configuration: a module of the same name with another command,
+    address or filter does not use it. A list holds no secrets: `Modules` removes them from definitions.
 
     Args:
-        configuration: tells the modules.
+        configuration: names the modules.
         modules: the modules.
-        store: keeps the lists.
+        store: holds the lists.
     """
 
     def __init__(self, configuration: Configuration, modules: Modules, store: Store) -> None:
@@ -454,13 +451,14 @@ class ModuleLists:
         }
 
     def recall(self) -> None:
-        """Tell the modules what they listed last. Before they connect. What is secret by now was perhaps none then.
-        Where one has another configuration than it had then, it is another module, and only the names stay its own.
+        """Give the modules their last lists, before they connect. A module whose configuration has changed is another
+        module: only the names stay reserved for it.
         """
         for name, fingerprint in self._fingerprints.items():
-            told = self._modules.secrets.redact(self._memory.tools(fingerprint))
-            if isinstance(told, list):
-                self._modules.recall(name, [Tool.from_json(one) for one in told if isinstance(one, dict)])
+            # A value may have become secret after its list was stored.
+            listed = self._modules.secrets.redact(self._memory.tools(fingerprint))
+            if isinstance(listed, list):
+                self._modules.recall(name, [Tool.from_json(one) for one in listed if isinstance(one, dict)])
             else:
                 self._modules.reserve(name, self._memory.names(name))
 
@@ -474,18 +472,18 @@ class ModuleLists:
         try:
             milder = _milder(self._memory.tools(fingerprint) or [], listed)
             if milder:
-                # They are believed, as those of a tool that is new are; but whoever relied on being asked is told.
-                more = f"; and {len(milder) - _TOLD} more" if len(milder) > _TOLD else ""
-                logger.warning("module %s: %s%s", name, "; ".join(milder[:_TOLD]), more)
+                # The new hints hold, as those of a new tool do. People who relied on being asked must know of them.
+                more = f"; and {len(milder) - _LOGGED_TOOLS} more" if len(milder) > _LOGGED_TOOLS else ""
+                logger.warning("module %s: %s%s", name, "; ".join(milder[:_LOGGED_TOOLS]), more)
                 self._modules.note(name, milder)
             self._memory.keep_tools(fingerprint, name, tools)
         except StoreError as error:
-            # Busy or full: the module is of use all the same, and its list is kept the next time it is up.
+            # The store is busy or full. The module works without it; its list is stored the next time it is up.
             logger.warning("keeping the tools of module %s: %s", name, error)
 
 
 def _milder(then: list[JSON], now: list[Tool]) -> list[str]:
-    """What the hints of tools promise now that they did not promise before: calls may run that asked a person."""
+    """What the hints of tools promise that they did not promise before: calls that asked a person may run now."""
     known = {tool.name: tool for tool in (Tool.from_json(one) for one in then if isinstance(one, dict))}
     found: list[str] = []
     for tool in now:
