@@ -350,7 +350,7 @@ _HOMES: Final = {
         "UnknownPublicationError",
         "UnknownRunError",
     ),
-    "store.filters": ("IdeaFilter",),
+    "store.ideas": ("IdeaFilter",),
     "store.idea": (
         "Answer",
         "Idea",
