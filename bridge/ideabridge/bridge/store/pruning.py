@@ -1,4 +1,15 @@
-"""Pruning: old runs and ideas leave the store, while others use it (`docs/store.md`)."""
+"""Pruning: delete old runs and ideas while other processes use the store (`docs/store.md`).
+
+1. `Families` groups what must stay or go together: a run, the rooms that answered its calls, its forks, and their
+   ideas. An idea that no run of this store made is a family of its own; ideas that name the same run of another store
+   form one.
+2. `Pruning` deletes families, a few in each transaction, unless a publication or tag has come to need them meanwhile.
+   The events of deleted runs follow.
+3. `Sweep` deletes the rows of `contents` that no idea and no event references any more.
+
+Each transaction takes about 10 ms and leaves a consistent store. A pruning that is killed is completed by the next one.
+`Retention` runs the same steps once a week in a server.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +30,9 @@ from ideabridge.bridge.store.shapes import Uses
 from ideabridge.tools.encoding import decode_trusted, encode_text
 
 # -- families --------------------------------------------------------------------------------------------------------
-#
-# Families: what is pruned together: a run, the rooms that answered its calls, its forks, and their ideas.
-#
-# An idea that no run of this store made is a family of its own; so are those that name one run of another store.
 
 ENDED: Final = ("done", "stalled", "limit", "cancelled", "failed")
-"""How a run stands that never goes on."""
+"""The statuses of runs that never continue."""
 
 UNFINISHED: Final = "unfinished"
 NEWEST: Final = "newest"
@@ -33,7 +40,7 @@ PUBLISHED: Final = "published"
 TAGGED: Final = "tagged"
 
 Key = str | int
-"""Names a member of a family: the id of a run, or the row of an idea that has none."""
+"""A member of a family: the id of a run, or the row of an idea without a run."""
 
 
 @dataclass(slots=True)
@@ -41,9 +48,9 @@ class Family:
     """Runs and ideas that stay or go together.
 
     Attributes:
-        members: ids of runs, of this store or not; or the row of one idea without a run.
-        time: when the latest of it ended or was saved, ISO 8601 in UTC.
-        why: why it stays however old it is; "": it may go.
+        members: ids of runs, of this or of another store; or the row of one idea without a run.
+        time: when its latest member ended or was saved, ISO 8601 in UTC.
+        why: the reason to keep it at any age; "": none.
     """
 
     members: list[Key] = field(default_factory=list[Key])
@@ -60,7 +67,7 @@ class Family:
 
 
 class Families:
-    """The families of a store, as they are now. Made inside a guard or transaction of the caller."""
+    """The current families of a store. Create it inside a guard or transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,7 +85,7 @@ class Families:
     def _root(self, key: Key) -> Key:
         above = self._above[key]
         while above != key:
-            # Halves the way for the next.
+            # Path halving, as in union-find.
             self._above[key] = self._above[above]
             key, above = above, self._above[above]
         return key
@@ -109,8 +116,8 @@ class Families:
         for key, _, _, status, driver, lease_until, _ in rows:
             if status not in ENDED or (driver is not None and lease_until > now):
                 self._keep(key, UNFINISHED)
-        # Rows are numbered on from the newest: were it to go, its number would be given again, and other processes
-        # may hold it.
+        # SQLite numbers rows on from the newest. If the newest were deleted, its number would be used again, while
+        # other processes may still remember it.
         newest = execute(
             "SELECT id FROM runs WHERE number = (SELECT max(number) FROM runs) UNION ALL "
             "SELECT coalesce(run, number) FROM ideas WHERE number = (SELECT max(number) FROM ideas)"
@@ -127,12 +134,12 @@ class Families:
 
 
 def holders(database: Database, ideas: Iterable[int] | None = None, since: int = 0) -> Iterator[tuple[Key, str]]:
-    """(member, why) of what publications and tags need: the run an idea was lifted from and those that confirmed it,
-    else the latest run that ended with it, else any run of it, else the idea.
+    """(member, reason) of what publications and tags need: the run that an idea was lifted from and the runs that
+    confirmed it; otherwise the latest run that ended with the idea, any run of it, or the idea itself.
 
     Args:
-        database: inside a guard or transaction of it.
-        ideas: only for these rows of ideas, and for publications after the row `since`; None: for all.
+        database: the store. Call this inside a guard or transaction.
+        ideas: consider only these rows of ideas, and publications after the row `since`; None: all.
         since: see `ideas`.
     """
     execute = database.execute
@@ -173,32 +180,31 @@ def _best_run(database: Database, idea: int) -> Key:
     return row[0]
 
 
-# -- reach -----------------------------------------------------------------------------------------------------------
-#
-# Reach: which rows of `contents` ideas and journals reach, and a sweep of those that none does (`docs/store.md`).
+# -- contents --------------------------------------------------------------------------------------------------------
 
 _READ: Final = 1024
 _DELETED: Final = 500
-"""Rows deleted in one transaction: some 10 ms."""
+"""Rows deleted in one transaction, which takes about 10 ms."""
 
 
 class Reach:
-    """The rows reached so far by ideas and events: schemas, messages, Solutions, tools, and lists of them."""
+    """The rows of `contents` that ideas and events reference: schemas, messages, Solutions, tools, and their lists."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Of each row: not reached; reached; reached as a list. A message may read as a list does, and share its row.
+        # For each row: 0 not reached, 1 reached, 2 reached as a list. A message with the same text as a list shares its
+        # row.
         self._reached = bytearray()
 
     def __contains__(self, number: int) -> bool:
         return number < len(self._reached) and self._reached[number] > 0
 
     def idea(self, schema: int, solved: int | None, context: str) -> list[int]:
-        """Look at an idea; returns the rows that nothing before it reached. Inside a guard or transaction."""
+        """Add the rows of an idea; returns the rows that are new. Inside a guard or transaction."""
         return self._add([schema, *(() if solved is None else (solved,)), *cast("list[int]", decode_trusted(context))])
 
     def event(self, parts: str) -> list[int]:
-        """Look at the parts of an event; returns the same. Inside a guard or transaction."""
+        """Add the rows of the parts of an event; returns the rows that are new. Inside a guard or transaction."""
         return self._add(entries_of(parts))
 
     def _add(self, entries: list[int]) -> list[int]:
@@ -216,17 +222,17 @@ class Reach:
                 new.append(number)
             if entry < 0:
                 row = self._database.execute("SELECT body FROM contents WHERE number = ?", (number,)).fetchone()
-                # A list that is not there is damage, which whoever reads the idea is told of.
+                # A missing list is damage; reading the idea reports it.
                 entries += cast("list[int]", decode_trusted(row[0])) if row is not None else []
         return new
 
 
 class Sweep:
-    """Deletes the contents that no idea and no event reaches, while others save ideas and journal events.
+    """Deletes the contents that no idea and no event references, while others save ideas and journal events.
 
-    What is saved meanwhile may reach what nothing else does. So each transaction that deletes first looks at the ideas
-    saved since the last, and at the events of every run that is new or had not ended when the sweep began; and it makes
-    void what other processes remember of rows (`Contents`).
+    An idea or event saved meanwhile may reference a row that nothing else references. Therefore each transaction that
+    deletes first examines the ideas saved since the previous one, and the events of all runs that are new or had not
+    ended when the sweep began. It also invalidates the row numbers that other processes remember (`Contents`).
     """
 
     def __init__(self, database: Database, breathe: Callable[[], None]) -> None:
@@ -235,9 +241,9 @@ class Sweep:
         self._reach = Reach(database)
         self._seen = 0
         with database.guard:
-            # The newest row stays, reached or not: its number must not be given again.
+            # The newest row always stays: its number must not be used again.
             self._top = database.number("SELECT max(number) FROM contents")
-            # Only these, and runs that are made from now on, journal anything more.
+            # Only these runs, and runs created from now on, can journal more events.
             self._last_run = database.number("SELECT max(number) FROM runs")
             ended = ", ".join(f"'{one}'" for one in ENDED)
             self._open = [
@@ -262,7 +268,7 @@ class Sweep:
         return deleted + (self._delete(garbage) if garbage else 0)
 
     def _look(self) -> bool:
-        """Look at the next ideas; whether there were any."""
+        """Examine the next ideas; returns whether there were any."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT number, schema, solved, context FROM ideas WHERE number > ? ORDER BY number LIMIT ?",
@@ -274,7 +280,7 @@ class Sweep:
         return bool(rows)
 
     def _events(self, between: tuple[int, int], most: int = -1) -> list[int]:
-        """Look at the events between two rows that have parts; returns their rows."""
+        """Examine the events between two rows that have parts; returns their rows."""
         with self._database.guard:
             rows = self._database.execute(
                 "SELECT id, parts FROM events WHERE parts IS NOT NULL AND id > ? AND id < ? ORDER BY id LIMIT ?",
@@ -313,7 +319,7 @@ class Sweep:
                 for number in numbers
                 if number not in self._reach
             ]
-            # Another process that prunes may have been here first.
+            # Another process that prunes may have deleted some already.
             rows = [row for row in found if row is not None]
             gone = [(number,) for _, number in rows]
             database.connection.executemany(
@@ -330,7 +336,7 @@ class Sweep:
 # -- pruning ---------------------------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 32
-"""Families deleted in one transaction: some 10 ms."""
+"""Families deleted in one transaction, which takes about 10 ms."""
 
 _EVENTS: Final = 2000
 """Events deleted in one transaction."""
@@ -338,14 +344,14 @@ _EVENTS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class Prunable:
-    """What a pruning removes.
+    """What a pruning would delete.
 
     Attributes:
-        runs: how many runs.
-        ideas: how many ideas.
-        used: how many bytes of the file are in use now.
-        oldest, newest: when the first and the last of it ended, ISO 8601 in UTC; "": there is nothing.
-        kept: how many runs stay that are as old, by why: `published`, `tagged`, `unfinished`, `newest`.
+        runs: the number of runs.
+        ideas: the number of ideas.
+        used: the bytes of the file that are in use now.
+        oldest, newest: when the first and the last of the runs ended, ISO 8601 in UTC; "": nothing to delete.
+        kept: the number of equally old runs that stay, by reason: `published`, `tagged`, `unfinished`, `newest`.
     """
 
     runs: int
@@ -361,7 +367,7 @@ class Prunable:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a pruning took away: runs, ideas, messages and schemas; and the bytes of the file in use before, after."""
+    """What a pruning deleted: numbers of runs, ideas and contents; and the bytes in use before and after."""
 
     runs: int
     ideas: int
@@ -371,14 +377,14 @@ class Pruned:
 
 
 class Pruning:
-    """Prunes a store. Each step is a short transaction, with room for others between; each leaves the store whole.
+    """Prunes a store in short transactions with pauses between them.
 
     Args:
         database: the store.
-        search: what it holds.
-        uses: likewise.
-        wait: waits so many seconds between two steps; true: stop; None: `time.sleep`.
-        pace: for how many times as long as a step takes the store is left to others.
+        search: its index of words.
+        uses: its index of tools and tags.
+        wait: waits for the given seconds between two transactions; returns true to stop. None: `time.sleep`.
+        pace: the length of a pause, as a multiple of the length of the transaction before it.
     """
 
     def __init__(
@@ -397,7 +403,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def prunable(self, before: str) -> Prunable:
-        """What is older than a time, the oldest first."""
+        """Find what is older than a time, the oldest first."""
         database = self._database
         with database.snapshot():
             families = Families(database)
@@ -421,7 +427,7 @@ class Pruning:
             )
 
     def prune(self, what: Prunable) -> Pruned:
-        """Take away what `prunable` found, as far as nothing needs it by now."""
+        """Delete what `prunable` found, except what something needs by now."""
         with self._database.guard:
             before = in_use(self._database)
         runs = ideas = 0
@@ -434,12 +440,12 @@ class Pruning:
             return Pruned(runs, ideas, contents, before, in_use(self._database))
 
     def remove(self, families: list[Family], top: int, published: int) -> tuple[int, int]:
-        """Remove families, as far as nothing needs them by now; returns how many runs and ideas.
+        """Delete families, except those that something needs by now; returns the numbers of runs and ideas.
 
         Args:
-            families: few, for they go in one transaction.
-            top: the newest row of ideas when they were found.
-            published: the newest row of publications then.
+            families: a few: they are deleted in one transaction.
+            top: the newest row of ideas when the families were found.
+            published: the newest row of publications at that time.
         """
         with self._database.unchecked():
             removed = self._remove([one for one in families if self._may_go(one, top, published)])
@@ -447,8 +453,8 @@ class Pruning:
         return removed
 
     def clear(self) -> int:
-        """Remove what belongs to nothing any more, also what a pruning that was cut off left behind; returns how many
-        contents.
+        """Delete events and contents that nothing references, also those that an interrupted pruning left; returns the
+        number of contents.
         """
         self._remove_events()
         contents = Sweep(self._database, self._breathe).run()
@@ -459,7 +465,7 @@ class Pruning:
         return contents
 
     def _breathe(self) -> None:
-        """Leave the store to others for as long as it was held: who waits for the lock looks only now and then."""
+        """Pause, so that processes that wait for the lock can get it: they only look from time to time."""
         seconds = min(max(time.monotonic() - self._begun, 0.001) * self._pace, 0.1 * self._pace)
         if self._wait is None:
             time.sleep(seconds)
@@ -468,7 +474,7 @@ class Pruning:
         self._begun = time.monotonic()
 
     def _may_go(self, family: Family, top: int, published: int) -> bool:
-        """Whether nothing came about since that needs it. Inside the transaction that removes it."""
+        """Whether still nothing needs a family. Inside the transaction that deletes it."""
         runs, number = encode_text([*family.runs()]), self._database.number
         ended = ", ".join(f"'{one}'" for one in ENDED)
         if number(
@@ -498,7 +504,7 @@ class Pruning:
         return [row[0] for row in rows]
 
     def _remove(self, families: list[Family]) -> tuple[int, int]:
-        """Remove families; returns how many runs and ideas. Their events are no longer theirs, and go later."""
+        """Delete families without their events; returns the numbers of runs and ideas."""
         execute = self._database.execute
         names = {run for one in families for run in one.runs()}
         runs = encode_text([*names])
@@ -506,11 +512,11 @@ class Pruning:
         ideas = {*self._ideas_of(runs), *loose}
         execute("DELETE FROM occurrences WHERE run IN (SELECT value FROM json_each(?))", (runs,))
         gone: list[tuple[int]] = []
-        # While the ideas of each are still together.
+        # Read this before the first idea of a run is deleted.
         uses = self._uses.of_runs(names)
         for idea in ideas:
             row = execute("SELECT run FROM ideas WHERE number = ?", (idea,)).fetchone()
-            # One that was saved without a run is not of those it occurred in since.
+            # An idea that was first saved without a run belongs to no run, although it occurred in some later.
             if row is None or (idea not in loose if row[0] is None else row[0] not in names):
                 continue
             other = execute(
@@ -529,7 +535,7 @@ class Pruning:
             self._database.connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", gone)  # noqa: S608
         if gone:
             self._database.count(UNINDEXED, len(gone))
-        # What is kept of a run beside it is named KIND.RUN.
+        # Settings that belong to a run have the key KIND.RUN.
         execute(
             "DELETE FROM settings WHERE substr(key, instr(key, '.') + 1) IN (SELECT value FROM json_each(?))", (runs,)
         )
@@ -537,9 +543,9 @@ class Pruning:
         return cursor.rowcount, len(gone)
 
     def _move(self, idea: int, run: str, step: int, meta: str) -> None:
-        """Let an idea be of another run that it occurred in: the one it was first saved in goes."""
+        """Assign an idea to another run that it occurred in, because its first run is deleted."""
         execute = self._database.execute
-        # Its tags are its own.
+        # The idea keeps its tags.
         execute(
             "UPDATE ideas SET run = ?1, step = ?2, meta = CASE WHEN json_type(meta, '$.tags') IS NULL "
             "THEN json_remove(?3, '$.tags') ELSE json_set(?3, '$.tags', json_extract(meta, '$.tags')) END "
@@ -550,7 +556,7 @@ class Pruning:
         execute("DELETE FROM occurrences WHERE run = ? AND step = ? AND idea = ?", (run, step, idea))
 
     def _remove_events(self) -> None:
-        """Remove the events of runs that are gone: those between the numbers of the runs there are."""
+        """Delete the events of deleted runs: their rows lie between the rows of existing runs."""
         database = self._database
         with database.guard:
             known = [row[0] for row in database.execute("SELECT number FROM runs ORDER BY number")]
@@ -572,7 +578,7 @@ class Pruning:
 
 
 def _counted(database: Database, families: Families, going: list[Family]) -> tuple[int, int]:
-    """How many runs and ideas some families take with them. An idea goes with the last family that it occurs in."""
+    """The numbers of runs and ideas in some families. An idea that also occurs in another family does not count."""
     of_those = {id(family) for family in going}
     runs = sum(id(families.of(run)) in of_those for (run,) in database.execute("SELECT id FROM runs"))
     gone, kept = set[int](), set[int]()
@@ -585,7 +591,7 @@ def _counted(database: Database, families: Families, going: list[Family]) -> tup
 
 
 def in_use(database: Database) -> int:
-    """The bytes of the file that hold something: what it has after a vacuum."""
+    """The bytes of the file that are in use: its size after a vacuum."""
     return database.number(
         "SELECT (page_count - freelist_count) * page_size "
         "FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
@@ -593,31 +599,25 @@ def in_use(database: Database) -> int:
 
 
 # -- retention -------------------------------------------------------------------------------------------------------
-#
-# Retention: old runs leave the store by themselves, in small steps, while servers use it (`docs/store.md`).
-#
-# Once a week a round looks for runs that may go; the first one that finds some only says so. It works on a connection
-# of
-# its own, in another thread than the event loop's, and leaves the store to others for ten times as long as it holds it.
 
 DAY: Final = 86_400.0
 
 EVERY: Final = 7 * DAY
-"""Seconds between two rounds of all servers on one store."""
+"""Seconds between two rounds; all servers of one store share the rounds."""
 
 YOUNG: Final = 7 * DAY
-"""A run that ended more recently stays however many there are."""
+"""A run that ended more recently is never deleted because of the number of runs."""
 
 PACE: Final = 10.0
-"""For how many times as long as a step takes the store is left to others."""
+"""The pause after a transaction, as a multiple of its length."""
 
 _LEASE: Final = 600.0
-"""How long another server takes a round to be at work, in seconds since it last said so."""
+"""Seconds for which a server claims a round; it renews the claim while it works."""
 
 _KEY: Final = "retention"
 _CANDIDATES: Final = 64
-_RETENTION_TOGETHER: Final = 8
-"""Families removed in one transaction: a few milliseconds."""
+_AT_ONCE: Final = 8
+"""Families deleted in one transaction, which takes a few milliseconds."""
 
 _ENDED: Final = ", ".join(f"'{one}'" for one in ENDED)
 _DUE: Final = (
@@ -627,11 +627,11 @@ _DUE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is kept at least. A run goes when it is older, or beyond the number and older than `YOUNG`.
+    """Which runs to keep. Others are deleted; those beyond the number only if they are older than `YOUNG`.
 
     Attributes:
-        days: for so many days after it ended; None: of any age.
-        runs: so many of the newest runs, rooms included; None: any number.
+        days: keep runs for this many days after they end; None: at any age.
+        runs: keep this many of the newest runs, rooms included; None: any number.
     """
 
     days: float | None
@@ -640,12 +640,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """How retention stands in a store.
+    """What the next round of retention will do.
 
     Attributes:
-        runs: at most how many runs are due: some of them may be published, tagged or part of something younger.
-        at: when the next round is, in seconds since 1970; 0: as soon as a server looks.
-        deletes: whether that round deletes; the first one that finds something only says so.
+        runs: an upper bound of the runs to delete: some may be published, tagged or part of a younger family.
+        at: when the next round is, in seconds since 1970; 0: when a server next checks.
+        deletes: whether that round deletes. The first round that finds runs only announces them.
     """
 
     runs: int
@@ -654,7 +654,11 @@ class Due:
 
 
 class Retention:
-    """Looks for old runs of one store, and removes them; see `Store.retention`."""
+    """Deletes old runs of one store in weekly rounds; see `Store.retention`.
+
+    The first round that finds runs only announces them. A round uses its own connection and runs in a thread other than
+    the event loop's. After each transaction it pauses ten times as long as the transaction took.
+    """
 
     def __init__(self, database: Database, pruning: Pruning, bounds: Bounds) -> None:
         self._database = database
@@ -662,7 +666,7 @@ class Retention:
         self._bounds = bounds
 
     def due(self, now: float) -> Due:
-        """How retention stands.
+        """What the next round will do.
 
         Args:
             now: seconds since 1970.
@@ -674,18 +678,18 @@ class Retention:
         return Due(self._count(self._clock(state, now)), at, state.get("told") is True)
 
     def round(self, now: float, who: str) -> tuple[str, int]:
-        """A round, where it is time for one.
+        """Do a round, if one is due.
 
         Args:
             now: seconds since 1970.
-            who: this process, as no other is named.
+            who: a unique name of this process.
 
         Returns:
-            What was done and of how many runs: `none` (nothing to do, or another server is at it), `found` (they go in
-            the next round), `deleted`.
+            What was done and the number of runs: `none` (nothing to do, or another server does the round), `found`
+            (the next round deletes them), `deleted`.
 
         Raises:
-            PruningStoppedError: `wait` said so; what was done holds, and the next round goes on.
+            PruningStoppedError: `wait` stopped it. The next round continues.
         """
         claimed = self._claim(now, who)
         if claimed is None:
@@ -702,7 +706,7 @@ class Retention:
         return done
 
     def _claim(self, now: float, who: str) -> tuple[float, bool] | None:
-        """(the time that counts, whether it was said that runs go), where this process does the round."""
+        """(time to count ages from, whether runs were announced), if this process does the round."""
         with self._database.transaction():
             state = self._state()
             if 0 <= now - state.get("at", 0.0) < EVERY:
@@ -720,15 +724,15 @@ class Retention:
             )
 
     def _state(self) -> dict[str, Any]:
-        """What is noted: `at`, when the last round was; `clock`, the time that counted then; `told`, whether a round
-        has said that runs go; `by` and `until`, who is at work. Inside a guard or transaction.
+        """The stored state: `at`, when the last round was; `clock`, the time it counted ages from; `told`, whether a
+        round has announced runs; `by` and `until`, the claim of a round. Inside a guard or transaction.
         """
         row = self._database.execute("SELECT value FROM settings WHERE key = ?", (_KEY,)).fetchone()
         return {} if row is None else json.loads(row[0])
 
     @staticmethod
     def _clock(state: dict[str, Any], now: float) -> float:
-        """The time that ages count from: a clock that is years ahead for a while makes nothing years old."""
+        """The time to count ages from, bounded so that a clock that is temporarily years ahead deletes nothing."""
         return min(now, state.get("clock", now) + 2 * EVERY)
 
     def _before(self, clock: float) -> tuple[str, int, str]:
@@ -745,14 +749,14 @@ class Retention:
             return self._database.number(f"SELECT count(*) FROM runs WHERE {_DUE}", self._before(clock))  # noqa: S608
 
     def _delete(self, clock: float, going_on: Callable[[], None]) -> int:
-        """Remove what is due; returns how many runs."""
+        """Delete the runs that are due; returns how many."""
         database = self._database
         with database.snapshot():
             before = self._before(clock)
             top = database.number("SELECT max(number) FROM ideas")
             published = database.number("SELECT max(number) FROM publications")
             held: set[Key] = {key for key, _ in holders(database)}
-            # Their row numbers must not be given again.
+            # The newest rows stay: their numbers must not be used again.
             held |= {row[0] for row in database.execute("SELECT id FROM runs ORDER BY number DESC LIMIT 1")}
             held |= {row[0] for row in database.execute("SELECT run FROM ideas ORDER BY number DESC LIMIT 1")}
         removed, last = 0, 0
@@ -763,8 +767,8 @@ class Retention:
                     (*before, last, _CANDIDATES),
                 ).fetchall()
                 families = self._families([row[1] for row in rows], before, held)
-            for start in range(0, len(families), _RETENTION_TOGETHER):
-                removed += self._pruning.remove(families[start : start + _RETENTION_TOGETHER], top, published)[0]
+            for start in range(0, len(families), _AT_ONCE):
+                removed += self._pruning.remove(families[start : start + _AT_ONCE], top, published)[0]
             if len(rows) < _CANDIDATES:
                 break
             last = rows[-1][0]
@@ -774,7 +778,7 @@ class Retention:
         return removed
 
     def _families(self, runs: list[str], before: tuple[str, int, str], held: set[Key]) -> list[Family]:
-        """The families of some runs of which every run is due, and none is held."""
+        """The families of some runs in which every run is due and none is held."""
         found: list[Family] = []
         seen: set[str] = set()
         for run in runs:
@@ -793,7 +797,7 @@ class Retention:
         return found
 
     def _family(self, run: str) -> set[str]:
-        """A run with all that are joined to it: rooms and forks, and what they are rooms and forks of."""
+        """A run with all runs that are connected to it as rooms or forks."""
         family = {run}
         waiting = [run]
         while waiting:
@@ -810,7 +814,7 @@ class Retention:
 
 
 def told_of(done: tuple[str, int]) -> str:
-    """What a round did, for the log of a server; "": nothing that is worth a line."""
+    """The log message about a round; "": nothing to report."""
     what, runs = done
     count = f"{runs:,} old run{'' if runs == 1 else 's'}"
     if what == "found":
@@ -822,5 +826,5 @@ def told_of(done: tuple[str, int]) -> str:
 
 
 def _text(at: float) -> str:
-    """A time as the table of runs has it."""
+    """A time as the table `runs` stores it."""
     return datetime.fromtimestamp(max(at, 0.0), UTC).isoformat(timespec="milliseconds")
