@@ -1,4 +1,4 @@
-"""Tools, activities, and the schemas composed from them (DESIGN 4.2).
+"""Tools, activities, and the schemas composed from them.
 
 Names are imported when first used: pydantic and the validators are loaded only by what needs them.
 """

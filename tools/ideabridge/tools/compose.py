@@ -1,4 +1,8 @@
-"""Composing the Schema of a Solution from the tools and the wanted output (DESIGN 4.2)."""
+"""Composes the schema of a Solution from the tools and the schema of the output.
+
+`Admitter` widens the schema of a tool, because a reference may replace any part of a call; `solution_schema` combines
+the schemas of the calls with meta-properties and the output.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,6 @@ from ideabridge.tools.keywords import (
 from ideabridge.tools.names import safe_name
 from ideabridge.tools.rename import matches_meta, rename_meta_parameters, room_for_meta
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool, ToolKey
-
-# -- admit -----------------------------------------------------------------------------------------------------------
-#
-# The schema of what a mind writes: a reference may stand for any part (DESIGN 4.2, 4.3).
 
 REFERENCE: Final = "reference"
 """Name in `$defs` of the alternative "a reference"."""
@@ -357,7 +357,7 @@ def _takes_references(schema: JSONObject) -> bool:
 __all__ = ["admit_references", "call_schema", "rename_meta_parameters", "solution_schema", "wrap_output"]
 
 MAX_LISTED_INSTANCES: Final = 50
-"""Up to so many instances `_instance` is an enum; more are checked when the call is read (DESIGN 4.8)."""
+"""Up to this many instances, `_instance` is an enum; more are checked when the call is read."""
 
 _RESULT: Final = 300
 

@@ -1,4 +1,4 @@
-"""`@tool`: a typed Python function as a Tool and its Activity (DESIGN 2)."""
+"""`@tool`: a typed Python function as a Tool and its Activity."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""JSON as ideabridge stores and compares it (DESIGN 4.11).
+"""JSON as ideabridge stores and compares it.
 
-UTF-8, compact, key order kept, integers exact, shortest floats, no NaN, no lone surrogates; depth and size
-bounded. `orjson` is the fast path, the standard library the exact one for what orjson refuses (integers past
-64 bits).
+UTF-8, compact, with the order of keys, exact integers and shortest floats; without NaN and lone surrogates; bounded in
+depth and size. `orjson` does this fast; the standard library does it for what orjson refuses (integers past 64 bits).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Errors: one base class, one class per cause.
 
-Every message says what is wrong, where, and what was expected (DESIGN 4.5, 7). A message may be shown to
-a model or to a person, so it never carries secrets, tracebacks or internals.
+Every message says what is wrong, where, and what was expected. Models and people may see it, so it contains no secrets
+and no tracebacks.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class ArgumentError(IdeabridgeError, TypeError):
 
 
 class InvalidJSONError(IdeabridgeError):
-    """Text or a Python value that is not JSON as DESIGN 4.11 encodes it (NaN, surrogates, odd types)."""
+    """Text or a Python value that is not JSON as `encoding` defines it (NaN, surrogates, other types)."""
 
 
 class LimitExceededError(IdeabridgeError):
-    """A size, depth or count from outside is over its bound (DESIGN 7)."""
+    """A size, depth or count from outside is over its bound."""
 
 
 class ResultLimitError(LimitExceededError):
@@ -71,7 +71,7 @@ class UnknownToolError(IdeabridgeError):
 
 
 class ActivityError(IdeabridgeError):
-    """Raised by an activity to fail its call with a message for the mind (DESIGN 4.5)."""
+    """Raised by an activity to fail its call with a message for the mind."""
 
 
 class UnknownEffectError(ActivityError):

@@ -1,4 +1,9 @@
-"""Names: those every host takes, those that look like another, and the nearest ones to a name nobody knows."""
+"""Names and texts from outside: safe names, names that look alike, the nearest names; text that shows every character.
+
+`visible` escapes every character that a person would not see as what it is: control characters, direction marks,
+characters without width or ink, long rows of spaces. `printable` escapes only hidden characters. Both use the escapes
+of JSON, so the text of a JSON value stays JSON with the same value.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +16,6 @@ from heapq import nlargest
 from importlib import import_module
 from itertools import islice
 from typing import Any, Final
-
-# -- visible ---------------------------------------------------------------------------------------------------------
-#
-# Visible: texts from outside, shown so that a person sees every character of them (`visible`), or at least printed so
-# that they do nothing to a terminal (`printable`).
-#
-# What a terminal obeys, what turns the direction of a line, what has no width or no ink, and long rows of spaces are
-# shown as the escapes that JSON has for them: the text of a JSON value stays JSON of the same value.
 
 _BLANK: Final = frozenset(
     map(
@@ -114,7 +111,7 @@ def _written(match: re.Match[str]) -> str:
 
 def wrap_visible(text: str, width: int, *, first: str = "", further: str = "") -> Iterator[str]:
     """All of a visible text in lines of at most `width` columns. A terminal that breaks a longer line by itself begins
-    the next one at the left edge, where it could pass for a line of ours.
+    the next one at the left edge, where it could pass for a line of this program.
 
     Args:
         text: in one line; see `visible`.
@@ -153,7 +150,7 @@ _MEASURED: Final = 200
 
 
 def is_safe_name(text: str) -> bool:
-    """Whether `text` fits `^[a-z][a-z0-9_]{0,47}$` (DESIGN 6)."""
+    """Whether `text` fits `^[a-z][a-z0-9_]{0,47}$`."""
     return _SAFE.match(text) is not None
 
 

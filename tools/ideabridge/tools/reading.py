@@ -1,4 +1,4 @@
-"""Reading a Solution as models really write it (DESIGN 4.2): lenient where they always err, and saying so."""
+"""Reads a Solution as models write it: accepts common deviations, and reports them."""
 
 from __future__ import annotations
 

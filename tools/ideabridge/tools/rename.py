@@ -1,5 +1,5 @@
-"""Parameters and meta-properties share one object: names that collide, room for both, and names that are neither
-(DESIGN 4.2).
+"""Parameters and meta-properties of a call share one object: renames parameters whose names collide, and finds names
+that are neither.
 """
 
 from __future__ import annotations

@@ -236,9 +236,7 @@ def _first(error: Exception) -> str:
 
 
 def opened(data: JSON) -> JSON:
-    """Text that holds one JSON object or array as what it holds, as where a path goes into it (DESIGN 4.3); all else
-    as it is.
-    """
+    """The JSON object or array that a text contains; any other value unchanged. References read text this way."""
     if not isinstance(data, str) or data.lstrip()[:1] not in ("[", "{"):
         return data
     try:

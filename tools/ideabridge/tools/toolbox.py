@@ -1,4 +1,4 @@
-"""Toolbox: the two registries, tools and activities (DESIGN 2)."""
+"""Toolbox: the registries of tools and of activities; `with_fixed`: constants in definitions; files of tools."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ArgumentError, ToolDefinitionError, ToolFileError, UnknownToolError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import ANONYMOUS, Activity, Tool, check_definition, definition_of
-
-# -- fixed -----------------------------------------------------------------------------------------------------------
-#
-# What a tool's definition fixes of its calls: where they run, by which code, and what comes back (DESIGN 2).
 
 _FIXABLE: Final = ("_module", "_activity", "_output")
 
@@ -236,9 +232,7 @@ class Toolbox:
         return tool.module is None and self.activity_for(tool) is None
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
-#
-# Python files of tools, named on the command line or in the configuration (DESIGN 2).
+# -- files of tools, named on the command line or in the configuration -------------------------------------------
 
 
 def load_tool_file(path: str | Path, digest: str | None = None) -> Toolbox:

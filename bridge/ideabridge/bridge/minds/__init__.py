@@ -1,1 +1,1 @@
-"""Minds: whoever answers a Request (DESIGN 5)."""
+"""Minds: whoever answers a Request."""

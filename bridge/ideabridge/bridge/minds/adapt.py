@@ -1,8 +1,8 @@
-"""Adapt: a schema that model endpoints take, loosened from the exact one (DESIGN 4.2, 5).
+"""Adapt: widens the schema of a Solution to one that model endpoints accept.
 
-Providers refuse different parts of JSON Schema, and some compile it into a grammar, where counts and patterns make
-it explode. What is taken out here only makes the schema wider, and is told to the model in a description where it
-matters; the loop validates every Solution against the exact schema.
+Providers refuse different parts of JSON Schema, and some compile it into a grammar, which counts and patterns make too
+large. Removing them only widens the schema. A description tells the model about the removed limits, and the loop
+validates every Solution against the exact schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choice: which mind answers the Requests of a run, and why (DESIGN 5)."""
+"""Choice: which mind answers the Requests of a run, and why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ideabridge.bridge.context.mind import Mind, Titled
 from ideabridge.bridge.errors import MindUnavailableError
 
 MindName: TypeAlias = Literal["auto", "turns", "sampling", "model", "recorded"]
-"""The mind that is asked for. A mind of the program's own answers for `auto`."""
+"""The requested mind. A mind of the program itself answers for `auto`."""
 
 AUTO: Final = "auto"
 TURNS: Final = "turns"
@@ -63,5 +63,5 @@ def choose(wanted: str, mind: Mind | None, *, samples: bool = False) -> Choice:
 
 
 def _title(mind: Mind) -> str:
-    """What answers in a mind; "" where it does not say."""
+    """The title of a mind; "" if it has none."""
     return mind.title if isinstance(mind, Titled) else ""

@@ -1,4 +1,4 @@
-"""Endpoint: streamed exchanges with one model, through pydantic-ai (DESIGN 5).
+"""Endpoint: one model, asked through pydantic-ai, with streamed answers.
 
 This module imports pydantic-ai, which takes a second or two: it is imported when a model is first asked.
 """
@@ -44,10 +44,6 @@ from ideabridge.bridge.minds.wire import bind, translate
 from ideabridge.bridge.secrets import Secrets
 from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import IdeabridgeError
-
-# -- provider --------------------------------------------------------------------------------------------------------
-#
-# Provider: the pydantic-ai model that a configuration names, with its address and its key (DESIGN 5, 7).
 
 _NO_KEY: Final = "no-key"
 _BEARERS: Final = {"bedrock": "AWS_BEARER_TOKEN_BEDROCK", "anthropic": "ANTHROPIC_AUTH_TOKEN"}

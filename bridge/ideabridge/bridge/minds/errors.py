@@ -1,4 +1,4 @@
-"""Errors of minds that ask a model (DESIGN 5). What a provider said stands in the message, bounded."""
+"""Errors of minds that ask a model. Messages contain what the provider said, bounded."""
 
 from __future__ import annotations
 

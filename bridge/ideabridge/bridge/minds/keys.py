@@ -1,4 +1,4 @@
-"""Keys: where a model's key comes from, and that nothing else ever shows it (DESIGN 5, 7)."""
+"""Keys: finds the key of a model in the environment or the keyring, and masks it everywhere else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPENAI: Final = ("openai", "openai-chat", "openai-responses")
 """The providers that speak OpenAI's protocols."""
 
 OPENAI_URL: Final = "OPENAI_BASE_URL"
-"""The variable that names a server of the user's own."""
+"""The variable with the address of a server of the user."""
 
 _KEYS: Final = {
     **dict.fromkeys(OPENAI, ("OPENAI_API_KEY",)),
@@ -34,7 +34,7 @@ def key_names(provider: str) -> tuple[str, ...]:
 
 
 def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
-    """The first key there is, of the environment or the keyring; masked from now on.
+    """The first key that is found in the environment or the keyring; it is masked from now on.
 
     Raises:
         ModelSetupError: the keyring cannot be read.
@@ -48,7 +48,7 @@ def find_key(names: Iterable[str], secrets: Secrets) -> str | None:
 
 
 def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
-    """Mask every key that a library below may pick up from the environment by itself."""
+    """Mask every key that a library may read from the environment by itself."""
     names = key_names(configuration.name.partition(":")[0])
     for name, value in os.environ.items():
         if name in names or name == configuration.key_env or name.endswith("_API_KEY"):
@@ -59,7 +59,7 @@ def mask_keys(configuration: ModelConfiguration, secrets: Secrets) -> None:
 
 
 def _from_keyring(name: str) -> str | None:
-    """`keyring set ideabridge NAME` keeps a key there."""
+    """The key that `keyring set ideabridge NAME` has stored."""
     if find_spec("keyring") is None:
         return None
     keyring: Any = import_module("keyring")

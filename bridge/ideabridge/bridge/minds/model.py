@@ -1,4 +1,9 @@
-"""Model: a model endpoint as the mind (DESIGN 5)."""
+"""ModelMind: a mind that asks a model endpoint.
+
+An `Exchange` gets one Solution. It asks in the strictest `Form` that the endpoint accepts, waits and repeats after
+failures, and sends unreadable answers back with the error. An `AnswerBuffer` holds the text back until the first call
+is complete. Until then nothing has run, so the Request can be repeated; afterwards it never is.
+"""
 
 from __future__ import annotations
 
@@ -46,30 +51,26 @@ if TYPE_CHECKING:
     from ideabridge.bridge.minds.endpoint import Endpoint, Stream, Turn
 
 
-# -- reply -----------------------------------------------------------------------------------------------------------
-#
-# Reply: the text of a model's answer, held back until a call of it has closed (DESIGN 5).
-
 _LONGEST: Final = 20_000
-"""Characters of a spoilt answer that are shown to the model again."""
+"""Characters of an unreadable answer that are sent back to the model."""
 
 _THOUGHT: Final = re.compile(r"<(think|thinking)>", re.IGNORECASE)
 _OPENINGS: Final = ("<think>", "<thinking>")
 _LONGEST_TAG: Final = len("</thinking>")
 
 
-class Reply:
-    """Reads an answer beside the loop. Holding it back costs nothing: the loop does nothing before a call has closed.
+class AnswerBuffer:
+    """The text of an answer, held back until its first call is complete. The loop does nothing before that anyway.
 
     Attributes:
-        has_begun: a call has closed, and what was held back has gone out.
-        broken: why the answer cannot be read; None: it can, so far.
+        has_begun: a call is complete, and the text has been passed on.
+        broken: why the answer cannot be read; None: it can be read so far.
     """
 
     def __init__(self) -> None:
         self._answer = AnswerReader()
         self._held: list[str] = []
-        # What may be, or is, a thought before the answer; None: the answer itself has come.
+        # The text that may be, or is, reasoning before the answer; None: the answer itself has begun.
         self._before: str | None = ""
         self._closing: re.Pattern[str] | None = None
         self.has_begun = False
@@ -77,12 +78,12 @@ class Reply:
 
     @property
     def is_spoilt(self) -> bool:
-        """Whether it cannot be read, and nothing of it has gone out."""
+        """Whether the answer cannot be read, and nothing has been passed on."""
         return self.broken is not None and not self.has_begun
 
     @property
     def is_whole(self) -> bool:
-        """Whether the Solution has closed: what follows it says nothing."""
+        """Whether the Solution is complete; what follows is ignored."""
         return self._answer.is_whole
 
     @property
@@ -92,7 +93,7 @@ class Reply:
         return "".join(self._held)[:_LONGEST].encode("utf-8", "replace").decode()
 
     def take(self, piece: str) -> str:
-        """Take the next piece; give what may go out now."""
+        """Add the next piece; returns the text to pass on now."""
         if self._before is not None:
             piece = self._without_thought(self._before + piece)
         self._read(self._answer.feed(piece))
@@ -102,7 +103,7 @@ class Reply:
         return self._release() if self.has_begun else ""
 
     def close(self) -> str:
-        """The answer has ended; give what may go out now: all of it where it can be read."""
+        """The answer has ended; returns the text to pass on now: all of it if it can be read."""
         if self._before is not None and self._closing is None:
             before, self._before = self._before, None
             self.take(before)
@@ -143,21 +144,17 @@ class Reply:
         return text
 
 
-# -- exchange --------------------------------------------------------------------------------------------------------
-#
-# Exchange: getting one Solution out of a model endpoint: forms, retries, repairs and time-outs (DESIGN 4.2, 5).
-
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 60.0
 _AFTERWARDS: Final = 5.0
-"""Seconds in which a provider may tell what an answer took, once the Solution has closed."""
+"""Seconds to wait for the usage of an answer after the Solution is complete."""
 _FAILED: Final = 500
-"""What servers answer that fall over a schema, and also ones that fell over something else."""
+"""The status of a server that fails on a schema, or on something else."""
 
 
 class Exchange:
-    """One answer of a model. Until a call of it has closed nothing goes out, so that until then all of it can be asked
-    for again: in another form, after a pause, or with the error told. Afterwards it never is (DESIGN 4.4.6).
+    """Gets one answer of a model. Until its first call is complete, the Request can be repeated: in another form, after
+    a pause, or with the error of the answer.
 
     Args:
         endpoint: the model.
@@ -204,7 +201,7 @@ class Exchange:
         self._form = self._memory.taken(self._schema) or self._forms[0]
         later: list[Turn] = []
         while True:
-            reply = Reply()
+            buffer = AnswerBuffer()
             try:
                 turns = [*self._turns(texts, schema), *later]
                 async with AsyncExitStack() as stack:
@@ -213,29 +210,29 @@ class Exchange:
                         stream = await stack.enter_async_context(opening)
                     self._stream = stream
                     stack.callback(self._count, stream)
-                    while not (reply.is_spoilt or reply.is_whole):
+                    while not (buffer.is_spoilt or buffer.is_whole):
                         piece = await self._next(stream)
                         if piece is None:
                             break
-                        passed = reply.take(piece)
+                        passed = buffer.take(piece)
                         if passed:
                             self._keep_form()
                             yield passed
-                    if reply.is_whole:
+                    if buffer.is_whole:
                         await self._drain(stream)
                     stopped = stream.stopped()
             except ModelRefusalError as error:
-                if reply.has_begun:
+                if buffer.has_begun:
                     # The run goes on with what came: only where nothing did is it over.
                     raise ModelStoppedError(str(error)) from error
                 raise
             except (ModelUnavailableError, SchemaRefusalError) as error:
-                if reply.has_begun:
+                if buffer.has_begun:
                     raise
                 await self._ask_otherwise(error)
                 continue
-            rest = reply.close()
-            if reply.broken is None or (reply.has_begun and stopped is None):
+            rest = buffer.close()
+            if buffer.broken is None or (buffer.has_begun and stopped is None):
                 # A malformed end of what has begun is the loop's to tell.
                 self._keep_form()
                 if rest:
@@ -243,7 +240,7 @@ class Exchange:
                 return
             if stopped is not None:
                 raise ModelStoppedError(stopped)
-            later.extend(self._repair(reply))
+            later.extend(self._repair(buffer))
 
     def _turns(self, texts: Sequence[JSONObject], schema: JSONObject) -> list[Turn]:
         from ideabridge.bridge.minds.endpoint import Turn
@@ -329,16 +326,16 @@ class Exchange:
             raise error
         await self._sleep(wait)
 
-    def _repair(self, reply: Reply) -> list[Turn]:
+    def _repair(self, buffer: AnswerBuffer) -> list[Turn]:
         """The turns that tell the model what was wrong with its answer."""
         from ideabridge.bridge.minds.endpoint import Turn
 
-        broken = reply.broken or "it is no solution"
+        broken = buffer.broken or "it is no solution"
         if self._repairs >= self._configuration.repairs:
             times = f" {self._repairs + 1} times in a row" if self._repairs else ""
             raise MalformedAnswerError(f"the model's answer cannot be read{times}: {broken}")
         self._repairs += 1
-        said = [Turn("assistant", reply.text)] if reply.text.strip() else []
+        said = [Turn("assistant", buffer.text)] if buffer.text.strip() else []
         return [*said, Turn("user", correction(broken))]
 
 

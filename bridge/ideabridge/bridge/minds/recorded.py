@@ -1,7 +1,7 @@
-"""Recorded: a mind that answers from stored ideas, by the id of the Request (DESIGN 5). For tests, demos and replay.
+"""Recorded: a mind that answers from stored ideas, for tests, demos and replay.
 
-A Request is the same wherever its context and its schema are, to the byte. So a recording answers as long as the task,
-the tools and everything that calls gave are what they were; where they are not, it says how they differ.
+Stored ideas are found by the id of the Request, the hash of its context and schema. So a recording answers as long as
+the task, the tools and all results of calls are the same; otherwise its error shows the differences.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RecordingMissError(MindError):
 
 
 class Recorded:
-    """Answers Requests from the ideas of a store; of several that answer one, the newest.
+    """Answers Requests from the ideas of a store; if several answer one, from the newest.
 
     Args:
         store: an open store; it stays open.

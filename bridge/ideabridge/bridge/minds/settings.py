@@ -1,4 +1,4 @@
-"""Endpoint settings: which model a configuration names, where it is, and how it is asked (DESIGN 5)."""
+"""ModelConfiguration and SamplingSettings: which model answers, and with which settings; Form: ways to ask for JSON."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from ideabridge.tools.encoding import JSON, JSONObject
 
-# -- endpoint settings -----------------------------------------------------------------------------------------------
-
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9/-]*:[^\s\x00-\x1f]{1,250}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Setting = bool | int | float | str
 
 SIGNING: Final = frozenset({"bedrock", "google-vertex", "google-cloud", "sagemaker"})
-"""Providers that sign in with credentials which are found on the machine, not with a key alone."""
+"""Providers that sign requests with credentials of the machine, not only with a key."""
 
 _GENERAL: Final = frozenset(
     {
@@ -154,11 +152,6 @@ def as_object(raw: JSON) -> JSON:
     return named if isinstance(raw, str) else raw
 
 
-# -- sampling settings -----------------------------------------------------------------------------------------------
-#
-# Sampling settings: what the client is told about the model that shall answer (DESIGN 5).
-
-
 class SamplingSettings(BaseModel):
     """`sampling` in `ideabridge.json`: wishes, all of which a client may ignore."""
 
@@ -172,15 +165,11 @@ class SamplingSettings(BaseModel):
     intelligence_priority: float | None = Field(default=None, ge=0, le=1, description="How much ability counts.")
 
 
-# -- forms -----------------------------------------------------------------------------------------------------------
-#
-# Forms: the ways to ask a model for a JSON object, from the strictest to the plainest (DESIGN 5).
-
 _REMEMBERED: Final = 512
 
 
 class Form(Enum):
-    """How a Request asks for JSON; an endpoint that refuses one is asked in the next."""
+    """How a Request asks for JSON, the strictest form first. If an endpoint refuses one, the next is tried."""
 
     NATIVE = "native"
     """By the provider's own schema output (`response_format: json_schema` and its like)."""
@@ -191,7 +180,7 @@ class Form(Enum):
 
 
 class FormMemory:
-    """Which form an endpoint took for a schema, so that it is not asked in vain again; kept as long as the process."""
+    """The forms that an endpoint accepted, by schema; kept as long as the process."""
 
     def __init__(self) -> None:
         self._taken: OrderedDict[str, Form] = OrderedDict()

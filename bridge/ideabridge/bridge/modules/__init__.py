@@ -1,1 +1,1 @@
-"""Modules: the configured MCP servers (DESIGN 4.10)."""
+"""Modules: the configured MCP servers."""

@@ -1,4 +1,8 @@
-"""Asking: the questions of one call of a module's tool, put before whoever made the call (DESIGN 4.10)."""
+"""Asking: the questions that a module asks during one call, passed to the caller.
+
+A question is a form (MCP elicitation, form mode) with plain values. It is checked and bounded before a person sees it.
+A form with anything else is refused as a whole.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +22,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, encode, normalise
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import visible
 from ideabridge.tools.schema import check_schema
-
-# -- form ------------------------------------------------------------------------------------------------------------
-#
-# Forms: what a module may ask (MCP elicitation, form mode), bounded and checked before anybody sees it.
-#
-# A form has plain values only, side by side. What is more than that is refused, and nothing is left out of it silently.
 
 MESSAGE_CHARACTERS: Final = 4000
 SCHEMA_BYTES: Final = 16_000

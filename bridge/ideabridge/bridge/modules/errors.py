@@ -1,7 +1,7 @@
-"""What can go wrong with a module: one class per cause (DESIGN 4.5, 4.10).
+"""Errors of modules, one class for each cause.
 
-Messages are bounded and masked (see `secrets`): they may reach a mind or a person. Each names its module. Its `outcome`
-says whether the call that it ends was sent, and what became of it.
+Messages are bounded and masked (see `secrets`), because minds and people see them. Each names its module. The `outcome`
+of an error says whether the call that failed was sent, and what is known of its effect.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""HTTP modules: the SDK's transports on an HTTP client of our own (DESIGN 4.10, SDK-NOTES).
+"""HTTP modules: the transports of the SDK, with another HTTP client.
 
-With the SDK's own client one refused POST ends the connection for every call on it. This one turns every failure of
-one request into an error answer to that request: a status with its reason, an unreachable host, a body over the
-limit. Redirects are followed by the SDK, within the origin only.
+With the SDK's own client, one refused POST ends the connection for every call. This client turns every failure of a
+request into an error response to that request: a status with its reason, an unreachable host, a body over the limit.
+The SDK follows redirects, within the origin only.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ideabridge.bridge.modules.stdio import MAX_LINE_BYTES, OVERSIZED, most_valu
 from ideabridge.tools.encoding import count_values
 
 UNSENT: Final = "ideabridge: no HTTP request"
-"""`data` of the error that stands for an answer to a request that never went out."""
+"""`data` of the error for a request that was never sent."""
 UNANSWERED: Final = "ideabridge: no HTTP answer"
-"""`data` of the error that stands for an answer that never came: the request may have been taken up."""
+"""`data` of the error for a request that was not answered: the server may have processed it."""
 REFUSED: Final = "ideabridge: HTTP refusal"
-"""`data` of the error that stands for a request that the server, or who guards it, refused."""
+"""`data` of the error for a request that the server, or a proxy before it, refused."""
 
 _ERROR_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200
@@ -38,7 +38,7 @@ _NOT_FOUND: Final = 404
 _SERVER_FAULT: Final = 500
 _NOT_IMPLEMENTED: Final = (501, 505)
 _NO_ANSWER: Final = (408, 502, 503, 504)
-"""What a server says that waited in vain for the request, or a gateway for what stands behind it."""
+"""Statuses of a server that did not receive the whole request, and of a gateway that got no answer."""
 _NOTIFICATION: Final = re.compile(rb'"method"\s*:\s*"notifications/')
 _ID: Final = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*[,}]')
 _ENDS: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
@@ -52,23 +52,23 @@ _CONNECTING: Final = (
     httpx2.ProxyError,
     httpx2.UnsupportedProtocol,
 )
-"""What goes wrong before a request is sent."""
+"""Errors before a request is sent."""
 
 
 class ModuleHTTPClient(httpx2.AsyncClient):
-    """An HTTP client whose failures are answers."""
+    """An HTTP client that returns failures as responses."""
 
     def __init__(self, *, headers: dict[str, str], connect_timeout: float, max_bytes: int = MAX_LINE_BYTES) -> None:
-        # No bound on reading: a stream may be silent for long, and every call has its own time-out.
+        # No time-out for reading: a stream may be silent for long, and every call has its own time-out.
         super().__init__(headers=headers, timeout=httpx2.Timeout(min(30.0, connect_timeout), read=None))
         self._max_bytes = max_bytes
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request; of a POST, every failure comes back as an answer that holds a JSON-RPC error."""
+        """Send a request. Every failure of a POST is returned as a response that contains a JSON-RPC error."""
         if request.method != "POST":
             return _guarded(request, await super().send(request, **options), self._max_bytes)
         if _NOTIFICATION.search(request.content[:_SHOWN]):
-            # The SDK sends notifications one after another: a server that does not answer one must not hold up calls.
+            # The SDK sends notifications one after another: a server that does not answer one must not delay calls.
             request.extensions = {
                 **request.extensions,
                 "timeout": httpx2.Timeout(_NOTIFICATION_SECONDS).as_dict(),
@@ -88,7 +88,7 @@ class ModuleHTTPClient(httpx2.AsyncClient):
             return _error(request, 503, CONNECTION_CLOSED, what, UNANSWERED)
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """The answer read to its end, so that what fails on the way fails here."""
+        """The response, read to its end, so that a failure while reading is handled here."""
         body = await _read(response, self._max_bytes)
         if body is None:
             what = f"its answer has more than {self._max_bytes:,} bytes"
@@ -106,9 +106,9 @@ class ModuleHTTPClient(httpx2.AsyncClient):
             headers = {"content-type": "application/json"}
             return httpx2.Response(status, headers=headers, content=body, request=request)
         if status == _NOT_FOUND and "mcp-session-id" in request.headers:
-            return httpx2.Response(status, request=request)  # the SDK knows this as the end of the session
+            return httpx2.Response(status, request=request)  # the SDK takes this for the end of the session
         code = METHOD_NOT_FOUND if status == _NOT_FOUND else INTERNAL_ERROR
-        # A server that says when to come again has not begun. What else fails on its side may have done its work.
+        # With `Retry-After`, the server has not begun. After another failure of the server, the call may have run.
         begun = status in _NO_ANSWER or (status >= _SERVER_FAULT and status not in _NOT_IMPLEMENTED)
         data = UNANSWERED if begun and "retry-after" not in response.headers else REFUSED
         text = "" if kind.startswith("text/html") else " ".join(body.decode("utf-8", "replace").split())[:_SHOWN]
@@ -121,7 +121,7 @@ def _why(error: Exception) -> str:
 
 
 class _EventClient(httpx2.AsyncClient):
-    """The client of the older SSE transport: the SDK's, with its events bounded."""
+    """The client of the older SSE transport, with bounded events."""
 
     def __init__(self, max_bytes: int, **options: Any) -> None:
         super().__init__(**options)
@@ -133,7 +133,7 @@ class _EventClient(httpx2.AsyncClient):
 
 
 def _guarded(request: httpx2.Request, response: httpx2.Response, max_bytes: int) -> httpx2.Response:
-    """A response whose events, where it is a stream of them, are bounded one by one."""
+    """The response; if it is a stream of events, each event is bounded."""
     stream = response.stream
     kind = response.headers.get("content-type", "").lower()
     if kind.startswith("text/event-stream") and isinstance(stream, httpx2.AsyncByteStream):
@@ -142,8 +142,8 @@ def _guarded(request: httpx2.Request, response: httpx2.Response, max_bytes: int)
 
 
 class _Events(httpx2.AsyncByteStream):
-    """A stream of server-sent events, handed on event by event. One over the bounds becomes the error that answers the
-    request, and ends the stream.
+    """A stream of server-sent events, passed on event by event. An event over the bounds is replaced by an error for
+    the request, and ends the stream.
     """
 
     def __init__(self, stream: httpx2.AsyncByteStream, request: httpx2.Request, max_bytes: int) -> None:
@@ -168,8 +168,8 @@ class _Events(httpx2.AsyncByteStream):
             if why is not None:
                 if self._id is not None:
                     error = {"code": PARSE_ERROR, "message": why, "data": OVERSIZED}
-                    told = orjson.dumps({"jsonrpc": "2.0", "id": self._id, "error": error})
-                    yield b"event: message\ndata: " + told + b"\n\n"
+                    answer = orjson.dumps({"jsonrpc": "2.0", "id": self._id, "error": error})
+                    yield b"event: message\ndata: " + answer + b"\n\n"
                 return
             if whole:
                 del held[: len(whole)]
@@ -186,7 +186,7 @@ def _too_many(values: int) -> str:
 
 
 async def _read(response: httpx2.Response, limit: int) -> bytes | None:
-    """The body, or None where it has more than `limit` bytes."""
+    """The body; None if it has more than `limit` bytes."""
     parts: list[bytes] = []
     size = 0
     try:

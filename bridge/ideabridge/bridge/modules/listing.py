@@ -1,4 +1,4 @@
-"""Listing: a module's `tools/list` -> `Tool`s, bounded; what cannot be used is left out by name (DESIGN 4.10)."""
+"""Listing: reads `tools/list` of a module into `Tool`s, within bounds; a note names each tool that cannot be used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PageReader = Callable[[str | None], Awaitable[types.ListToolsResult]]
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of one module, in its order, and what is worth telling about them."""
+    """The tools of one module, in its order, and notes about them for people."""
 
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     notes: tuple[str, ...] = ()
@@ -78,13 +78,13 @@ async def read_pages(module: str, read: PageReader) -> list[types.Tool]:
 def make_listing(
     module: str, found: Iterable[types.Tool], configuration: ModuleConfiguration, notes: Iterable[str] = ()
 ) -> Listing:
-    """Tools of ours from a module's: allowed ones, with checked schemas and parameters that do not clash.
+    """The allowed tools of a module, with checked schemas; parameters named like meta-properties are renamed.
 
     Args:
         module: the module's name.
         found: its tools.
-        configuration: tells which are allowed.
-        notes: what is known already, such as tools left out before.
+        configuration: says which tools are allowed.
+        notes: earlier notes, such as tools that were left out.
     """
     tools: dict[str, Tool] = {}
     remarks = list(notes)
@@ -106,18 +106,18 @@ def make_listing(
 
 
 def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
-    """The listing without what is certainly secret, for definitions are shown and stored. A tool that holds a secret in
-    its name, or in that of a parameter, is left out.
+    """The listing without certain secrets, because definitions are shown and stored. A tool with a secret in its
+    name, or in the name of a parameter, is left out.
     """
     tools: dict[str, Tool] = {}
     notes = [secrets.mask(note) for note in listing.notes]
     for name, tool in listing.tools.items():
-        told = tool.to_json()
-        ours = secrets.redact(told)
-        if ours is told:
+        definition = tool.to_json()
+        redacted = secrets.redact(definition)
+        if redacted is definition:
             tools[name] = tool
             continue
-        made = Tool.from_json(cast("JSONObject", ours))
+        made = Tool.from_json(cast("JSONObject", redacted))
         properties, before = made.parameters.get("properties"), tool.parameters.get("properties")
         if made.name != name or list(cast("JSONObject", properties or {})) != list(cast("JSONObject", before or {})):
             notes.append("a tool is left out: its name, or that of a parameter, holds a secret of the configuration")
@@ -127,15 +127,15 @@ def without_secrets(listing: Listing, secrets: Secrets) -> Listing:
 
 
 def bounded_notes(notes: list[str]) -> tuple[str, ...]:
-    """At most 50 notes; the last one tells of the rest."""
+    """At most 50 notes; the last one counts the rest."""
     if len(notes) <= MAX_NOTES:
         return tuple(notes)
     return (*notes[: MAX_NOTES - 1], f"and {len(notes) - MAX_NOTES + 1} more")
 
 
 def is_allowed(module: str, name: str, configuration: ModuleConfiguration) -> bool:
-    """Whether the configuration lets a tool be used: named by `allow` (if there) exactly as written, and not by `deny`,
-    which holds for every name the tool is reached by (`known_as`).
+    """Whether the configuration allows a tool. `allow`, if given, must match the exact name; `deny` must match none of
+    the names by which the tool can be called (`known_as`).
     """
     if configuration.deny:
         names = known_as(name, None, module)
@@ -188,10 +188,10 @@ def _make_tool(module: str, tool: types.Tool) -> tuple[Tool, str | None]:
 
 
 def _unwrapped(declared: JSONObject | None, name: str) -> JSONObject | None:
-    """The schema of the result that a wrapper holds; `declared` itself if it is not a wrapper.
+    """The schema of the result inside a wrapper; `declared` itself if it is not a wrapper.
 
-    The protocol wants objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape is taken
-    for that, unless it has a title of its own: then it is the class that the tool really returns.
+    The protocol requires objects, so SDKs declare `-> str` as `{"result": str}`. An object of exactly this shape counts
+    as a wrapper, unless it has a title of its own: then it is a class that the tool returns.
     """
     if declared is None or declared.keys() - _OF_WRAPPER or declared.get("type") != "object":
         return declared
@@ -234,14 +234,14 @@ def _checked(module: str, schema: dict[str, Any], what: str) -> JSONObject:
 
 
 def repair_page(result: dict[str, Any], version: str) -> tuple[dict[str, Any], list[str]]:
-    """A page of `tools/list` without the entries that would make the SDK refuse it whole.
+    """A page of `tools/list` without the entries for which the SDK would refuse the whole page.
 
     Args:
         result: the raw result.
         version: the negotiated protocol version.
 
     Returns:
-        The page to go on with, and a note for each tool left out or cut.
+        The repaired page, and a note for each tool that was left out or shortened.
     """
     tools = result.get("tools")
     if not isinstance(tools, list) or _valid(result, version):

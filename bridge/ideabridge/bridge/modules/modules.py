@@ -1,4 +1,4 @@
-"""Modules: every configured MCP server, connected side by side (DESIGN 4.10)."""
+"""Modules: all configured MCP servers, connected concurrently."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from ideabridge.bridge.trust import Variables
 
 _CLOSE_SECONDS: Final = 1.7
-"""How long all modules together may take to close: hosts kill us after two seconds."""
+"""Seconds for closing all modules: hosts kill this process after two seconds."""
 
 
 class ModuleLimits(Protocol):
-    """The limits that modules keep."""
+    """The limits that hold for modules."""
 
     @property
     def result_bytes(self) -> int:
-        """Bytes of JSON that one result may have."""
+        """Bytes of JSON in one result."""
         ...
 
 
@@ -51,11 +51,11 @@ class ModuleSource(Protocol):
         ...
 
     def folder_of(self, module: str) -> Path:
-        """What relative paths in a module's entry are relative to, absolute."""
+        """The absolute folder for relative paths in the entry of a module."""
         ...
 
     def variables_of(self, module: str) -> Variables | None:
-        """The variables that a module's entry may name; None: every one."""
+        """The variables that the entry of a module may use; None: all."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""One `tools/call` to a module: its time-out, its progress, and what each failure is called (DESIGN 4.10)."""
+"""One `tools/call` to a module: its time-out, its progress, its questions, and the error for each failure."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _RESULT: Final[TypeAdapter[types.CallToolResult | types.InputRequiredResult]] = 
 )
 _LOST: Final = ("session not found", "session terminated", "session has been terminated")
 _CUT_OFF: Final = ("sse stream ended", "sse stream failed")
-"""How the SDK begins an error that it makes of an answer that broke off."""
+"""How the SDK's errors about a truncated answer begin."""
 _STRANGE: Final = (
     "failed to parse json response",
     "failed to parse sse message",
     "server answered a request with 202",
     "unexpected content type",
 )
-"""How the SDK begins an error that it makes of an answer that is no MCP."""
+"""How the SDK's errors about an answer that is not MCP begin."""
 
 
 class SessionLostError(ModuleError):
-    """The server does not know the HTTP session any more, and so did not run the call."""
+    """The server has lost the HTTP session, so it did not run the call."""
 
     outcome = "not_run"
 
@@ -73,11 +73,11 @@ async def remote_call(
         tool: the tool.
         arguments: by the module's own parameter names.
         seconds: how long the answer may take; the time in which a person is asked does not count.
-        on_progress: told of progress notifications.
-        asker: whom the module may ask; None: nobody.
+        on_progress: called with progress notifications.
+        asker: answers the module's questions; None: nobody.
         secrets: what to hide.
         max_bytes: bound on the result, in bytes of JSON.
-        validator: checks the result, where the tool has an output schema.
+        validator: checks the result, if the tool has an output schema.
 
     Raises:
         SessionLostError: to be sent again on a new connection.
@@ -86,7 +86,7 @@ async def remote_call(
     """
     name = f"module {module!r}"
     asking = Asking(module, name, seconds, asker, secrets)
-    # Not `client.call_tool`: it may list all tools again, and asks back by itself (SDK-NOTES).
+    # Not `client.call_tool`: it may list all tools again, and answers questions by itself.
     params = types.CallToolRequestParams(name=tool.remote_name or tool.name, arguments=arguments)
 
     async def tell(progress: float, total: float | None, message: str | None) -> None:

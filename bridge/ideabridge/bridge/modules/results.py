@@ -1,4 +1,4 @@
-"""Results: what a tool call of a module comes to (DESIGN 4.10)."""
+"""Results: the value of a tool call of a module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Tool
 
 MAX_ERROR: Final = 4096
-"""Characters of an error's text that are passed on."""
+"""Characters of the text of an error."""
 
 _FAULTS: Final = 800
 
@@ -36,16 +36,16 @@ async def result_value(
     validator: Validator | None,
 ) -> JSON:
     """The value of a call: structured content; else its text (several blocks joined by line ends); else the list of
-    its content blocks; null where nothing came.
+    its content blocks; null if there are none.
 
     Raises:
-        ModuleToolError: the tool says it failed.
+        ModuleToolError: the tool reports an error.
         ModuleOutputError: the value does not satisfy the tool's own output schema, or is no JSON.
         ResultLimitError: more than `max_bytes` bytes of JSON.
     """
     if result.is_error:
         text = shown(_error_text(result), secrets)
-        # How the Python SDK begins it, with the name that stands beside the error anyway.
+        # The prefix of the Python SDK; the message of the run contains the name anyway.
         text = text.removeprefix(f"Error executing tool {tool.remote_name or tool.name}: ")
         raise ModuleToolError(module, text or f"{_name(module)} failed without saying why")
     value = _bounded(module, _value(module, tool, result), max_bytes)
@@ -55,7 +55,7 @@ async def result_value(
 
 
 def _name(module: str) -> str:
-    # Whoever reads the error knows which call it belongs to.
+    # The reader of the error knows which call it belongs to.
     return f"module {module!r}"
 
 
