@@ -1,8 +1,8 @@
-"""Answer: reads a Solution while it streams in, and gives each call the moment its object closes.
+"""Answer: reads a Solution while it streams in, and returns each call as soon as its object closes.
 
-Pieces may be of any size and cut anywhere. The scanner only finds where values end, one token at a time; each value
-is then decoded by itself, exactly. So the cost is linear in the length of the answer, integers may be of any size,
-and a Markdown fence or prose around the object does no harm.
+The pieces may have any size and be cut anywhere. The scanner only finds where values end, one token at a time, and each
+value is then decoded separately. The cost is linear in the length of the answer, integers may have any size, and a
+Markdown fence or prose around the object is ignored.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ class OutputPiece:
 
 @dataclass(frozen=True, slots=True)
 class EndPiece:
-    """Nothing more comes. `broken` says why where the answer broke off or turned out invalid; `extra` is what stood
-    beside `calls` and `output`.
-    """
+    """The answer has ended. `broken` says why it is invalid or incomplete; `extra` are its other members."""
 
     broken: str | None
     extra: JSONObject
@@ -45,8 +43,8 @@ class EndPiece:
 Piece: TypeAlias = CallPiece | OutputPiece | EndPiece
 
 
-class _Place(Enum):
-    """Where the scanner stands in `{"calls": [...], "output": ...}`."""
+class _State(Enum):
+    """The state of the scanner in `{"calls": [...], "output": ...}`."""
 
     BEFORE = "before the object"
     OPENED = "after a brace that may open the object"
@@ -71,7 +69,7 @@ class AnswerReader:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._place = _Place.BEFORE
+        self._state = _State.BEFORE
         self._pieces: list[Piece] = []
         self._extra: JSONObject = {}
         self._seen: set[str] = set()
@@ -88,7 +86,7 @@ class AnswerReader:
         self._is_key = False
 
     def feed(self, piece: str | bytes) -> list[Piece]:
-        """Take the next piece of the answer; give what it completed. After an `EndPiece` nothing is read any more."""
+        """Read the next piece of the answer, and return what it completes; after an `EndPiece`, nothing."""
         if self._ended:
             return []
         self._pieces = []
@@ -109,24 +107,24 @@ class AnswerReader:
     @property
     def is_whole(self) -> bool:
         """Whether the object has closed."""
-        return self._place is _Place.DONE
+        return self._state is _State.DONE
 
     def close(self) -> list[Piece]:
-        """The answer has ended; give what that completes."""
+        """End the answer, and return what that completes."""
         if self._ended:
             return []
         self._pieces = []
-        if self._place is _Place.DONE:
+        if self._state is _State.DONE:
             self._end(None)
-        elif self._place in (_Place.BEFORE, _Place.OPENED):
+        elif self._state in (_State.BEFORE, _State.OPENED):
             self._end("it holds no JSON object")
         else:
-            self._end(f"it ended {self._place.value}{f' of {self._key!r}' if self._key else ''}")
+            self._end(f"it ended {self._state.value}{f' of {self._key!r}' if self._key else ''}")
         return self._pieces
 
     def _end(self, broken: str | None) -> None:
         if broken is None and "_tool" in self._extra and not self._seen & {"calls", "output"}:
-            # A single call in place of a Solution: what models write now and then.
+            # Models sometimes write a single call instead of a Solution.
             self._pieces.append(CallPiece(self._extra))
             self._extra = {}
         self._ended = True
@@ -135,15 +133,15 @@ class AnswerReader:
     # -- one token ---------------------------------------------------------------------------------------------
 
     def _step(self, text: str, position: int) -> int:
-        if self._place is _Place.INSIDE:
+        if self._state is _State.INSIDE:
             return self._inside(text, position)
-        if self._place is _Place.DONE:
+        if self._state is _State.DONE:
             return len(text)
-        if self._place is _Place.BEFORE:
+        if self._state is _State.BEFORE:
             found = text.find("{", position)
             if found < 0:
                 return len(text)
-            self._place = _Place.OPENED
+            self._state = _State.OPENED
             return found + 1
         match = _SPACE.match(text, position)
         position = match.end() if match else position
@@ -152,45 +150,45 @@ class AnswerReader:
         return self._token(text, position, text[position])
 
     def _token(self, text: str, position: int, char: str) -> int:
-        match self._place:
-            case _Place.OPENED:
+        match self._state:
+            case _State.OPENED:
                 # Prose may hold braces: only `{"` and `{}` open an object.
                 if char not in '"}':
-                    self._place = _Place.BEFORE
+                    self._state = _State.BEFORE
                     return position
-                self._place = _Place.KEY
+                self._state = _State.KEY
                 return position
-            case _Place.KEY if char == '"':
+            case _State.KEY if char == '"':
                 self._is_key = True
                 return self._begin(position)
-            case _Place.COLON if char == ":":
-                self._place = _Place.VALUE
-            case _Place.VALUE if char == "[" and self._key == "calls":
+            case _State.COLON if char == ":":
+                self._state = _State.VALUE
+            case _State.VALUE if char == "[" and self._key == "calls":
                 self._in_calls = True
-                self._place = _Place.ITEM
-            case _Place.ITEM | _Place.ITEM_COMMA if char == "]":
+                self._state = _State.ITEM
+            case _State.ITEM | _State.ITEM_COMMA if char == "]":
                 self._in_calls = False
-                self._place = _Place.COMMA
-            case _Place.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
+                self._state = _State.COMMA
+            case _State.ITEM if char == "{" and (whole := decode_at(text, position)) is not None:
                 # Most calls come in one piece; of one that does not, the scanner finds where it ends.
-                self._place = _Place.ITEM_COMMA
+                self._state = _State.ITEM_COMMA
                 self._pieces.append(CallPiece(whole[0]))
                 return whole[1]
-            case _Place.VALUE | _Place.ITEM if char not in ",:}]":
+            case _State.VALUE | _State.ITEM if char not in ",:}]":
                 return self._begin(position)
-            case _Place.ITEM_COMMA if char == ",":
-                self._place = _Place.ITEM
-            case _Place.COMMA if char == ",":
-                self._place = _Place.KEY
-            case _Place.COMMA | _Place.KEY if char == "}":
-                self._place = _Place.DONE
+            case _State.ITEM_COMMA if char == ",":
+                self._state = _State.ITEM
+            case _State.COMMA if char == ",":
+                self._state = _State.KEY
+            case _State.COMMA | _State.KEY if char == "}":
+                self._state = _State.DONE
                 self._key = ""
             case _:
-                raise InvalidJSONError(f"it is not JSON: {char!r} {self._place.value}")
+                raise InvalidJSONError(f"it is not JSON: {char!r} {self._state.value}")
         return position + 1
 
     def _begin(self, position: int) -> int:
-        self._place = _Place.INSIDE
+        self._state = _State.INSIDE
         self._captured = []
         self._depth = 0
         self._in_string = self._escaped = self._scalar = False
@@ -243,10 +241,10 @@ class AnswerReader:
         where = "a call" if self._in_calls else repr(self._key)
         value = decode(text, what=where)
         if self._in_calls:
-            self._place = _Place.ITEM_COMMA
+            self._state = _State.ITEM_COMMA
             self._pieces.append(CallPiece(read_call_text(value, "a call", [])))
             return position
-        self._place = _Place.COMMA
+        self._state = _State.COMMA
         if self._key == "calls":
             self._calls_at_once(value)
         elif self._key == "output":
@@ -261,7 +259,7 @@ class AnswerReader:
         if self._key in self._seen:
             raise InvalidJSONError(f"the key {self._key!r} stands twice")
         self._seen.add(self._key)
-        self._place = _Place.COLON
+        self._state = _State.COLON
 
     def _calls_at_once(self, value: JSON) -> None:
         """`calls` that is no array: JSON text of one, a single call, or null."""

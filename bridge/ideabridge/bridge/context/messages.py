@@ -1,8 +1,13 @@
-"""Messages: the entries of a Context.
+"""Messages: the entries of a Context, and the handlers that make them part of a Request.
 
-A message is `{"role", "content"}` where the content is text or a typed object; the shorthand `{"type": K, ...}` is
-the same with the type's default role, and `{"type": K, K: value}` the same as `{"type": "data", "kind": K,
-"data": value}`. Here every message becomes one `Message`, so that nothing else needs to know the spellings.
+A message is `{"role", "content"}`, where the content is text or a typed object. The shorthand `{"type": K, ...}` is the
+same with the type's default role, and `{"type": K, K: value}` is the same as `{"type": "data", "kind": K, "data":
+value}`. `read_message` turns every spelling into one `Message`.
+
+Before a Request is sent, the `Handler` of each message may change the messages (a typed message becomes text), the
+model settings, and the schema: properties before `calls`, the tools, the output schema. A change holds for this Request
+only; every message is handled again for the next. Users can register handlers for types of their own or replace the
+built-in ones.
 """
 
 from __future__ import annotations
@@ -20,10 +25,8 @@ from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.tool import Tool
 
-# -- message ---------------------------------------------------------------------------------------------------------
-
 DEFAULT_ROLES: Final = {"text": "user", "error": "user", "correction": "user", "tool": "system", "plan": "system"}
-"""The role a typed message has where none is written; every other type is `user`."""
+"""The default roles of typed messages; every other type has `user`."""
 
 _TYPES: Final = ("text", "data", "input", "state", "tool", "plan", "error", "correction", "call")
 
@@ -35,11 +38,11 @@ class Message:
     Attributes:
         role: `system`, `user` or `assistant`.
         type: `text`, `data`, `input`, `state`, `tool`, `plan`, `error`, `correction`,
-            or `call`: one that was made, as a later Request is told of it.
+            or `call`: a call of an earlier Solution, for later Requests.
         value: the text, or the typed value.
-        kind: for `data`: the kind, which is also the name of a registered type; else the type.
-        instance: `_instance`, "" where none is named.
-        schema, description: what stands on the message.
+        kind: of `data` its kind, which is also the name of a registered type; otherwise the type.
+        instance: `_instance`, or "".
+        schema, description: those of the message.
     """
 
     role: str
@@ -51,7 +54,7 @@ class Message:
     description: str | None = None
 
     def to_json(self) -> JSONObject:
-        """The message in its shorthand: what ideas hold."""
+        """The message in its shorthand, as ideas store it."""
         if self.type == "text":
             result: JSONObject = {"role": self.role, "content": self.value}
             if self.instance:
@@ -80,7 +83,7 @@ def _optional(source: JSONObject, key: str, kind: type, what: str, where: str) -
 
 
 def _instance(source: JSONObject, where: str) -> str:
-    """The instance a message names; "" where it names none."""
+    """The instance that a message names, or ""."""
     name = _optional(source, "_instance", str, "text", where)
     if name == "":
         raise MessageError(f"{where}: _instance is empty; leave it out or name an instance")
@@ -100,8 +103,7 @@ def _typed(source: JSONObject, role: JSON, where: str) -> Message:
     if member not in source:
         raise MessageError(f"{where}: a message of type {kind!r} needs a member {member!r}")
     value = source[member]
-    # Data of the kind `input` is an input message, and a type nobody built in is data of that kind: one meaning,
-    # two spellings.
+    # Data of the kind `input` is an input message, and a type that is not built in is data of this kind.
     kind = name if name in _TYPES else "data"
     if kind == "text" and not isinstance(value, str):
         raise MessageError(f"{where}: text must be text, found {type(value).__name__}")
@@ -125,7 +127,7 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     """Read one message in any of its spellings.
 
     Raises:
-        MessageError: it is none; the message says what was found and what was expected.
+        MessageError: it is malformed; the text says what was found and what was expected.
     """
     if isinstance(raw, str):
         return Message("user", "text", raw, "text")
@@ -139,13 +141,7 @@ def read_message(raw: JSON, where: str = "message") -> Message:
     content = raw["content"]
     instance = _instance(raw, where)
     if isinstance(content, str):
-        return Message(
-            role if isinstance(role, str) else "user",
-            "text",
-            content,
-            "text",
-            instance,
-        )
+        return Message(role if isinstance(role, str) else "user", "text", content, "text", instance)
     if isinstance(content, dict):
         typed = {**content, "_instance": instance} if instance else content
         return _typed(typed, role, where)
@@ -162,8 +158,7 @@ def read_context(raw: Iterable[JSON]) -> list[Message]:
 
 
 def with_instances(raw: Sequence[JSON]) -> list[JSON]:
-    """A context in which every state can be told from the others: of several, each without `_instance` becomes an
-    instance of its own, ①, ②, ... in order, without the names that others have.
+    """Give each of several states without `_instance` an instance of its own: ①, ②, ..., without names that are taken.
 
     Raises:
         MessageError: as `read_context`.
@@ -181,7 +176,7 @@ def with_instances(raw: Sequence[JSON]) -> list[JSON]:
 
 
 def _circled(number: int) -> str:
-    """The number in a circle; beyond 50, for which there is no such character, its digits."""
+    """The number in a circle; above 50, where there is no such character, its digits."""
     for first, last, start in ((1, 20, 0x2460), (21, 35, 0x3251), (36, 50, 0x32B1)):
         if first <= number <= last:
             return chr(start + number - first)
@@ -189,13 +184,6 @@ def _circled(number: int) -> str:
 
 
 # -- handlers --------------------------------------------------------------------------------------------------------
-#
-# Handlers: what each type of message does to a Request before it goes out.
-#
-# A handler may change the messages (a typed message becomes text), the settings of the model, and the schema:
-# properties
-# before `calls`, the tools that are offered, and the schema of the output. What it changes holds for one Request; every
-# message is handled again for the next. Users register handlers for types of their own, or replace these.
 
 
 @dataclass(slots=True)
@@ -204,13 +192,13 @@ class Draft:
 
     Attributes:
         messages: every message of the context, as typed.
-        texts: what the mind will read, in order: `{"role", "content"}`.
-        properties: properties put before `calls` in the schema, such as a `thought_process`.
-        model: settings for the model, by the names its provider uses.
-        tools: the tools that are offered. A handler may leave some out, put others in their place (a narrower one by
-            `dataclasses.replace`), or add some; a tool that nothing here runs is latent.
-        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no mind, these two change
-            nothing.
+        texts: what the mind reads, in order: `{"role", "content"}`.
+        properties: properties before `calls` in the schema, such as `thought_process`.
+        model: settings of the model, by the names of its provider.
+        tools: the offered tools. A handler may remove, replace (with `dataclasses.replace`) or add some; a tool without
+            code is latent.
+        output_schema: JSON Schema of the output; None: text. In a run of a plan, which asks no mind, these two have no
+            effect.
     """
 
     messages: list[Message]
@@ -226,7 +214,7 @@ class Draft:
 
 
 Handler: TypeAlias = Callable[[Message, Draft], None]
-"""Handles one message; it must be a pure function of its arguments, so that equal contexts give equal Requests."""
+"""Handles one message. It must be a pure function of its arguments, so that equal contexts make equal Requests."""
 
 
 def _json(value: JSON) -> str:
@@ -260,18 +248,18 @@ def handle_input(message: Message, draft: Draft) -> None:
 
 
 def handle_state(message: Message, draft: Draft) -> None:
-    """State: what stands now; large parts as references."""
+    """State: its present value; large parts as references."""
     shown = shorten(message.value, ("state",))
     schema = f"\nSchema of the state:\n{_json(message.schema)}" if message.schema else ""
     draft.say(message.role, f"{_title('State, read as †state.KEY', message)}\n{_json(shown)}{schema}")
 
 
 def handle_tool(message: Message, draft: Draft) -> None:
-    """A tool stands in the schema; nothing more is said of it."""
+    """A tool is part of the schema and has no text."""
 
 
 def handle_plan(message: Message, draft: Draft) -> None:
-    """A plan guides: its calls, to be followed where they still fit, and where each stands once some are done."""
+    """A plan: its calls, to follow if they still fit, and which of them are done."""
     shown, standing = message.value, None
     if isinstance(shown, dict):
         standing = shown.get("standing")
@@ -307,7 +295,7 @@ def handle_error(message: Message, draft: Draft) -> None:
     entry = shown if isinstance(shown, dict) else {}
     call, place, error = entry.get("call"), entry.get("place"), entry.get("error")
     if isinstance(message.value, dict) and place is not None:
-        # Its large parts can be passed on without being written again.
+        # With references, a mind can pass large parts on without writing them again.
         call = shorten(message.value.get("call"), ("data", "error", str(place), "call"))
     said = error.get("message") if isinstance(error, dict) else None
     if (
@@ -334,7 +322,7 @@ _CALLS = "Calls made lately; values are read at the references:"
 
 
 def handle_call(message: Message, draft: Draft) -> None:
-    """A call made: place, tool, how it ended, and where its value is read. Calls in a row are lines of one text."""
+    """A call: place, tool, status, and the reference of its value. Successive calls are lines of one text."""
     entry = message.value if isinstance(message.value, dict) else {}
     where = f" of {entry['instance']}" if "instance" in entry else ""
     value = f", {entry['value']}" if "value" in entry else ""
@@ -361,13 +349,13 @@ BUILT_IN: dict[str, Handler] = {
 
 
 class Handlers:
-    """The registry: a handler by type, and by kind for the types users add."""
+    """The registry of handlers, by type, and by kind for types of users."""
 
     def __init__(self) -> None:
         self._by_kind: dict[str, Handler] = dict(BUILT_IN)
 
     def register(self, kind: str, handler: Handler) -> None:
-        """Handle messages of `{"type": kind, ...}` by `handler`; an earlier one is replaced.
+        """Let `handler` handle messages `{"type": kind, ...}`, instead of an earlier one.
 
         Raises:
             ArgumentError: the kind is not text, or the handler cannot be called.
@@ -378,13 +366,7 @@ class Handlers:
     def assemble(
         self, messages: Iterable[Message], tools: Iterable[Tool] = (), output_schema: JSONObject | None = None
     ) -> Draft:
-        """Run every message through its handler. Data of the same kind and instance merge first.
-
-        Args:
-            messages: the context.
-            tools: the tools of the run.
-            output_schema: of the run.
-        """
+        """Merge data of the same kind and instance, then run every message through its handler."""
         draft = Draft(merge_messages(messages), tools=list(tools), output_schema=output_schema)
         for message in draft.messages:
             handler = self._by_kind.get(message.kind) or self._by_kind[message.type]
@@ -400,7 +382,7 @@ def _check(kind: object, handler: object) -> None:
 
 
 def merge_messages(messages: Iterable[Message]) -> list[Message]:
-    """Data, input and state of the same kind and instance become one message, where the first one stood.
+    """Merge data, input and state of the same kind and instance into the first such message.
 
     A later definition of a tool replaces an earlier one.
     """

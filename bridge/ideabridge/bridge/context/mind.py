@@ -1,4 +1,4 @@
-"""Mind: whoever answers a Request (DESIGN 2, 5)."""
+"""Mind: the protocol of whoever answers a Request, and `Usage`, what one answer used."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ from ideabridge.bridge.context.request import Request
 from ideabridge.tools.encoding import JSONObject
 from ideabridge.tools.errors import IdeabridgeError
 
-# -- usage -----------------------------------------------------------------------------------------------------------
-#
-# Usage: what one answer of a mind took (DESIGN 4.4.5, 5).
-
 _LONGEST_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one answer took, as far as the mind knows.
+    """What one answer used, as far as the mind knows.
 
     Attributes:
         input_tokens: tokens of the Request.
-        output_tokens: tokens of the answer, those of thinking among them.
-        cost: in US dollars; None: nobody knows the price.
-        model: the model that answered, as its provider calls it.
-        partial: it took more than is told here: the provider did not tell all of it, or nothing, for it was hung up on,
-            or broke off, or never tells.
+        output_tokens: tokens of the answer, including those of thinking.
+        cost: in US dollars; None if the price is unknown.
+        model: the model that answered, by its provider's name.
+        partial: the answer used more than this: the provider reported only a part or nothing, because the answer was
+            stopped or broke off, or because it never reports usage.
     """
 
     input_tokens: int = 0
@@ -37,24 +33,24 @@ class Usage:
     partial: bool = False
 
     def to_json(self) -> JSONObject:
-        """The usage as journals and ideas hold it; what nobody knows is left out."""
-        told: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
+        """The usage as journals and ideas store it, without what is unknown."""
+        usage: JSONObject = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
         if self.cost is not None:
-            told["cost"] = self.cost
+            usage["cost"] = self.cost
         if self.model is not None:
-            told["model"] = self.model
+            usage["model"] = self.model
         if self.partial:
-            told["partial"] = True
-        return told
+            usage["partial"] = True
+        return usage
 
 
 def bounded_name(name: str) -> str:
-    """The name of a model as others tell it, fit to be stored: of printable letters, 200 at most."""
+    """The name of a model from outside, fit to be stored: at most 200 printable characters."""
     return "".join(letter for letter in name if letter.isprintable())[:_LONGEST_NAME]
 
 
 def total(first: Usage, second: Usage) -> Usage:
-    """What two answers took together; where the price of one is not known, that of the other."""
+    """The sum of two usages; if one cost is unknown, the other."""
     costs = [usage.cost for usage in (first, second) if usage.cost is not None]
     return Usage(
         first.input_tokens + second.input_tokens,
@@ -65,51 +61,48 @@ def total(first: Usage, second: Usage) -> Usage:
     )
 
 
-# -- mind ------------------------------------------------------------------------------------------------------------
-
-
 class MindError(IdeabridgeError):
-    """Raised by a mind that cannot answer at all: its run ends as failed, with the message as the reason."""
+    """A mind cannot answer at all: its run ends as failed, with this message as the reason."""
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """An answer that can tell at any moment what it has taken: a mind's `answer` may give one. It is asked where the
-    answer is hung up on, because nothing more of it can be used, or its run was cancelled.
+    """An answer that can report its usage at any moment. A mind's `answer` may return one; it is asked when the answer
+    is stopped because the rest cannot be used, or because the run was cancelled.
     """
 
     def so_far(self) -> Usage | None:
-        """What the answer has taken so far; None: nothing that would be known."""
+        """What the answer has used so far; None if that is unknown."""
         ...
 
 
 @runtime_checkable
 class Titled(Protocol):
-    """A mind that can tell what answers in it, for people: `name` says only of which kind it is."""
+    """A mind with a title for people; `name` is only its kind."""
 
     @property
     def title(self) -> str:
-        """In words, without secrets: `openai:gpt-5-mini`, `openai:tiny at 127.0.0.1:8080`."""
+        """The title, without secrets: `openai:gpt-5-mini`, `openai:tiny at 127.0.0.1:8080`."""
         ...
 
 
 class Mind(Protocol):
-    """Answers Requests by itself, in pieces as they come; the host's own model, by turns, needs none of this.
+    """Answers Requests by itself, in pieces. The host's own model, which answers by turns, does not need this.
 
-    The pieces are the text of one Solution as the mind writes it. Calls start the moment they close, so a mind that
-    streams is faster than one that hands over its whole answer. An exception breaks the answer off: what was
-    proposed until then stands, and the next Request says what happened. A `MindError` ends the run.
+    The pieces are the text of one Solution as the mind writes it. A call starts as soon as its object closes, so a mind
+    that streams is faster than one that returns its whole answer. An exception breaks the answer off: the calls
+    proposed until then remain, and the next Request reports it. A `MindError` ends the run.
     """
 
     @property
     def name(self) -> str:
-        """What runs, ideas and `check_run` call it: `model`, `recorded`, or a name of its own."""
+        """Its name in runs, ideas and `check_run`: `model`, `recorded`, or another."""
         ...
 
     def answer(self, request: Request) -> AsyncIterator[str | bytes | Usage]:
-        """The Solution of a Request, in pieces of any size, and what it took, once that is known.
+        """The Solution of a Request, in pieces of any size, and the usage when it is known.
 
         Args:
-            request: `texts` and `schema` are what to send to a model; `model` holds settings handlers asked for.
+            request: send `texts` and `schema` to the model; `model` holds the settings that handlers chose.
         """
         ...

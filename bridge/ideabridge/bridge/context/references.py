@@ -23,15 +23,13 @@ from typing import Final, cast
 from ideabridge.bridge.context.errors import ReferenceSyntaxError
 from ideabridge.tools.encoding import JSON, MAX_DEPTH
 
-# -- reference -------------------------------------------------------------------------------------------------------
-
 DAGGER: Final = "†"
 KINDS: Final = ("state", "input", "data", "results", "item")
 MAX_LENGTH: Final = 4096
-"""How many characters one reference may have."""
+"""The most characters of one reference."""
 
 MAX_TARGET_KEYS: Final = 32
-"""How many keys an output path may have below state: with what is written there, documents stay encodable."""
+"""The most keys of an output path: a document must not nest too deep to be encoded with what is written there."""
 
 Path = tuple[str, ...]
 """Keys from a document's root; an index into an array stands as its decimal digits."""
@@ -88,17 +86,17 @@ class Expression:
 
 
 def clipped(text: str, limit: int = 100) -> str:
-    """Text from outside as messages show it: its beginning where it is long."""
+    """Text from outside, for messages: cut if it is long."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def quoted(text: str, limit: int = 100) -> str:
-    """Text from outside as messages show it: in quotes, its beginning where it is long."""
+    """Text from outside, for messages: in quotes, and cut if it is long."""
     return repr(text) if len(text) <= limit else f"{text[:limit]!r}... ({len(text):,} characters)"
 
 
 def is_reference(text: str) -> bool:
-    """Whether a string is meant as a reference: it starts with one dagger, not with two."""
+    """Whether a string is a reference: it starts with exactly one dagger."""
     return text.startswith(DAGGER) and not text.startswith(DAGGER + DAGGER)
 
 
@@ -124,7 +122,7 @@ def escape(text: str) -> str:
 
 
 def escaped(value: JSON) -> JSON:
-    """A value as it is written to be read as a literal: `escape` on every text in it."""
+    """The value with `escape` applied to every text in it."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, list):
@@ -349,7 +347,7 @@ def parse_target(text: str) -> Target:
 
 
 class Hole:
-    """The place of a reference in a compiled value."""
+    """A reference in a compiled value."""
 
     __slots__ = ("expression", "path")
 
@@ -359,7 +357,7 @@ class Hole:
 
 
 Compiled = object
-"""A JSON value in which references stand as `Hole`s and escapes are already literals."""
+"""A JSON value with a `Hole` for each reference, and with its escapes resolved."""
 
 
 def compile_value(
@@ -411,7 +409,7 @@ def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]]
 
 
 def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
-    """Put values in the place of holes. What is put in is a literal for ever: it is not scanned."""
+    """Replace holes by values. The values are literals and are not scanned."""
     if isinstance(compiled, Hole):
         return resolve(compiled.expression)
     if isinstance(compiled, list):
@@ -421,9 +419,7 @@ def fill(compiled: Compiled, resolve: Callable[[Expression], JSON]) -> JSON:
     return cast("JSON", compiled)
 
 
-# -- paths -----------------------------------------------------------------------------------------------------------
-#
-# PathIndex: which calls write a path that overlaps another.
+# -- overlapping paths -----------------------------------------------------------------------------------------------
 
 
 class _Node:
@@ -435,7 +431,7 @@ class _Node:
 
 
 class PathIndex:
-    """A trie of written paths. A path overlaps itself, its prefixes and its extensions."""
+    """A trie of written paths, with their writers. A path overlaps itself, its prefixes and its extensions."""
 
     __slots__ = ("_root",)
 

@@ -1,7 +1,7 @@
-"""Documents: JSON values read and written by path, without ever changing a value in place.
+"""State: documents, which are JSON values read and written by path, and `StateSchema`.
 
-A write copies the objects along its path and shares the rest, so that the value before a Solution stays at hand
-for as long as some call still reads it.
+A document is never changed in place. A write copies the objects along its path and shares the rest, so the value before
+a Solution remains while a call still reads it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from ideabridge.tools.errors import IdeabridgeError, SchemaError
 from ideabridge.tools.keywords import MANY, NAMED, ONE, show
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.schema import Validator
-
-# -- document --------------------------------------------------------------------------------------------------------
 
 Method = Literal["set", "merge", "push"]
 """`_outputMethod`: replace, merge objects deeply, append to an array."""
@@ -38,11 +36,11 @@ MISSING: Final = Missing()
 _BEGINNING: Final = 80
 
 _LARGE: Final = 64 * 1024
-"""Characters of text from which what it holds takes too much memory to keep."""
+"""Longer texts are cached one at a time, because their values take much memory."""
 
 
 def parsed_text(text: str) -> JSON | Missing:
-    """The one JSON object or array that a text holds, or MISSING; shared, so never to be changed."""
+    """The JSON object or array that a text contains, or MISSING. It is shared; do not change it."""
     return _parsed_small(text) if len(text) <= _LARGE else _parsed_large(text)
 
 
@@ -74,10 +72,7 @@ def _index(key: str, length: int) -> int | None:
 
 
 def read(document: JSON, path: Path) -> JSON | Missing:
-    """The value at `path`, or MISSING.
-
-    A key that goes into a text that holds one JSON object or array goes into that.
-    """
+    """The value at `path`, or MISSING. A path continues inside a text that contains one JSON object or array."""
     value: JSON = document
     for key in path:
         if isinstance(value, str):
@@ -100,7 +95,7 @@ def read(document: JSON, path: Path) -> JSON | Missing:
 
 
 def describe_missing(document: JSON, path: Path, instance: str | None = None) -> str:
-    """Why `path` is not there: how far it goes, and what stands there instead."""
+    """Why `path` does not exist: how far it leads, and what is there instead."""
     for depth in range(len(path)):
         parent = read(document, path[:depth])
         if isinstance(read(document, path[: depth + 1]), Missing):
@@ -168,8 +163,8 @@ def write(document: JSON, path: Path, method: Method, value: JSON) -> JSON:
     Missing parents become objects; an index just past the end of an array appends.
 
     Raises:
-        StateWriteError: the way leads through a scalar or past the end of an array, the method does not fit what
-            is there, or the state itself would stop being an object.
+        StateWriteError: the path leads through a scalar or past the end of an array, the method does not fit the
+            present value, or the state would no longer be an object.
     """
     if len(path) <= 1 and method != "push" and not isinstance(value, dict):
         raise StateWriteError(f"{clipped(format_reference(path))} as a whole must stay an object, found {_kind(value)}")
@@ -204,9 +199,7 @@ def _unwritable(path: Path, depth: int, found: str) -> str:
     return f"cannot write {clipped(format_reference(path))}: {place} {found}"
 
 
-# -- state schema ----------------------------------------------------------------------------------------------------
-#
-# StateSchema: what may be written to a state, and what it must be in the end.
+# -- the schema of a state -------------------------------------------------------------------------------------------
 
 _COMPOSED = ("$ref", "anyOf", "oneOf", "allOf", "if", "not")
 
@@ -215,18 +208,18 @@ _LATER = frozenset(
     | {"dependencies", "minProperties", "minItems", "contains", "minContains", "maxContains"}
     | {"unevaluatedProperties", "unevaluatedItems"}
 )
-"""Keywords that a state may satisfy in the end and not while it grows."""
+"""Keywords that a state may satisfy only at the end."""
 
 
 class StateSchema:
     """The schema of one instance's state.
 
-    A schema that declares properties closes the paths that may be written, checked before anything runs. Values
-    are checked on every write but for `required`, and the whole with `required` when the run ends.
+    If it declares properties, only these may be written; that is checked before anything runs. Every write is checked
+    against the schema without `required`, and the whole state with `required` when the run ends.
 
     Args:
         schema: the schema.
-        state: the state a run begins with; members it has are no undeclared ones.
+        state: the initial state of the run; its members count as declared.
 
     Raises:
         SchemaError: the schema is invalid.
@@ -235,14 +228,14 @@ class StateSchema:
     def __init__(self, schema: JSONObject, state: JSON = None) -> None:
         self._schema = schema
         self._whole = Validator(schema, what="the state")
-        # Compiled now: an invalid schema must be told before a run begins, not while one is under way.
+        # Compiled now, so that an invalid schema is reported before a run begins.
         self._whole.compile()
         growing = _growing(schema, [state], closes=not _refers_beyond_definitions(schema))
         self._growing = Validator(growing if isinstance(growing, dict) else {}, what="the state")
         try:
             self._growing.compile()
         except SchemaError:
-            # A reference into a part that is left out: such a state is judged at the end only.
+            # A reference into a part that is left out: the state is checked only at the end.
             self._growing = Validator({}, what="the state")
 
     def allow(self, path: Path) -> None:
@@ -275,18 +268,18 @@ class StateSchema:
 
     @staticmethod
     def _additional(schema: JSONObject, key: str) -> JSON:
-        """The schema of a key that `properties` does not name; None where it is closed."""
+        """The schema of a key that `properties` does not name; None if no such key is allowed."""
         patterns = schema.get("patternProperties")
         if isinstance(patterns, dict):
             for pattern, found in patterns.items():
                 if _matches(pattern, key):
                     return found
         additional = schema.get("additionalProperties")
-        # Left out, `additionalProperties` would admit all: here declared properties close.
+        # JSON Schema would allow every key without `additionalProperties`; a state does not.
         return None if additional is None or additional is False else additional
 
     def check_write(self, state: JSON) -> None:
-        """Check the state as a write leaves it; what cannot be judged while it grows is left for the end.
+        """Check the state after a write, without the keywords that hold only at the end.
 
         Raises:
             ClosedStateError: path, found and expected.
@@ -316,7 +309,7 @@ def _matches(pattern: str, key: str) -> bool:
 
 
 def _refers_beyond_definitions(schema: JSON) -> bool:
-    """Whether a part that is no definition is referred to: closed in its place, it could not be extended there."""
+    """Whether the schema refers to a part that is not a definition; closing it would close both places."""
     if isinstance(schema, dict):
         target = schema.get("$ref")
         if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):
@@ -326,12 +319,12 @@ def _refers_beyond_definitions(schema: JSON) -> bool:
 
 
 def _growing(schema: JSON, values: list[JSON], *, closes: bool) -> JSON:
-    """The part of a schema that holds at every moment of a state that grows.
+    """The part of a schema that a growing state satisfies at every moment.
 
     Args:
-        schema: a schema; one that is no object stays.
-        values: what stands where it applies when the run begins.
-        closes: objects that declare properties take no others, but those that stand there already.
+        schema: a schema; returned as it is if it is not an object.
+        values: the initial values to which it applies.
+        closes: objects that declare properties take no others, except those that they have initially.
     """
     if not isinstance(schema, dict):
         return schema

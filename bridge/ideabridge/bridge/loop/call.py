@@ -35,8 +35,6 @@ from ideabridge.tools.rename import meant_meta
 from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
 
-# -- call ------------------------------------------------------------------------------------------------------------
-
 ErrorKind = Literal["structural", "runtime", "dependency", "denied", "output"]
 """Why a call did not do its work: found before it ran, raised while it ran, a call it depends on failed, a person
 said no; `output`: the output of a solution could not be resolved or validated."""
@@ -370,9 +368,7 @@ def read_call(
     return call
 
 
-# -- instances -------------------------------------------------------------------------------------------------------
-#
-# Instances: a plan's calls over several states.
+# -- instances of a plan ---------------------------------------------------------------------------------------------
 
 
 def spread(calls: Sequence[JSON], instances: Sequence[str]) -> tuple[list[JSON], list[JSON] | None]:

@@ -17,8 +17,6 @@ from ideabridge.tools.rename import ParameterNames
 from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import ANONYMOUS, IDEA, QUERY_FORMAT, Tool, ToolKey
 
-# -- catalogue -------------------------------------------------------------------------------------------------------
-
 MAX_QUALIFIED: Final = 300
 """In how many characters of a name a module is looked for."""
 
@@ -252,14 +250,7 @@ def _no_idea(module: str, name: str, known: list[ToolKey]) -> str:
     )
 
 
-# -- offered ---------------------------------------------------------------------------------------------------------
-#
-# Offered: the tools and the output schema of one Request, where handlers of messages changed them.
-#
-# A journal holds the change in `RequestMade.offered`, so that a run that is folded again takes the same Solutions:
-# `{"tools"?: [...], "latent"?: [...], "output_schema"?: ...}`. A tool is a number, its place among the tools that the
-# run
-# began with, or the definition of one that it did not have. `output_schema` is null where text is asked for.
+# -- the tools of one request ----------------------------------------------------------------------------------------
 
 Latent = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 """The keys of the tools that nothing runs: the mind writes their `_output`."""
@@ -268,7 +259,11 @@ Latent = Callable[[Iterable[Tool]], Iterable[ToolKey]]
 def change_of(
     base: Catalogue, asked: JSONObject | None, tools: Sequence[object], output_schema: object, latent: Latent
 ) -> JSONObject | None:
-    """What handlers made of the tools and the output schema, as a journal holds it; None: nothing.
+    """The changes that handlers of messages made to the tools and the output schema; None if they made none.
+
+    The result is `RequestMade.offered`, so a folded run accepts the same Solutions: `{"tools"?: [...], "latent"?:
+    [...], "output_schema"?: ...}`. A tool is its number among the initial tools of the run, or the definition of a new
+    one. `output_schema` is null if text is asked for.
 
     Args:
         base: the tools the run began with.

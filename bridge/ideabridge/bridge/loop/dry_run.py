@@ -1,4 +1,4 @@
-"""Dry run: what a plan would do, told without doing it."""
+"""Dry run: what a plan would do, as data and as a drawing (Mermaid for documents and hosts, text for a terminal)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from ideabridge.bridge.context.references import Reference, clipped, format_refe
 from ideabridge.bridge.loop.call import Call, Read
 from ideabridge.bridge.loop.graph import Graph
 from ideabridge.tools.encoding import JSON, JSONObject
-
-# -- dry run ---------------------------------------------------------------------------------------------------------
 
 
 def waits(graph: Graph) -> dict[int, set[int]]:
@@ -119,9 +117,7 @@ def _notes(graph: Graph) -> list[str]:
     return found
 
 
-# -- drawing ---------------------------------------------------------------------------------------------------------
-#
-# Drawing: a plan as a picture, for people. Mermaid for documents and hosts, text for a terminal.
+# -- drawings --------------------------------------------------------------------------------------------------------
 
 Form: TypeAlias = Literal["mermaid", "text"]
 """How a plan is drawn."""

@@ -1,7 +1,7 @@
-"""Memory: the documents of a run and the writes of the Solution at hand.
+"""Memory: the documents of a run, and the writes of the current Solution.
 
-State is an append-only log of writes, read as one JSON object per instance. A document holds what references can
-read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.
+State is an append-only log of writes, read as one JSON object per instance. A document contains everything that
+references can read: `{"state": ..., "results": ..., "input": ..., "data": ...}`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from ideabridge.bridge.context.messages import Message
 from ideabridge.bridge.context.references import KINDS, Path, PathIndex, is_instance_name, quoted
 from ideabridge.bridge.context.state import Method, Missing, StateSchema, merge
 from ideabridge.tools.encoding import JSON, JSONObject
-
-# -- memory ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +51,19 @@ class Memory:
         self._learned: list[Learned] = []
 
     def begin(self) -> None:
-        """A new Solution: what stands now is the value before it."""
+        """Begin a Solution: the present documents are the value before it."""
         self.base = dict(self.documents)
         self._first = len(self.log)
         self._written = {}
         self._learned = []
 
     def state(self, instance: str = "") -> JSONObject:
-        """The state of an instance as it stands."""
+        """The present state of an instance."""
         found = document.read(self.documents.get(instance, {}), ("state",))
         return found if isinstance(found, dict) else {}
 
     def learn(self, call: int, instance: str, kind: str, value: JSON) -> None:
-        """Data that a call added: `†data.KIND` reads it from now on, merged with what there was."""
+        """Merge data that a call added into `†data.KIND`."""
         found = self.documents.get(instance)
         if found is not None:
             learned = Learned(call, instance, kind, value)
@@ -73,9 +71,7 @@ class Memory:
             self.documents[instance] = _with_data(found, learned)
 
     def tell_errors(self, errors: Iterable[JSONObject]) -> None:
-        """The calls of the last Solution that failed: `†data.error.PLACE` reads one in every instance, until the next
-        Solution has ended.
-        """
+        """Let `†data.error.PLACE` read the errors of the last Solution in every instance, until the next one ends."""
         told: JSONObject = {str(error["place"]): error for error in errors if error.get("place") is not None}
         for instance, found in self.documents.items():
             data = found.get("data") if isinstance(found, dict) else None
@@ -84,7 +80,7 @@ class Memory:
                 self.documents[instance] = {**found, "data": {**others, **({"error": told} if told else {})}}
 
     def try_write(self, writes: Iterable[Write]) -> dict[str, JSON]:
-        """The documents as they would be after the writes; nothing is written yet.
+        """The documents after the writes, which `commit` then makes.
 
         Raises:
             StateWriteError: one of them is impossible.
@@ -103,21 +99,21 @@ class Memory:
         self.documents.update(changed)
 
     def staged(self) -> Memory:
-        """A memory that reads like this one; what is written there is seen there only."""
+        """A copy for a group, whose writes are visible only in it."""
         copy = Memory(dict(self.documents))
         copy.base = self.base
         copy._learned = [*self._learned]
         return copy
 
     def absorb(self, staged: Memory) -> None:
-        """Take over everything that was written in a staged memory. Nothing was written here meanwhile."""
+        """Take over the writes of a staged copy. Nothing was written here in the meantime."""
         self.log.extend(staged.log)
         self._learned = staged._learned
         self.documents.update(staged.documents)
 
     def read(self, instance: str, path: Path, bound: Collection[int]) -> JSON | Missing:
-        """The value at `path` that a read bound to the calls `bound` sees: the value before the Solution and
-        their writes, the last to finish winning; no other write of this Solution. Of data likewise what they added.
+        """The value that a read bound to the calls `bound` sees: the value before the Solution with the writes (or
+        added data) of these calls, the last one winning, and without those of other calls.
         """
         if not bound:
             return document.read(self.base.get(instance, {}), path)
@@ -131,7 +127,7 @@ class Memory:
         overlapping = written.overlapping(path) if written is not None else set[int]()
         wanted = frozenset(bound)
         if overlapping <= wanted:
-            # Nobody else wrote here: what stands now is what is seen.
+            # No other call wrote here, so the present value is the one to see.
             return document.read(self.documents.get(instance, {}), path)
         seen = (one for one in self.log[self._first :] if one.call in wanted and one.instance == instance)
         return document.read(_written(self.base.get(instance, {}), seen), path)
@@ -148,7 +144,7 @@ def _with_data(view: JSON, learned: Learned) -> JSON:
 
 
 def _written(view: JSON, entries: Iterable[Write]) -> JSON:
-    """A document after some writes. What is pushed to one array in a row is put there at once: each write copies it."""
+    """A document after some writes. Successive pushes to one array become one write, because each write copies it."""
     for (path, method), group in groupby(entries, key=lambda one: (one.path, one.method)):
         first, *rest = [one.value for one in group]
         view = document.write(view, path, method, first)
@@ -161,9 +157,7 @@ def _written(view: JSON, entries: Iterable[Write]) -> JSON:
     return view
 
 
-# -- opening ---------------------------------------------------------------------------------------------------------
-#
-# InitialDocuments: the documents a context gives a run to begin with.
+# -- the documents with which a run begins ---------------------------------------------------------------------------
 
 MAX_INSTANCES = 1_000
 MAX_INSTANCE_NAME = 64

@@ -1,4 +1,7 @@
-"""Output: what a run gives, checked against the schema its user asked for."""
+"""Output: the values of calls and of a run, with their references resolved and checked.
+
+`Readiness` decides whether a call can run, and with which parameters; `OutputSchema` makes the output of a run.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +23,23 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.schema import Validator
 
-# -- readiness -------------------------------------------------------------------------------------------------------
-#
-# Readiness: whether a call may run, and with which parameters.
-
 _EXPLAINED: Final = 20
-"""Items of one `_each` whose faults are explained."""
+"""The most items of one `_each` whose faults are explained."""
 
 MOST_RESOLVED: Final = 64 * 1024 * 1024
-"""Bytes of JSON that the parameters of one execution, or the output of a run, may have with what they read. Values are
-shared in memory, so a short list of references to one large value would only be found out when it is written down."""
+"""The most bytes of JSON of the parameters of one execution, or of an output, with the values that they read. Values
+are shared in memory, so without this bound many references to one large value would be noticed only when encoded."""
 
 
 class Filling:
-    """Puts what was read in the place of references, and counts its bytes.
+    """Replaces references by their values, and counts the bytes.
 
     Args:
-        values: by the text of each reference.
-        sizes: of the values that were measured before.
+        values: the values by the text of each reference.
+        sizes: the sizes of values that were measured before.
 
     Attributes:
-        size: bytes of JSON of all that was put in.
+        size: bytes of JSON of all values that were used.
     """
 
     def __init__(self, values: Mapping[str, JSON], sizes: dict[str, int] | None = None) -> None:
@@ -59,7 +58,7 @@ class Filling:
         return value
 
     def problem(self, what: str, size: int | None = None) -> str | None:
-        """Why what was filled in (or `size`, which it is a part of) is too much; None: it is not."""
+        """The error if the size (or `size`, of which it is a part) is too large; else None."""
         size = self.size if size is None else size
         if size <= MOST_RESOLVED:
             return None
@@ -68,7 +67,7 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The call cannot run with the values it read."""
+    """A call cannot run with the values that it read."""
 
     message: str
 
@@ -90,7 +89,7 @@ class Readiness:
         self._items = items
 
     def look(self, call: Call) -> list[Item] | Wait | Absent | Refusal:
-        """The executions of a call whose references are resolved; else what it waits for, or why it never runs."""
+        """The executions of a call whose references are resolved, or what it waits for, or why it never runs."""
         blocked = self._blocked(call)
         if blocked is not None:
             return blocked
@@ -157,7 +156,7 @@ class Readiness:
                     message = value.message if isinstance(value, Absent) else "not supplied"
                     return Item({}, finished=True, error={"kind": "runtime", "message": f"not run: {message}"})
                 known[read.expression.text] = value
-                # Of this item alone; what no item changes is measured once.
+                # The value of each item is measured; all others are measured once.
                 sizes.pop(read.expression.text, None)
         filling = Filling(known, sizes)
         parameters = fill(call.parameters, filling)
@@ -176,26 +175,26 @@ class Readiness:
                 else:
                     exact.check(parameters, briefly=briefly)
             except IdeabridgeError as error:
-                # Values put together from several others may also nest too deep.
+                # The parameters are invalid, or nest too deep with the values in them.
                 item.finished, item.error = True, {"kind": "runtime", "message": f"not run: {error}"}
         return item
 
 
 def resolved_call(progress: Progress) -> JSONObject:
-    """The call with its references resolved: what people and policies see, and decisions are bound to."""
+    """The call with its references resolved, which people and policies see and to which decisions are bound."""
     if not progress.call.has_each:
         return executed_call(progress, progress.items[0].parameters)
     return executed_call(progress, {"_each": [item.parameters for item in progress.items if item.error is None]})
 
 
 def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
-    """One execution of a call: what people see of it, and an item of `_each` like a call of its own."""
+    """One execution of a call as people see it; an item of `_each` looks like a call."""
     result: JSONObject = {key: value for key, value in progress.call.raw.items() if key in _SHOWN}
     if progress.replaced is not None:
         result = {key: value for key, value in result.items() if key not in ("_module", "_activity")}
         result["_tool"] = progress.replaced.name
     elif progress.tool is not None and result.get("_tool") not in (progress.tool.name, progress.tool.remote_name):
-        # It was called by its module's name and its own.
+        # The call used the name `module.tool`.
         result["_tool"] = progress.tool.name
     if progress.tool is not None and progress.tool.module is not None:
         result["_module"] = progress.tool.module
@@ -203,7 +202,7 @@ def executed_call(progress: Progress, parameters: JSONObject) -> JSONObject:
 
 
 def digest_of(resolved: JSONObject) -> str | Refusal:
-    """The hash of a resolved call that decisions are bound to. What nests too deep to be shown and kept is refused."""
+    """The hash of a resolved call; a call that nests too deep to be shown is refused."""
     try:
         return content_hash(normalise(resolved, what="the resolved call"))
     except IdeabridgeError as error:
@@ -213,7 +212,7 @@ def digest_of(resolved: JSONObject) -> str | Refusal:
 _SHOWN = ("_tool", "_module", "_activity", "_instance", "_outputPath", "_outputMethod", "_id")
 
 
-# -- output ----------------------------------------------------------------------------------------------------------
+# -- the output of a run ---------------------------------------------------------------------------------------------
 
 _WRAPPED: Final = (
     '. The schema asked for admits null, and "output": null means "no output yet", so the value is wrapped,'
@@ -241,7 +240,7 @@ class OutputSchema:
         if mode == "solve":
             self._schema, self._wrapped = wrap_output(schema)
         if self._schema is not None:
-            # Compiled now: an invalid schema must be told before a run begins.
+            # Compiled now, so that an invalid schema is reported before a run begins.
             Validator(self._schema, what="the output").is_valid(None)
 
     def settle(self, graph: Graph, judge: Judge) -> tuple[JSON, list[str], bool]:

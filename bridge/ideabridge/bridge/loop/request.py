@@ -1,4 +1,4 @@
-"""Composing the Request of each step of a run: its context as it stands then, and the JSON Schema of the answer."""
+"""Request: composes the Request of each step of a run: its present context, and the JSON Schema of the answer."""
 
 from __future__ import annotations
 
@@ -21,26 +21,22 @@ from ideabridge.tools.compose import solution_schema
 from ideabridge.tools.encoding import JSON, JSONObject, content_hash, encode_text
 from ideabridge.tools.schema import inline_refs
 
-# -- guidance --------------------------------------------------------------------------------------------------------
-#
-# Guidance: a plan message, and where its calls stand at a later Request.
-#
-# A call whose output path is written is done. One without an output path is done where the run has made the same call.
-
 _CALLS: Final = 200
-"""Calls of one plan whose standing is told."""
+"""The most calls of one plan that are reported."""
 
 _NAMED: Final = 5
-"""Instances named where a call is not done in them."""
+"""The most instances that are named if a call is not done in them."""
 
 
 class Guidance:
-    """Tells where plans stand.
+    """Reports which calls of plan messages are done.
+
+    A call with an output path is done if the path is written; one without, if the run has made the same call.
 
     Args:
-        documents: of the run, by instance.
-        instances: of the run.
-        history: its calls so far.
+        documents: the documents of the run, by instance.
+        instances: the instances of the run.
+        history: the calls of the run so far.
     """
 
     def __init__(self, documents: Mapping[str, JSON], instances: list[str], history: Iterable[Progress]) -> None:
@@ -48,7 +44,7 @@ class Guidance:
         self._instances = instances
         self._made = {(one.call.instance, _written(one.call.raw)) for one in history if one.status is CallStatus.DONE}
 
-    def told(self, message: Message) -> Message:
+    def with_status(self, message: Message) -> Message:
         """A plan message with `standing`: of each call `{"place", "tool", "writes"?, "done"}`; where there are
         instances, `done` is in how many `of` them, and `not_done` names some of the others.
         """
@@ -65,7 +61,7 @@ class Guidance:
 
     def has_begun(self, message: Message) -> bool:
         """Whether any call of a plan message is done."""
-        told = self.told(message).value
+        told = self.with_status(message).value
         standing = told.get("standing") if isinstance(told, dict) else None
         return isinstance(standing, list) and any(isinstance(one, dict) and one["done"] for one in standing)
 
@@ -107,7 +103,7 @@ def _written(call: JSONObject) -> str:
     return encode_text({key: value for key, value in call.items() if key != "_instance"})
 
 
-# -- request ---------------------------------------------------------------------------------------------------------
+# -- composing -------------------------------------------------------------------------------------------------------
 
 _SHOWN_CALLS = 50
 _SHOWN_ERRORS = 20
@@ -154,7 +150,7 @@ class Composer:
         self._handlers = handlers
         self._cache = cache
         self._own: dict[str, JSONObject] = {}
-        self._told: dict[int, Message] = {}
+        self._calls_shown: dict[int, Message] = {}
 
     def compose(self, machine: Machine, made: RequestMade | None = None) -> Request:
         """The Request of the step at hand.
@@ -186,14 +182,15 @@ class Composer:
         )
 
     def _calls(self, machine: Machine) -> list[Message]:
-        """The last calls, each a message of its own, stored once however often it is told."""
+        """The last calls, a message for each; equal messages are stored once."""
         history = machine.history
         shown = range(max(0, len(history) - _SHOWN_CALLS), len(history))
-        # Between Requests every call has settled: what is told of one never changes.
-        self._told = {
-            index: self._told.get(index) or Message("user", "call", _told(history[index]), "call") for index in shown
+        # Between Requests every call has settled, so its message never changes.
+        self._calls_shown = {
+            index: self._calls_shown.get(index) or Message("user", "call", _call_summary(history[index]), "call")
+            for index in shown
         }
-        return list(self._told.values())
+        return list(self._calls_shown.values())
 
     def _schema(self, machine: Machine, properties: dict[str, JSONObject], offered: JSONObject | None) -> JSONObject:
         # Within a run, only what handlers make of it tells its schemas apart.
@@ -225,24 +222,22 @@ def _schema_of(
         extra=properties,
     )
     if machine.mode == "plan":
-        _tell_output(schema, output)
+        _set_output_schema(schema, output)
     elif machine.settings.thought_process:
-        # Asked for, so it is not left out where an endpoint enforces the schema; nobody checks that it is there.
+        # Required for endpoints that enforce the schema; a Solution without it is accepted.
         schema["required"] = ["thought_process", "calls", "output"]
     return schema
 
 
-def _tell_output(schema: JSONObject, output: JSONObject | None) -> None:
-    """A plan's author answers once: its output is exactly what was asked for, and anything where nothing was."""
+def _set_output_schema(schema: JSONObject, output: JSONObject | None) -> None:
+    """The author of a plan answers once: the output has exactly the schema asked for, or any value."""
     properties = schema["properties"]
     if isinstance(properties, dict):
         properties["output"] = inline_refs(output) if output is not None else {}
 
 
 def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
-    """The context of the step at hand: how the run began, the state as it stands, what was done (the messages `calls`),
-    what failed.
-    """
+    """The context of the current step: the initial context with the present state, the last calls, and what failed."""
     guidance = None
     if any(message.type == "plan" for message in machine.messages):
         guidance = Guidance(machine.documents, machine.instances, machine.history)
@@ -250,7 +245,8 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
         if guidance is None:
             return machine.messages
         return [
-            guidance.told(one) if one.type == "plan" and guidance.has_begun(one) else one for one in machine.messages
+            guidance.with_status(one) if one.type == "plan" and guidance.has_begun(one) else one
+            for one in machine.messages
         ]
     messages: list[Message] = []
     told: set[str] = set()
@@ -260,7 +256,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
                 told.add(message.instance)
                 messages.append(_state(machine, message))
         else:
-            messages.append(message if guidance is None or message.type != "plan" else guidance.told(message))
+            messages.append(message if guidance is None or message.type != "plan" else guidance.with_status(message))
     if not told and machine.state_of():
         messages.append(_state(machine, Message("user", "state", {}, "state")))
     messages.extend(calls)
@@ -268,7 +264,7 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
     messages.extend(
         Message("user", "correction", shorten_literal(dict(one)), "correction") for one in machine.feedback.corrections
     )
-    # Whole: what a mind is shown of it is shortened, and refers to what is left out.
+    # Whole: the handler shortens errors, with references to what it leaves out.
     messages.extend(Message("user", "error", error, "error") for error in machine.errors[:_SHOWN_ERRORS])
     more = len(machine.errors) - _SHOWN_ERRORS
     if more > 0:
@@ -277,17 +273,17 @@ def context_of(machine: Machine, calls: list[Message]) -> list[Message]:
 
 
 def _state(machine: Machine, message: Message) -> Message:
-    # Large values are told by reference, so that the ideas of a long run grow with what is new.
+    # Large values are references, so that the ideas of a long run grow only with what is new.
     value = shorten(machine.state_of(message.instance), ("state",))
     return Message(message.role, "state", value, "state", message.instance, message.schema, message.description)
 
 
 def value_path(progress: Progress) -> Path | None:
-    """Where the value of a settled call is read; None where it wrote nothing."""
+    """The path at which the value of a settled call is read; None if it wrote nothing."""
     return progress.wrote[0] if progress.wrote else None
 
 
-def _told(progress: Progress) -> JSONObject:
+def _call_summary(progress: Progress) -> JSONObject:
     call = progress.call
     told: JSONObject = {"place": call.place, "tool": call.name}
     if progress.replaced is not None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ideabridge.bridge.loop.graph import ModuleOrder, Ordering
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.reading import READING
-
-# -- settings --------------------------------------------------------------------------------------------------------
 
 Planning: TypeAlias = Literal["eager", "lazy"]
 """When the calls of a Solution run."""
@@ -69,28 +67,14 @@ class Settings:
         modules: JSONObject = {
             name: {"ordered": one.ordered, "reads": list[JSON](one.reads)} for name, one in self.modules.items()
         }
-        return {
-            "ordering": self.order,
-            "modules": modules,
-            "parallel_calls": self.parallel_calls,
-            "calls": self.calls,
-            "items": self.items,
-            "requests": self.requests,
-            "wall_seconds": self.wall_seconds,
-            "output_by_instance": self.output_by_instance,
-            "approval": self.approval,
-            "tokens": self.tokens,
-            "cost": self.cost,
-            "depth": self.depth,
-            "planning": self.planning,
-            "thought_process": self.thought_process,
-            "reading": self.reading,
-            "uncaught_items": self.uncaught_items,
+        others: JSONObject = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("order", "modules")
         }
+        return {"ordering": self.order, "modules": modules, **others}
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
-        """The settings that `to_json` wrote; what was not noted then is as it was then."""
+        """The settings that `to_json` wrote; missing members get the value that was in force at the time."""
         members: dict[str, Any] = {"reading": 1, "uncaught_items": False, **value}
         modules: dict[str, Any] = members.pop("modules", {})
         if "ordering" in members:
@@ -104,8 +88,6 @@ class Settings:
 
 
 # -- spending --------------------------------------------------------------------------------------------------------
-#
-# Spending: what the answers of a run have taken, and the limit on it.
 
 
 @dataclass(slots=True)
@@ -113,11 +95,11 @@ class Spending:
     """Tokens and cost, added up over the Requests of a run.
 
     Attributes:
-        input_tokens, output_tokens: of every answer whose mind told.
+        input_tokens, output_tokens: of every answer whose mind reported them.
         cost: in US dollars, of every answer whose price is known.
-        last: the usage of the Request at hand; None: not told.
-        requests, calls: made and listed in rooms that have ended.
-        partial: how many answers took more than was told.
+        last: the usage of the current Request; None if it was not reported.
+        requests, calls: those of rooms that have ended.
+        partial: the number of answers that used more than was reported.
     """
 
     input_tokens: int = 0
@@ -134,13 +116,13 @@ class Spending:
         self.input_tokens += given if isinstance(given, int) else 0
         self.output_tokens += written if isinstance(written, int) else 0
         self.cost += cost if isinstance(cost, int | float) else 0.0
-        # Of a room the number of such answers is told, of one answer whether it is one.
+        # A number for a room, a boolean for one answer.
         partial = usage.get("partial")
         self.partial += int(partial) if isinstance(partial, int) else 0
         self.last = usage
 
     def add_room(self, spent: JSONObject | None) -> None:
-        """Count what a room has used, as `to_json` tells it."""
+        """Count what a room has used, as `to_json` reports it."""
         if spent is None:
             return
         last = self.last
@@ -151,7 +133,7 @@ class Spending:
         self.calls += calls if isinstance(calls, int) else 0
 
     def to_json(self) -> JSONObject:
-        """The sums as an event holds them; what is 0 is left out."""
+        """The sums as an event stores them, without zeros."""
         sums: JSONObject = {
             "requests": self.requests,
             "calls": self.calls,
@@ -168,7 +150,7 @@ class Spending:
         return self.input_tokens + self.output_tokens
 
     def over(self, settings: Settings, made: int = 0) -> str | None:
-        """The reason to make no further Request after the `made` ones; None: the limits leave room."""
+        """The limit that forbids another Request after `made` ones; None if there is none."""
         if made + self.requests >= settings.requests and made:
             return f"{settings.requests} requests were made, the most a run may make"
         if settings.tokens is not None and self.tokens >= settings.tokens:
