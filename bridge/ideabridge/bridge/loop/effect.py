@@ -1,4 +1,4 @@
-"""Effects: what the machine wants done. Each is acknowledged by an event."""
+"""Effects: what the machine wants somebody to do. An event acknowledges each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ExecutionKey: TypeAlias = "tuple[int, int | None]"
 """(call, item) of one execution; no item: the call as a whole."""
 
 EffectKey: TypeAlias = "tuple[str, int, int | None]"
-"""What tells the effects of one Solution apart: `execute`, `approve`, `cancel` or `commit`, call, item."""
+"""The key of an effect in its Solution: `execute`, `approve`, `cancel` or `commit`, call, item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class AskApproval:
 class Execute:
     """Run a call, or one item of it; acknowledged by `CallStarted`, answered by `CallFinished`.
 
-    `latent` is the result the mind wrote itself, resolved; then there is nothing to run. Where `call.room` says so, a
-    run of its own answers it, which sees `imports`: (path, value) of each. `unchecked`: see `Item`.
+    `latent` is the resolved result that the mind wrote itself; then there is nothing to run. If `call.room` is set, a
+    room answers the call and sees `imports`, (path, value) of each. `unchecked`: see `Item`.
     """
 
     call: Call
@@ -61,12 +61,12 @@ class Execute:
 
     @property
     def activity(self) -> str | None:
-        """The activity the call names; it says nothing of a tool that runs in the place of the call's own."""
+        """The activity that the call names; None if another tool replaced the call's own."""
         return self.call.activity if self.tool is self.call.tool else None
 
     @property
     def is_clean(self) -> bool:
-        """Whether code of here runs it in a clean room."""
+        """Whether code of this process runs it in a clean room."""
         return self.call.clean and self.tool is self.call.tool
 
     @classmethod
@@ -104,14 +104,14 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Let everybody see what a group wrote; acknowledged by `GroupCommitted`."""
+    """Make visible what a group wrote; acknowledged by `GroupCommitted`."""
 
     calls: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The run is over; acknowledged by `RunEnded`."""
+    """End the run; acknowledged by `RunEnded`."""
 
     status: EndStatus
     reason: str | None = None

@@ -1,10 +1,10 @@
 """Policy: whether a resolved call runs, asks a person, or is refused.
 
-A policy is made from the settings of a run, which its journal holds: folding the journal gives the same verdicts.
+A policy is made from the settings of a run, which are in its journal, so folding the journal repeats the verdicts.
 
-A rule that restricts (`ask`, `deny`) holds for every name its tool is reached by, whatever the case and width of its
-letters: see `ideabridge.tools.names.known_as`. A rule that allows holds only for the names exactly as written. Where a
-rule that restricts would not hold as written, it can make the verdict stricter and never milder.
+A rule that restricts (`ask`, `deny`) matches every name of its tool, whatever the case and width of its letters; see
+`ideabridge.tools.names.known_as`. A rule that allows matches a name only as written. A rule that restricts and does not
+match as written can make the verdict stricter, never milder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ these: the strictest decides on each call.
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """What a policy says of one call, and why."""
+    """The verdict of a policy on one call, and the reason."""
 
     verdict: Then
     why: str = ""
@@ -43,14 +43,14 @@ _STRICTNESS: Final[dict[Then, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: holds for a call where everything it names fits.
+    """One rule. It matches a call if every member that is set matches.
 
     Attributes:
         then: what happens to such a call.
-        module: pattern of module names (`*`, `?`, `[abc]`); "" stands for tools that are in no module.
-        tool: pattern of tool names, as calls have them or as their module has them.
-        read_only, destructive, idempotent, open_world: what the tool's annotations come to; see `effective_hints`.
-        why: what the person, or the mind of a denied call, is told.
+        module: pattern of module names (`*`, `?`, `[abc]`); "" matches tools without a module.
+        tool: pattern of tool names, as calls or as the module name them.
+        read_only, destructive, idempotent, open_world: the effective annotations; see `effective_hints`.
+        why: the reason that the person, or the mind of a denied call, sees.
     """
 
     then: Then
@@ -100,11 +100,11 @@ class Rule:
 
     def _fits(self, tool: Tool) -> bool:
         """Whether the tool's annotations are those the rule names."""
-        told = effective_hints(tool.annotations)
+        hints = effective_hints(tool.annotations)
         return all(
             wanted is None or wanted == found
             for wanted, found in zip(
-                (self.read_only, self.destructive, self.idempotent, self.open_world), told, strict=True
+                (self.read_only, self.destructive, self.idempotent, self.open_world), hints, strict=True
             )
         )
 
@@ -116,13 +116,13 @@ class Rule:
 
 
 def _module_fits(tool: Tool, pattern: str) -> bool:
-    # "*" is any module; tools of our own are in none, and only "" speaks of them.
+    # "*" matches any module; a tool without a module is matched only by "".
     return pattern == "" if tool.module is None else fnmatchcase(tool.module, pattern)
 
 
 def effective_hints(annotations: Annotations) -> tuple[bool, bool, bool, bool]:
-    """(read-only, destructive, idempotent, open world), with what is not said taken as MCP says: not read-only,
-    destructive, not idempotent, open world. A read-only tool destroys nothing and may be called again.
+    """(read-only, destructive, idempotent, open world), with the defaults of MCP: not read-only, destructive, not
+    idempotent, open world. A read-only tool is not destructive, and is idempotent.
     """
     read_only = annotations.read_only is True
     return (
@@ -169,7 +169,7 @@ def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: st
             found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
             if exact:
                 return _stricter(least, found)
-            # Only by another of its names: a rule further down may be stricter still.
+            # It matches only another name of the tool: a later rule may be stricter.
             least = _stricter(least, found)
         if otherwise == "read_only":
             return _stricter(least, default_policy(tool, call))
@@ -204,7 +204,7 @@ def approval_parts(setting: ApprovalSetting) -> list[ApprovalSetting]:
 
 
 def strictest(policies: Sequence[Policy]) -> Policy:
-    """The policy that says what the strictest of several says; of equally strict ones, the first."""
+    """The policy with the strictest verdict of several; of equally strict ones, the first."""
 
     def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
@@ -213,7 +213,7 @@ def strictest(policies: Sequence[Policy]) -> Policy:
 
 
 def with_folded_names(setting: ApprovalSetting) -> ApprovalSetting:
-    """The setting of a run that begins now. Journals of before do not have the mark, and keep their verdicts."""
+    """The setting of a new run. Older journals lack the mark, and keep their verdicts."""
     if not isinstance(setting, dict):
         return setting
     if "all" in setting:
@@ -242,7 +242,7 @@ def _rules(setting: JSONObject) -> list[Rule]:
 
 
 def approval_timeout(setting: ApprovalSetting) -> float | None:
-    """Seconds after which a call nobody decided on is denied; None: never."""
+    """Seconds after which an undecided call is denied; None: never."""
     found: list[float] = []
     for part in approval_parts(setting):
         seconds: JSON = part.get("timeout_seconds") if isinstance(part, dict) else None
