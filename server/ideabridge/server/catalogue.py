@@ -1,4 +1,4 @@
-"""ToolCatalogue: every tool of this server, by name and in pages (DESIGN 6)."""
+"""The catalogue of this server's tools, by name and in pages: own tools, exposed tools, published ideas."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ PAGE: Final = 100
 """Tools in a page of `tools/list`."""
 
 PAGE_BYTES: Final = 512 * 1024
-"""Bytes of a page of `tools/list`, unless its first tool alone has more: clients refuse events over 1 MB, and some
-lose the connection with it."""
+"""Bytes of a page of `tools/list`, unless its first tool is larger: clients refuse events over 1 MB, and some close
+the connection."""
 
 LIST_SECONDS: Final = 8.0
-"""How long lists after the start, and each search, wait for modules of which nothing is known yet. Hosts give a server
-ten seconds to start and to list.
+"""Seconds that lists after the start, and each search, wait for modules whose tools are not known yet. Hosts allow ten
+seconds for the start and the first list.
 """
 
 _CACHED: Final = 2000
 _NAMED: Final = 5000
 
 _COUNTED: Final = 32
-"""So many calls of published ideas are counted in memory before the store is told; a crash loses as many."""
+"""Calls of published ideas that are counted in memory before they are stored; a crash loses them."""
 
 
 class CursorSyntaxError(IdeabridgeError):
-    """A cursor that no page of this list gave."""
+    """The cursor does not come from a page of this list."""
 
 
 class ToolCatalogue:
@@ -84,15 +84,15 @@ class ToolCatalogue:
         return frozenset(self._exposed)
 
     def exposed_definitions(self) -> list[dict[str, Any]]:
-        """The exposed tools in their wire form: equal lists mean that nothing changed."""
+        """The exposed tools in their wire form."""
         return self._fixed[len(OWN_TOOLS) :]
 
     def told_hints(self) -> dict[str, Any]:
-        """What was said of the effects of published ideas, by name, as far as they were told: as it is now."""
+        """The current annotations of the published ideas that clients have seen, by name."""
         return {name: one.definition.get("annotations") for name, one in self._published.items()}
 
     def refresh(self) -> None:
-        """Take up what has changed: other tools at the modules, other names published."""
+        """Update the exposed tools after changes at modules or of published names."""
         version = self.bridge.store.publications.catalogue_version()
         tools = self.bridge.known_tools() if self._expose_modules or self._expose_tools else []
         if version != self._version:
@@ -121,7 +121,7 @@ class ToolCatalogue:
         self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
 
     def _names_given(self) -> dict[str, ToolKey]:
-        """Whose names are, of all processes; those of modules and tools that are not configured any more are free."""
+        """The stored names of exposed tools; names of modules and tools that are no longer configured are released."""
         if not (self._expose_modules or self._expose_tools):
             return {}
         memory, bridge = self.bridge.store.tool_memory, self.bridge
@@ -137,7 +137,7 @@ class ToolCatalogue:
         return given
 
     def _give(self, names: dict[str, ToolKey]) -> None:
-        """Names were told to a host, or used by one: from now on each means its tool, in every process of this
+        """Store names that a host has seen or used: each refers to its tool from now on, in all processes of this
         configuration.
         """
         while names:
@@ -147,7 +147,7 @@ class ToolCatalogue:
                     self._scope, {name: (module or "", tool) for name, (module, tool) in names.items()}
                 )
             except StoreError as error:
-                # Busy or full: they are this process's, and are kept when they are told the next time it starts.
+                # The store is busy or full. The names apply to this process, and the next one stores them.
                 logger.warning("keeping the names of exposed tools: %s", error)
                 kept = {}
             others = {name: (module or None, tool) for name, (module, tool) in kept.items()}
@@ -156,7 +156,7 @@ class ToolCatalogue:
             self._untold = {name: whose for name, whose in self._untold.items() if name not in self._given}
             if not lost:
                 return
-            # Another process was first: here the tool gets another name.
+            # Another process has given the name to another tool: the tool gets a new name here.
             self._expose(self._seen or [])
             names = self._untold
 
@@ -166,12 +166,12 @@ class ToolCatalogue:
         return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None
 
     def _kept(self, name: str, tool: Tool) -> ServedTool | None:
-        """The same tool, made before."""
+        """The existing `ServedTool` of the same tool, if there is one."""
         before = self._exposed.get(name)
         return before if isinstance(before, LocalTool | ModuleTool) and before.tool is tool else None
 
     def _is_taken(self, name: str, tool: Tool) -> bool:
-        """Whether somebody else has a name, or had it: a host may still mean that one. What a tool has, it keeps."""
+        """Whether something else has or had the name, which a host may still use for it. A tool keeps its own name."""
         given = self._given.get(name)
         if given is not None:
             return given != tool.origin
@@ -186,18 +186,12 @@ class ToolCatalogue:
     # -- looking up --------------------------------------------------------------------------------------------
 
     async def await_modules(self) -> None:
-        """Wait until the tools of every module are known, where they are told as tools: at most until `LIST_SECONDS`
-        after the server began.
-        """
+        """If modules are exposed, wait until the tools of all are known, at most `LIST_SECONDS` after the start."""
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
     async def found(self, name: str, caller: str) -> ServedTool:
-        """As `find`, after waiting for modules that may have the tool.
-
-        Raises:
-            UnknownToolError: as `find`.
-        """
+        """As `find`, but waits for modules that may have the tool."""
         try:
             return self.find(name, caller)
         except UnknownToolError:
@@ -207,11 +201,10 @@ class ToolCatalogue:
             return self.find(name, caller)
 
     def find(self, name: str, caller: str) -> ServedTool:
-        """An exposed tool or a published idea, by its name or in one version of it (NAME@VERSION, which no list tells).
-        Own tools are the server's.
+        """An exposed tool, or a published idea by NAME or NAME@VERSION. The server itself looks up its own tools.
 
         Raises:
-            UnknownToolError: there is none for this caller; the message names the nearest.
+            UnknownToolError: the caller sees no such tool; the message names similar ones.
         """
         if name in self._untold:
             self._give({name: self._untold[name]})
@@ -228,7 +221,7 @@ class ToolCatalogue:
             self.refresh()
             found = self._exposed.get(name)
             if found is None and name in self._given:
-                # It was told by this name before another tool came that would have the same; a host may not list again.
+                # A host may use an earlier name without listing the tools again.
                 found = self._by_tool.get(self._given[name])
             if found is not None:
                 return found
@@ -237,7 +230,7 @@ class ToolCatalogue:
         )
 
     def _where(self, name: str) -> str:
-        """Where a tool is that cannot be called directly."""
+        """How to call a tool that is not exposed."""
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.known_tools()):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"
@@ -266,7 +259,7 @@ class ToolCatalogue:
         return found
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
-        """The input schema of a tool, from memory where it was asked for before."""
+        """The input schema of a tool."""
         own = self._own_schemas.get(name)
         if own is not None:
             return own
@@ -279,7 +272,7 @@ class ToolCatalogue:
         """One page of definitions, and the cursor of the next; None: this is the last.
 
         Raises:
-            CursorSyntaxError: not a cursor of this list.
+            CursorSyntaxError: the cursor does not come from this list.
         """
         self.refresh()
         self._give(self._untold)
@@ -318,7 +311,7 @@ class ToolCatalogue:
         return tools, f"ideas:{page.next}" if page.next is not None else None
 
     def _most_used(self, caller: str, start: int, count: int, room: int) -> tuple[list[dict[str, Any]], str | None]:
-        """Part of the published ideas that are told where there are too many: those that are called most."""
+        """A part of the most used published ideas, which are listed if there are too many."""
         self._note_uses()
         told = self.bridge.store.publications.most_used(self._most, caller=caller)
         found = _fitting([self._definition(one) for one in told[start : start + count]], room)
@@ -327,7 +320,7 @@ class ToolCatalogue:
         return tools, f"used:{end}" if end < len(told) else None
 
     def _is_served(self, publication: Publication) -> bool:
-        """Whether a published idea has its name here: no tool of the server's own or of a module had it before."""
+        """Whether no own tool and no module's tool has the name of a published idea."""
         return publication.name not in OWN_NAMES and publication.name not in self._given
 
     def _note_uses(self) -> None:
@@ -336,7 +329,7 @@ class ToolCatalogue:
             try:
                 self.bridge.store.publications.note_uses(counts)
             except PASSING:
-                # Counted the next time.
+                # They are stored next time.
                 self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:
@@ -349,7 +342,7 @@ class ToolCatalogue:
 
 
 def _fitting(tools: list[dict[str, Any]], room: int, *, at_least: int = 1) -> list[dict[str, Any]]:
-    """As many of the first tools as have `room` bytes."""
+    """The first tools that have at most `room` bytes together."""
     for count, tool in enumerate(tools):
         room -= len(encode(tool))
         if room < 0:

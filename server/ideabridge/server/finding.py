@@ -1,4 +1,4 @@
-"""Finding: tools and ideas by words, and ideas as guidance (DESIGN 6, 4.11)."""
+"""Search for tools and ideas by words, and ideas as guidance of new runs."""
 
 from __future__ import annotations
 
@@ -23,25 +23,21 @@ from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean
 from ideabridge.tools.tool import IDEA, Tool, ToolKey
 
-# -- tool search -----------------------------------------------------------------------------------------------------
-#
-# ToolSearch: tools found by words (DESIGN 6). For catalogues too large to list.
-
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _MOST_WORDS: Final = 32
 _MOST_CHARACTERS: Final = 10_000
-"""Of the words that are looked for; 4 MB of them take a second to take apart."""
+"""Characters of the searched words: splitting 4 MB takes a second."""
 
 _WEIGHTS: Final = {"name": 6.0, "module": 3.0, "parameter": 2.0, "description": 1.0}
 _SUFFIXES: Final = ("ing", "es", "ed", "s")
 
 
 class ToolSearch:
-    """An index over one list of tools; made again when the list is another.
+    """An index of a list of tools, made again for another list.
 
     Attributes:
-        look_alikes: of the last list; see `look_alikes`.
+        look_alikes: the function of this name, applied to the list.
     """
 
     def __init__(self) -> None:
@@ -51,13 +47,13 @@ class ToolSearch:
         self.look_alikes: dict[ToolKey, str] = {}
 
     def find(self, tools: list[Tool], words: str, limit: int, module: str | None = None) -> tuple[list[Tool], int]:
-        """The tools that fit the words best, best first, and how many fit at all.
+        """The best matches, best first, and the number of all matches.
 
         Args:
-            tools: every tool there is.
-            words: any text; none: every tool fits, in the order of the list.
-            limit: how many to give at most.
-            module: only this module's tools.
+            tools: all tools.
+            words: any text; an empty one matches every tool, in the order of the list.
+            limit: the largest number of tools returned.
+            module: the only module to search, or None.
         """
         if tools is not self._tools:
             self._index(tools)
@@ -78,7 +74,7 @@ class ToolSearch:
         return [tools[number] for _, number in scored[:limit]], len(scored)
 
     def fits(self, tools: list[Tool], words: str) -> bool:
-        """Whether a tool fits every word, so that others can hardly fit better; no words: none does."""
+        """Whether some tool matches every word; false without words."""
         if tools is not self._tools:
             self._index(tools)
         wanted = set(_words(words[:_MOST_CHARACTERS]))

@@ -280,7 +280,7 @@ STARTING_RUNS: Final = frozenset({"run_plan", "solve"})
 
 # -- arguments -------------------------------------------------------------------------------------------------------
 #
-# Arguments of own tools: read leniently where models always err, then checked (DESIGN 4.2, 6).
+# Reading is lenient about frequent mistakes of models. Then the arguments are checked.
 
 # These have rules of their own, which read more than one shape and say more.
 _READ_ELSEWHERE: Final = ("solution", "calls")

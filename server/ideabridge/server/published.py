@@ -1,4 +1,4 @@
-"""Published ideas as tools (DESIGN 4.11, 6)."""
+"""Published ideas as tools."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from ideabridge.tools.schema import Validator
 from ideabridge.tools.tool import Annotations, Tool
 
 _INPUT: Final = 300
-"""Characters of the one input of a recorded answer that its description holds."""
+"""Characters of the input of a recorded answer in its description."""
 
 
 class PublishedTool:
-    """One published idea under its name."""
+    """A published idea as a tool."""
 
     def __init__(self, name: str, publication: Publication, running: Running) -> None:
         self.publication = publication
@@ -52,7 +52,7 @@ class PublishedTool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """The tool in its wire form. What it says of its effects is so by the tools that it calls as they are now."""
+        """The tool in its wire form. Its annotations follow from the current tools that it calls."""
         known = self._bridge.known_tools()
         if known is not self._known:
             self._known = known
@@ -65,11 +65,11 @@ class PublishedTool:
         return self._definition
 
     async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
-        """Answer with the recorded output, run the plan, or solve it anew; `_meta` says which.
+        """Return the recorded output, run the plan, or solve the task again; `_meta` says which.
 
         Raises:
             ValueMismatchError: the arguments do not satisfy the input schema.
-            PublicationError: recorded with another input, or what it was solved with is gone.
+            PublicationError: the recorded input differs, or the idea is no longer complete.
             PlanError: the plan cannot run.
         """
         if asked.resumed is not None:
@@ -101,8 +101,7 @@ class PublishedTool:
                 told = "\n".join(f"- {error_line(error)}" for error in run.errors()[:20])
                 result["content"].append({"type": "text", "text": f"errors:\n{told}"})
             return result
-        # What this tool promises to give is not there (yet); hosts hold structured content against the output schema
-        # unless it is an error.
+        # There is no output (yet). Hosts validate structured content against the output schema, except in errors.
         told = self._running.answer_of(run, asked)
         if status in ("running", "needs_approval", "needs_solution"):
             return {**told, "isError": True}
@@ -119,9 +118,7 @@ class PublishedTool:
 
 
 def described(publication: Publication) -> str:
-    """What models are told of it: where it answers for one input alone, for which; and the user who shares it, as what
-    it says of itself is theirs.
-    """
+    """The description for models, with the input of a recorded answer, and with the user who wrote it."""
     sharer = None if publication.owner is None else user_of(publication.owner)
     whose = "" if sharer is None else f" (Published by the user {sharer}.)"
     given = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None

@@ -1,4 +1,4 @@
-"""Serving over stdio and streamable HTTP: what starts, and how everything ends within two seconds (DESIGN 6, 7)."""
+"""Serving over stdio and streamable HTTP: the background tasks, and the end of everything within two seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ideabridge.server.transports.identity import IdentityProvider
 
 END_SECONDS: Final = 1.9
-"""How long the end may take before the process is ended hard: hosts kill after two seconds."""
+"""Seconds after which an ending process exits at once: hosts kill it after two seconds."""
 
 DEFAULT_PORT: Final = 8787
 
@@ -86,8 +86,8 @@ async def _front(
 
 
 async def _recover(bridge: Bridge, front: Front) -> None:
-    """Take up the runs that were at work when a process died, now and as long as this server lives; each that cannot be
-    is told on stderr.
+    """Resume the runs of processes that died, as long as this server lives. Report on stderr those that cannot be
+    resumed.
     """
 
     def tell(record: RunRecord, why: str) -> None:
@@ -105,13 +105,11 @@ async def _recover(bridge: Bridge, front: Front) -> None:
 
 _RETENTION_STARTS: Final = 1.0
 _RETENTION_LOOKS: Final = 3600.0
-"""Seconds after the start, and between two looks, at whether old runs are due to go."""
+"""Seconds from the start to the first deletion of old runs, and between two."""
 
 
 async def _retain(bridge: Bridge) -> None:
-    """Let old runs go, as `retention` of the configuration says; what is done is told on stderr. Runs until it is
-    cancelled.
-    """
+    """Delete old runs according to the configuration's `retention`, and report this on stderr, until cancelled."""
     settings, path = bridge.configuration.retention, bridge.store.path
     if settings is False or path == ":memory:":
         return
@@ -334,7 +332,7 @@ _ended = threading.Event()
 
 
 def _end_at_last() -> None:
-    """End the process hard if it is still there after `END_SECONDS`: a thread or a child may hang."""
+    """Exit after `END_SECONDS` if the process still exists then, because a thread or a child hangs."""
     if _ended.is_set():
         return
     _ended.set()

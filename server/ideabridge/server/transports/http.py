@@ -1,6 +1,4 @@
-"""Streamable HTTP: bound to loopback unless told otherwise, Host and Origin checked, a token off loopback
-(DESIGN 7).
-"""
+"""Streamable HTTP: binds to loopback by default, checks Host and Origin, and requires a token on other addresses."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Quotas:
 
 # -- bounds ----------------------------------------------------------------------------------------------------------
 #
-# Bounds of a message from a client, and how one over them is answered (DESIGN 7).
+# The limits of a message from a client, and the error for a larger one.
 #
 # The SDK answers such messages with silence (stdio) or a bare status (HTTP); here they get an error that says what is
 # wrong, where the request's id can be told.

@@ -1,7 +1,7 @@
-"""The stdio transport: one message a line, bounded, ended at once when the host goes (DESIGN 7, SDK-NOTES "Server").
+"""The stdio transport: one message per line, of bounded length; it ends as soon as the host closes the stream.
 
-The SDK's own reads in a thread that cannot be stopped, takes lines of any length, and answers a line it cannot read
-with silence.
+The SDK's own transport reads in a thread that cannot be stopped, accepts lines of any length, and does not answer an
+invalid line.
 """
 
 from __future__ import annotations
