@@ -34,7 +34,7 @@ CAUTIOUS: Final[JSONObject] = {
     "idempotentHint": False,
     "openWorldHint": True,
 }
-"""What is said of a tool nothing is known of."""
+"""The annotations of a tool about which nothing is known."""
 
 _READS: Final[JSONObject] = {
     "readOnlyHint": True,
@@ -45,10 +45,20 @@ _READS: Final[JSONObject] = {
 
 
 class Store:
-    """What is kept. All methods are synchronous and short, for the event loop's thread; other threads wait.
+    """One store. All methods are synchronous and short, so that the event loop may call them; other threads wait.
 
-    Every method raises, beside what it names: `StoreBusyError` (another process held the lock too long),
-    `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage), `StoreClosedError`, each a `StoreError`.
+    Every method of the store and of its parts may also raise `StoreBusyError` (another process held the lock too long),
+    `StoreFullError`, `StoreAccessError`, `StoreFormatError` (damage) and `StoreClosedError`, all of them `StoreError`s.
+
+    Attributes:
+        ideas: the saved ideas.
+        runs: runs, the leases of their drivers, and their events.
+        publications: ideas published under a name.
+        settings: values by key.
+        requests: what other processes ask of the driver of a run.
+        direct_calls: the record of calls without a run.
+        tool_memory: lists, definitions and result shapes of tools.
+        users: the users of a server, and their tokens.
     """
 
     def __init__(self, database: Database) -> None:
@@ -72,11 +82,11 @@ class Store:
     def open(
         cls, path: Path | str, *, durability: Literal["normal", "full"] = "normal", busy_timeout_s: float = 5.0
     ) -> Store:
-        """Open a store, creating it (mode 0600) and its folder where there is none; ":memory:" keeps nothing.
+        """Open a store, or create it (mode 0600) with its folder; ":memory:" stores nothing on disk.
 
         Args:
             path: the file.
-            durability: `normal` survives a crash of the process, `full` a loss of power too.
+            durability: `normal` survives a crash of the process, `full` also a power failure.
             busy_timeout_s: how long to wait for another process's lock.
 
         Raises:
@@ -88,10 +98,10 @@ class Store:
         return cls(Database(path, durability=durability, busy_timeout_s=busy_timeout_s))
 
     def close(self) -> None:
-        """Index what was saved, so that the views and search tables hold everything, and close.
+        """Index the saved ideas, so that the views and search tables are complete, and close the store.
 
-        Closing twice is fine; anything else afterwards is a `StoreClosedError`. Where another process holds the lock,
-        or the file cannot be written any more, the next process that closes the store indexes what is left.
+        Closing twice has no effect; any other call afterwards raises `StoreClosedError`. If another process holds the
+        lock, or the file cannot be written, the next process that closes the store indexes the remaining ideas.
         """
         if self.path != ":memory:":
             with contextlib.suppress(StoreError):
@@ -111,7 +121,7 @@ class Store:
         return self._database.path
 
     def writer(self) -> Writer:
-        """What an event loop writes by, so that it does not wait; see `Writer`."""
+        """A writer through which an event loop writes without waiting; see `Writer`."""
         return Writer(self._database)
 
     def back_up(self, target: Path) -> int:
