@@ -2,8 +2,8 @@
 
 The HTTP libraries read the body of an error whole, and a line of a stream until it ends, however long it is. `bind`
 adds hooks to the HTTP client of a provider: they bound every answer, refuse compressed answers and web pages, and
-accept a chat completion that arrives whole although a stream was requested. `translate` turns what pydantic-ai raises into the
-errors of minds, whose classes decide what happens next.
+accept a chat completion that arrives whole although a stream was requested. `translate` turns what pydantic-ai raises
+into the errors of minds, whose classes decide what happens next.
 """
 
 from __future__ import annotations
