@@ -210,8 +210,20 @@ def test_the_loop_is_pure() -> None:
 
 
 def test_a_folder_holds_no_more_modules_than_one_can_survey() -> None:
-    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in NAMES.values() if path.stem != "__init__")
+    folders = Counter(path.parent.relative_to(ROOT).as_posix() for path in NAMES.values())
     assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
+
+
+def test_public_classes_have_names_of_their_own() -> None:
+    places: dict[str, list[str]] = {}
+    for name, path in NAMES.items():
+        if name == "ideabridge.bridge.sync":
+            # The bridge for scripts has the names of what it waits for.
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 # -- what is committed -----------------------------------------------------------------------------------------
