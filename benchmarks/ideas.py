@@ -1,4 +1,4 @@
-"""Ideas: saving, journaling, listing and searching, side by side with bare sqlite3 (DESIGN 8).
+"""Ideas: saving, journaling, listing and searching, side by side with bare sqlite3.
 
     python benchmarks/ideas.py [--json] [--ideas N]
 

@@ -1,4 +1,4 @@
-"""The agent loop: streamed Solutions beside their critical paths, and what a step and a call cost (DESIGN 8).
+"""The agent loop: streamed Solutions beside their critical paths, and what a step and a call cost.
 
     python benchmarks/loop.py [--json]
 

@@ -1,4 +1,4 @@
-"""Plans beside their critical paths, and the cost of a call (DESIGN 8).
+"""Plans beside their critical paths, and the cost of a call.
 
     python benchmarks/plans.py [--json]
 

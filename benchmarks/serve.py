@@ -1,4 +1,4 @@
-"""Calls through `ideabridge serve` beside a bare low-level server of the MCP SDK with the same tool (DESIGN 8).
+"""Calls through `ideabridge serve` beside a bare low-level server of the MCP SDK with the same tool.
 
     python benchmarks/serve.py [--json] [--rounds N]
 

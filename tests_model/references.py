@@ -1,4 +1,4 @@
-"""References: how often a model writes one where it could (DESIGN 4.1, 4.3)."""
+"""References: how often a model writes one where it could."""
 
 from __future__ import annotations
 

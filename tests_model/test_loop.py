@@ -1,4 +1,4 @@
-"""The loop with a real model on a rough server: streaming, forms, faults (DESIGN 4.4, 5)."""
+"""The loop with a real model on a rough server: streaming, forms, faults."""
 
 from __future__ import annotations
 

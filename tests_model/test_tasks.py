@@ -1,4 +1,4 @@
-"""Twenty small tasks, solved by a model of 135 million parameters (DESIGN 4.2, 5)."""
+"""Twenty small tasks, solved by a model of 135 million parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""People: rules, callbacks, time-outs, and decisions that hold for the one call they were made about (DESIGN 4.6)."""
+"""People: rules, callbacks, time-outs, and decisions that hold for the one call they were made about."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which mind answers: an explicit choice, else the bridge's mind, else sampling, else turns (DESIGN 5)."""
+"""Which mind answers: an explicit choice, else the bridge's mind, else sampling, else turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong inside is told as what it is, and ends no more than the run it met (DESIGN 4.5, 7)."""
+"""What goes wrong inside is told as what it is, and ends no more than the run it met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Edits of a call that waits: other parameters, or another tool in its place (DESIGN 4.6)."""
+"""Edits of a call that waits: other parameters, or another tool in its place."""
 
 from __future__ import annotations
 

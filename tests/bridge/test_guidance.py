@@ -1,4 +1,4 @@
-"""Plans as guidance over several Requests, and one plan over many instances (DESIGN 4.8, 4.9)."""
+"""Plans as guidance over several Requests, and one plan over many instances."""
 
 from __future__ import annotations
 

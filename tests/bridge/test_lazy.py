@@ -1,4 +1,4 @@
-"""Lazy plans: nothing runs before a person has accepted the plan as a whole (DESIGN 4.9)."""
+"""Lazy plans: nothing runs before a person has accepted the plan as a whole."""
 
 from __future__ import annotations
 

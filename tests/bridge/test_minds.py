@@ -1,4 +1,4 @@
-"""Minds that answer by themselves, in pieces: calls start before the answer has ended (DESIGN 4.4, 5)."""
+"""Minds that answer by themselves, in pieces: calls start before the answer has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets of the configuration get into no journal and no idea, whoever writes them (DESIGN 7)."""
+"""Secrets of the configuration get into no journal and no idea, whoever writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What came of a plan's call that was in flight when its process died: a person is asked (DESIGN 7)."""
+"""What came of a plan's call that was in flight when its process died: a person is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Call patterns: an application that answers each step of a run itself, call by call or in groups (DESIGN 4.7)."""
+"""Call patterns: an application that answers each step of a run itself, call by call or in groups."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What modules ask while they run a call reaches whoever made it, and the answer goes back to that very call
-(DESIGN 4.10; MCP elicitation)."""
+"""What modules ask while they run a call reaches whoever made it, and the answer goes back to that very call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded mind: answers from stored ideas, and says loudly how a Request it cannot answer differs (DESIGN 5)."""
+"""The recorded mind: answers from stored ideas, and says loudly how a Request it cannot answer differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rooms and the runs they belong to: what reaches from one into the other (DESIGN 4.5, 4.6, 4.10, 7)."""
+"""Rooms and the runs they belong to: what reaches from one into the other."""
 
 from __future__ import annotations
 

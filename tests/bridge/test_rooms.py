@@ -1,4 +1,4 @@
-"""Rooms: calls that runs of their own answer: latent ones, clean rooms, ideas (DESIGN 2, 4.2, 4.10)."""
+"""Rooms: calls that runs of their own answer: latent ones, clean rooms, ideas."""
 
 from __future__ import annotations
 

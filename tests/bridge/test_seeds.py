@@ -1,5 +1,5 @@
 """The examples of the documents this all comes from, as they stand there: requests, instances, streaming, people,
-errors (DESIGN 4).
+errors.
 """
 
 from __future__ import annotations

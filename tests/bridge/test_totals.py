@@ -1,4 +1,4 @@
-"""What a run has used: all that its rooms have, however they ended (DESIGN 4.4.5, 4.10)."""
+"""What a run has used: all that its rooms have, however they ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module that dies, hangs or breaks off in the middle of a call leaves an unknown outcome (DESIGN 7)."""
+"""A module that dies, hangs or breaks off in the middle of a call leaves an unknown outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways of answering: recorded, the plan, solving it anew, and `auto`, which chooses at each call (DESIGN 4.11)."""
+"""Ways of answering: recorded, the plan, solving it anew, and `auto`, which chooses at each call."""
 
 from __future__ import annotations
 

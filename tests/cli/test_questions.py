@@ -1,4 +1,4 @@
-"""What modules ask, at the terminal and where there is none (DESIGN 4.10)."""
+"""What modules ask, at the terminal and where there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents, messages and previews (DESIGN 4.1, 4.3)."""
+"""Documents, messages and previews."""
 
 from __future__ import annotations
 

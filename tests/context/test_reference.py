@@ -1,4 +1,4 @@
-"""References and output paths (DESIGN 4.3)."""
+"""References and output paths."""
 
 from __future__ import annotations
 

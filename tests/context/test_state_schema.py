@@ -1,4 +1,4 @@
-"""What may be written to a state with a schema, and when it is judged (DESIGN 4.3)."""
+"""What may be written to a state with a schema, and when it is judged."""
 
 from __future__ import annotations
 

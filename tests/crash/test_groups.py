@@ -1,4 +1,4 @@
-"""A process is killed in the middle of a group of calls: all or nothing holds (DESIGN 4.7, 7)."""
+"""A process is killed in the middle of a group of calls: all or nothing holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One driver for each run, whatever processes do: leases and fencing epochs (DESIGN 7)."""
+"""One driver for each run, whatever processes do: leases and fencing epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process left behind is taken up by the next, where it may be (DESIGN 7)."""
+"""What a process left behind is taken up by the next, where it may be."""
 
 from __future__ import annotations
 

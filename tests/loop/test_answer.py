@@ -1,4 +1,4 @@
-"""Reading a Solution while it streams in (DESIGN 4.4.1, 4.4.6)."""
+"""Reading a Solution while it streams in."""
 
 from __future__ import annotations
 

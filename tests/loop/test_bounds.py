@@ -1,4 +1,4 @@
-"""What the machine is spared: sizes that took minutes, told by counting or by ending at all (DESIGN 7)."""
+"""What the machine is spared: sizes that took minutes, told by counting or by ending at all."""
 
 from __future__ import annotations
 

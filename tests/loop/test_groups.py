@@ -1,4 +1,4 @@
-"""Groups in the machine: what a pattern means for every order in which calls can end (DESIGN 4.7)."""
+"""Groups in the machine: what a pattern means for every order in which calls can end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine, event by event: DESIGN 4.3 to 4.8 as examples."""
+"""The machine, event by event: each rule of plans, approvals and groups as an example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads see of writes that finished in any order (DESIGN 4.3)."""
+"""What reads see of writes that finished in any order."""
 
 from __future__ import annotations
 

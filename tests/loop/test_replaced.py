@@ -1,4 +1,4 @@
-"""A call that another runs in the place of: its order, its activity, a crash (DESIGN 4.4, 4.6, 7)."""
+"""A call that another runs in the place of: its order, its activity, a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that hosts give up while a slow model answers: the run is not lost (DESIGN 6, 7)."""
+"""Calls that hosts give up while a slow model answers: the run is not lost."""
 
 from __future__ import annotations
 

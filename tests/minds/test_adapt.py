@@ -1,4 +1,4 @@
-"""The schema that endpoints are shown: wider than the exact one, and without what they refuse (DESIGN 4.2)."""
+"""The schema that endpoints are shown: wider than the exact one, and without what they refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Schema of a Solution in few words (DESIGN 4.2, 5)."""
+"""The Schema of a Solution in few words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key `model` of a configuration and the option --model; nothing heavy before a model is asked (DESIGN 5, 8)."""
+"""The key `model` of a configuration and the option --model; nothing heavy before a model is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model endpoint that is broken or means harm: what it sends ends no run, and learns nothing (DESIGN 4.4.6, 5, 7)."""
+"""A model endpoint that is broken or means harm: what it sends ends no run, and learns nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model endpoint as the mind, over real HTTP: streaming, forms, retries, repairs, time-outs (DESIGN 4.4, 5)."""
+"""A model endpoint as the mind, over real HTTP: streaming, forms, retries, repairs, time-outs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs share the places of a module in turn, however many calls each has (DESIGN 4.4.2)."""
+"""Runs share the places of a module in turn, however many calls each has."""
 
 from __future__ import annotations
 

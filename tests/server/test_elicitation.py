@@ -1,4 +1,4 @@
-"""Forms: the person at the client is asked about calls that change things, in both eras (DESIGN 4.6)."""
+"""Forms: the person at the client is asked about calls that change things, in both eras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published to one caller is to every other as if it were not there, in lists and in errors (DESIGN 6, 7)."""
+"""What is published to one caller is to every other as if it were not there, in lists and in errors."""
 
 from __future__ import annotations
 

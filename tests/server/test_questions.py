@@ -1,4 +1,4 @@
-"""What modules ask, over the real server: forms in both eras of client and module, and by turns (DESIGN 4.10)."""
+"""What modules ask, over the real server: forms in both eras of client and module, and by turns."""
 
 from __future__ import annotations
 

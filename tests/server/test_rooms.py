@@ -1,4 +1,4 @@
-"""Rooms over the real server, by turns: latent calls and clean rooms that the host answers (DESIGN 4.10, 6)."""
+"""Rooms over the real server, by turns: latent calls and clean rooms that the host answers."""
 
 import re
 from pathlib import Path

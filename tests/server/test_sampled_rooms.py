@@ -1,4 +1,4 @@
-"""Plans whose latent steps and clean rooms the client's model answers, in both eras (DESIGN 4.10, 5)."""
+"""Plans whose latent steps and clean rooms the client's model answers, in both eras."""
 
 from __future__ import annotations
 

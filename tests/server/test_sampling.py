@@ -1,4 +1,4 @@
-"""The client's model as the mind, in both eras, over stdio and HTTP (DESIGN 5)."""
+"""The client's model as the mind, in both eras, over stdio and HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several requests that wait for one run, whose question the client of one has been put (DESIGN 5, 6)."""
+"""Several requests that wait for one run, whose question the client of one has been put."""
 
 from __future__ import annotations
 

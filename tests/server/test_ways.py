@@ -1,4 +1,4 @@
-"""Published ideas that a mind solves anew, called as tools: a model, sampling, turns; and `auto` (DESIGN 4.11, 5)."""
+"""Published ideas that a mind solves anew, called as tools: a model, sampling, turns; and `auto`."""
 
 from __future__ import annotations
 
