@@ -14,7 +14,6 @@ from ideabridge.bridge import Bridge, read_plan
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import DecisionError, PlanError
 from ideabridge.bridge.runs.run import Run
-from ideabridge.bridge.store.idea import Idea, IdeaMeta
 from ideabridge.server.server import Front
 from ideabridge.tools import SchemaError, Tool, Toolbox, ToolDefinitionError, tool
 from ideabridge.tools.encoding import JSON, JSONObject
@@ -304,35 +303,3 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         # The tool whose schema is invalid is left out by name; the others work.
         assert "broken" not in by_name
         assert any("'broken' is left out" in note and '"dict"' in note for note in bridge.modules.status("sdk").notes)
-
-
-async def test_a_plan_published_before_results_were_unwrapped_means_what_it_meant(tmp_path: Path) -> None:
-    greet: JSONObject = {"_tool": "greet", "_module": "sdk", "name": "†input.name", "_outputPath": "w"}
-    said: JSONObject = {"_tool": "template", "text": "said: †state.w", "values": {}}
-    schema: JSONObject = {"type": "object", "properties": {"name": {"type": "string"}}}
-    async with Bridge(modules(tmp_path).model_copy(update={"approval": "allow_all"})) as bridge:
-        plan: JSONObject = {"calls": [greet, said], "output": ["†state.w", "†state.w.result", "†results.1"]}
-        idea = bridge.store.ideas.save(Idea(["greeting"], {"type": "object"}, plan), IdeaMeta(title="greeting"))
-        bridge.store.publications.publish(
-            "greeting",
-            idea,
-            description="",
-            answer="plan",
-            input_schema=schema,
-            output_schema=None,
-            annotations={},
-            plan=plan,
-        )
-        told = (await bridge.call_idea("greeting", {"name": "Ada"})).run
-        assert told is not None
-        assert await told.result() == [{"result": "hello Ada"}, "hello Ada", "said: †state.w"]
-        # What is published now says by which rules it is read.
-        run = await bridge.run_plan({"calls": [greet], "input": {"name": "Ada"}, "output": "†state.w"})
-        assert await run.result() == "hello Ada"
-        await bridge.publish(run.id, "greeted")
-        held = bridge.store.publications.get("greeted", 1).plan
-        assert held is not None
-        assert held["reading"] == 2
-        again = (await bridge.call_idea("greeted", {"name": "Eve"})).run
-        assert again is not None
-        assert await again.result() == "hello Eve"

@@ -107,8 +107,8 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 
 def test_only_whole_strings_are_references_and_keys_never() -> None:
     holes: list[Hole] = []
-    value: JSON = {"†state.key": "see †state.a", "list": ["†state.b", 1]}
-    compiled = compile_value(value, holes, [], inside=False)
+    value: JSON = {"†state.key": "see ††state.a", "list": ["†state.b", 1]}
+    compiled = compile_value(value, holes, [])
     assert [hole.expression.text for hole in holes] == ["†state.b"]
     assert fill(compiled, lambda _: "†state.c") == {"†state.key": "see †state.a", "list": ["†state.c", 1]}
 

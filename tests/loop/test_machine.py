@@ -19,7 +19,7 @@ from ideabridge.bridge.loop.machine import CUT_OFF
 from ideabridge.bridge.loop.settings import Settings
 from ideabridge.tools.encoding import JSON
 from ideabridge.tools.tool import Annotations, Tool
-from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, echo, started
+from tests.loop.driving import ANY_PARAMETERS, READ_ONLY, TOOLS, Driven, started
 
 STRICT = Tool(
     "add",
@@ -577,20 +577,3 @@ def test_a_streamed_call_with_a_misspelt_parameter_fails_alone() -> None:
     assert driven.statuses() == ["failed", "failed", "done"]
     assert "y: found 1, expected no parameter of this name; there is 'x'" in driven.error_of(0)
     assert "template" in driven.error_of(1)
-
-
-def test_a_run_begun_under_earlier_rules_is_read_again_by_them() -> None:
-    start = started(tools=[LISTED])
-    del start.settings["reading"]  # as journals were written before
-    calls: list[JSON] = [
-        {"_tool": "listed", "x": "a †state.b and ††state.c", "y": 1, "_outputpath": 2},
-        {"_tool": "listed", "x": "$.state.a", "_outputPath": "$.log"},
-        {"_tool": "listed", "x": "{item.name}"},
-    ]
-    driven = Driven().whole(start, calls, "it is †results.0, {state.a}")
-    assert driven.statuses() == ["done", "done", "done"]
-    assert driven.machine.output == "it is †results.0, {state.a}"
-    ran = driven.machine.history[0].items[0].parameters
-    assert ran == {"x": "a †state.b and ††state.c", "y": 1, "_outputpath": 2}
-    again = Driven.resumed(driven.journal, echo, 0)
-    assert (again.documents, again.machine.status) == (driven.documents, "done")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from ideabridge.bridge.context.inquiry import Inquiry
@@ -139,14 +137,11 @@ def test_the_place_of_a_call_in_doubt_is_taken_at_once() -> None:
     assert cut_off(run).approval != doubt.approval
 
 
-@pytest.mark.parametrize(("older", "status"), [(False, "failed"), (True, "caught")])
-def test_an_item_in_doubt_is_not_caught_but_in_journals_that_did(older: bool, status: str) -> None:
-    start = started(settings=Settings(approval="allow_all"))
-    noted = {key: value for key, value in start.settings.items() if not older or key != "uncaught_items"}
+def test_an_item_in_doubt_is_not_caught() -> None:
     run = Driven()
-    run.post(dataclasses.replace(start, settings=noted))
+    run.post(started(settings=Settings(approval="allow_all")))
     call: JSONObject = {"_tool": "echo", "_each": [1, 2], "x": "†item", "_outputPath": "sent || unsent"}
     run.post(SolutionProposed([call], None))
     run.post(CallFinished(0, 0, value=1))
     run.post(CallFinished(0, 1, error={"kind": "unknown", "message": "its module ended"}))
-    assert run.statuses() == [status]
+    assert run.statuses() == ["failed"]

@@ -29,7 +29,7 @@ from ideabridge.tools.encoding import JSON, MAX_BYTES, JSONObject, ObjectLike, e
 from ideabridge.tools.errors import IdeabridgeError, LimitExceededError, ValueMismatchError
 from ideabridge.tools.keywords import show
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.reading import READING, read_solution
+from ideabridge.tools.reading import read_solution
 from ideabridge.tools.schema import Validator, check_schema
 
 _KEYS = ("calls", "input", "instances", "output", "input_schema", "output_schema", "name", "description", "$schema")
@@ -48,7 +48,6 @@ class Plan:
         output_schema: JSON Schema of the output.
         name, description: what to call it when it is published.
         tools: tools of its own, as `tool` messages define them; what it was lifted from had them in its context.
-        reading: by which rules its calls and its output are read; see `READING`.
     """
 
     calls: list[JSON]
@@ -60,7 +59,6 @@ class Plan:
     name: str | None = None
     description: str | None = None
     tools: tuple[JSONObject, ...] = ()
-    reading: int = READING
 
     def context(self) -> list[JSON]:
         """The context messages of the plan: its input, and a state for each instance."""
@@ -193,7 +191,7 @@ def read_published(
 ) -> Plan:
     """A plan as a publication holds it, with new input.
 
-    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?, "reading"?}`, and `lifting`, which says how it
+    It is `{"calls", "output", "instances"?, "output_schema"?, "tools"?}`, and `lifting`, which says how it
     was made.
 
     Its own `output_schema` stands where the tool's is another: over instances the tool gives a map of outputs.
@@ -213,7 +211,6 @@ def read_published(
         output_schema=own if isinstance(own, dict) else output_schema,
         name=name,
         tools=tuple(one for one in tools if isinstance(one, dict)) if isinstance(tools, list) else (),
-        reading=READING if plan.get("reading") == READING else 1,
     )
 
 
@@ -263,8 +260,6 @@ def rehearse(plan: Plan, catalogue: Catalogue, settings: Settings) -> Rehearsal:
 
 
 def _checked(plan: Plan, catalogue: Catalogue, settings: Settings) -> tuple[Graph, list[JSONObject]]:
-    settings = dataclasses.replace(settings, reading=plan.reading)
-    catalogue = catalogue.as_read(plan.reading)
     machine = Machine(catalogue)
     machine.receive(RunStarted("plan", plan.context(), [], [], settings.to_json(), plan.output_schema))
     calls, places = plan.expanded()
@@ -367,7 +362,6 @@ def waiting_plan(machine: Machine) -> WaitingPlan | None:
         {**documents, "": documents[instances[0]]},
         order=settings.order,
         modules=settings.modules,
-        reading=settings.reading,
     )
     shown = question.shown["calls"]
     graph.take(shown if isinstance(shown, list) else [], plan.output)

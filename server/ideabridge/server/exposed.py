@@ -23,7 +23,7 @@ from starlette.requests import Request
 
 from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.context.references import escaped
-from ideabridge.bridge.loop.policy import direct_policy, policy_named, with_folded_names
+from ideabridge.bridge.loop.policy import direct_policy, policy_named
 from ideabridge.bridge.runs.run import Run
 from ideabridge.bridge.store.errors import StoreError
 from ideabridge.bridge.store.journal import DirectCall, DirectOutcome
@@ -343,7 +343,7 @@ class ExposedTool:
         self._record = record
         approval = self._bridge.configuration.approval_setting
         self._policy = direct_policy(approval, name)
-        self._in_run = policy_named(with_folded_names(approval))
+        self._in_run = policy_named(approval)
 
     async def call(self, arguments: JSONObject, asked: ToolRequest) -> ToolAnswer:
         """Answer a direct call, and record it.

@@ -10,12 +10,6 @@ from ideabridge.tools.encoding import JSON, JSONObject, decode
 from ideabridge.tools.errors import InvalidJSONError, ValueMismatchError
 from ideabridge.tools.keywords import show
 
-READING: Final = 2
-"""By which rules calls and outputs are read. A journal names those its run began with, so that reading it again gives
-the same run. 1: unknown parameters, references inside longer texts and some notations of other languages were not
-looked for.
-"""
-
 _FENCE: Final = re.compile(r"```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```", re.DOTALL)
 _STARTS: Final = 50
 _WHAT: Final = "the solution"
@@ -179,19 +173,17 @@ _WRONG: Final = tuple(
         rf"‡\s*{_REFERENCE}",  # ‡state.x
         rf"†\s*[$@]{_REFERENCE}",  # †$state.x
         rf"[`\"']†{_REFERENCE}[`\"']",  # `†state.x`
+        # Of JSONPath only what names a place of a run: `$.data.items` is a path into any document.
+        rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}",  # $.state.x
+        rf"\{{\s*[†$]?{_REFERENCE}\s*\}}",  # {state.x}
     )
-)
-_SINCE_2: Final = (
-    # Of JSONPath only what names a place of a run: `$.data.items` is a path into any document.
-    re.compile(rf"\$\.(?!data\b)(?!results\b(?!\.\d|\[\d)){_REFERENCE}"),  # $.state.x
-    re.compile(rf"\{{\s*[†$]?{_REFERENCE}\s*\}}"),  # {state.x}
 )
 _REF: Final = re.compile(r"\$ref\s*:\s*[#/†$.]*(?P<path>[^\s#†$./][^\s]*)")  # $ref:state.x, $ref:#/state/x
 _BARE: Final = frozenset({"state", "input", "data", "results", "item"})
 _MARKS: Final = frozenset("$†#@<‡`\"'{")
 
 
-def wrong_reference_hint(text: str, *, reading: int = READING) -> str | None:
+def wrong_reference_hint(text: str) -> str | None:
     """The right form of a whole string that looks like a reference in another notation; None where it does not.
 
     `$state.x`, `$.state.x`, `{state.x}`, `{{state.x}}`, `${state.x}`, `<state.x>`, `@state.x`, `†{state.x}`,
@@ -200,21 +192,20 @@ def wrong_reference_hint(text: str, *, reading: int = READING) -> str | None:
 
     Args:
         text: a string of a call or an output.
-        reading: see `READING`.
     """
     if len(text) > 500:
         return None
     stripped = text.strip()
     if stripped[:1] not in _MARKS or (stripped[0] == "†" and stripped[1:2].isalnum()):
         return None
-    for pattern in _WRONG if reading == 1 else (*_WRONG, *_SINCE_2):
+    for pattern in _WRONG:
         match = pattern.fullmatch(stripped)
         if match is not None:
             path = match["path"]
             if path in _BARE and stripped[0] in "<@${" and not stripped.startswith(("${", "{{", "$.", "$item")):
                 return None
             return f"†{_quoted_keys(path)}"
-    named = _REF.fullmatch(stripped) if reading > 1 else None
+    named = _REF.fullmatch(stripped)
     if named is None:
         return None
     path = named["path"].replace("/", ".")

@@ -360,9 +360,7 @@ Compiled = object
 """A JSON value with a `Hole` for each reference, and with its escapes resolved."""
 
 
-def compile_value(
-    value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = (), *, inside: bool = True
-) -> Compiled:
+def compile_value(value: JSON, holes: list[Hole], problems: list[tuple[Path, str]], path: Path = ()) -> Compiled:
     """Scan text written by a mind or a plan's author, once.
 
     Args:
@@ -370,27 +368,22 @@ def compile_value(
         holes: receives a `Hole` for every reference found.
         problems: receives (path, message) for every malformed reference.
         path: where `value` stands.
-        inside: references inside longer texts are malformed, and can be escaped; False: they are text.
 
     Returns:
         `value` itself where there is nothing to fill in, else a copy with holes.
     """
     if isinstance(value, str):
-        return _compile_text(value, holes, problems, path, inside) if DAGGER in value else value
+        return _compile_text(value, holes, problems, path) if DAGGER in value else value
     if isinstance(value, list):
-        items = [
-            compile_value(item, holes, problems, (*path, str(index)), inside=inside) for index, item in enumerate(value)
-        ]
+        items = [compile_value(item, holes, problems, (*path, str(index))) for index, item in enumerate(value)]
         return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     if isinstance(value, dict):
-        members = {
-            key: compile_value(item, holes, problems, (*path, key), inside=inside) for key, item in value.items()
-        }
+        members = {key: compile_value(item, holes, problems, (*path, key)) for key, item in value.items()}
         return members if any(members[key] is not value[key] for key in members) else value
     return value
 
 
-def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path, inside: bool) -> Compiled:
+def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]], path: Path) -> Compiled:
     if is_reference(text):
         try:
             hole = Hole(parse_reference(text), path)
@@ -399,8 +392,6 @@ def _compile_text(text: str, holes: list[Hole], problems: list[tuple[Path, str]]
             return text
         holes.append(hole)
         return hole
-    if not inside:
-        return text[1:] if text.startswith(DAGGER) else text
     fault = _inside(text)
     if fault is None:
         return unescape(text)

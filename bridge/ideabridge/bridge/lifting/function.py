@@ -73,10 +73,6 @@ class Function:
     def plan(self) -> JSONObject:
         """Its plan as a publication holds it; see `read_published`."""
         plan: JSONObject = {"calls": self.calls, "output": self.output}
-        reading = self.run.machine.settings.reading
-        if reading > 1:
-            # Plans that were published before there were others have none: they are read by the first rules.
-            plan["reading"] = reading
         if self.instances:
             plan["instances"] = dict[str, JSON](self.instances)
         if self.tools:

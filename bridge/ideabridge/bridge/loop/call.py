@@ -30,7 +30,7 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
 from ideabridge.tools.keywords import show
-from ideabridge.tools.reading import READING, wrong_reference_hint, wrong_target_hint
+from ideabridge.tools.reading import wrong_reference_hint, wrong_target_hint
 from ideabridge.tools.rename import meant_meta
 from ideabridge.tools.shaping import check_query
 from ideabridge.tools.tool import ANONYMOUS, META_PROPERTIES, Tool
@@ -143,41 +143,38 @@ def _text_member(call: Call, key: str) -> str | None:
     return None
 
 
-def _scan(call: Call, value: JSON, where: str, reading: int) -> Compiled:
+def _scan(call: Call, value: JSON, where: str) -> Compiled:
     """Compile one part of the call; its references become reads, its faults problems."""
     holes: list[Hole] = []
     faults: list[tuple[Path, str]] = []
-    compiled = compile_value(value, holes, faults, inside=reading > 1)
+    compiled = compile_value(value, holes, faults)
     for path, message in faults:
         call.problems.append(f"{where}{format_path(path)}: {message}".removeprefix("."))
     call.reads.extend(Read(hole.expression) for hole in holes)
-    look_for_wrong_references(value, where, reading, call.problems, call.raw.get("values"))
+    look_for_wrong_references(value, where, call.problems, call.raw.get("values"))
     return compiled
 
 
-def look_for_wrong_references(
-    value: JSON, where: str, reading: int, problems: list[str], placeholders: JSON = None
-) -> None:
+def look_for_wrong_references(value: JSON, where: str, problems: list[str], placeholders: JSON = None) -> None:
     """Find strings that look like references in another notation.
 
     Args:
         value: what a mind or a plan's author wrote.
         where: its place, for messages.
-        reading: see `READING`.
         problems: receives a sentence for each.
         placeholders: an object; `{name.path}` is a placeholder for each of its names, as in texts for `template`.
     """
     if isinstance(value, str):
-        hint = wrong_reference_hint(value, reading=reading)
+        hint = wrong_reference_hint(value)
         if hint is not None and not _is_placeholder(value, placeholders):
             place = where.removeprefix(".")
             problems.append(f"{clipped(place)}: {quoted(value)} is not a reference; write {quoted(hint)}")
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            look_for_wrong_references(item, f"{where}.{index}", reading, problems, placeholders)
+            look_for_wrong_references(item, f"{where}.{index}", problems, placeholders)
     elif isinstance(value, dict):
         for key, item in value.items():
-            look_for_wrong_references(item, f"{where}.{key}", reading, problems, placeholders)
+            look_for_wrong_references(item, f"{where}.{key}", problems, placeholders)
 
 
 def _is_placeholder(text: str, placeholders: JSON) -> bool:
@@ -185,9 +182,9 @@ def _is_placeholder(text: str, placeholders: JSON) -> bool:
     return name is not None and isinstance(placeholders, dict) and name[1] in placeholders
 
 
-def _read_target(call: Call, reading: int) -> None:
+def _read_target(call: Call) -> None:
     text = _text_member(call, "_outputPath")
-    wrong = _wrong_target(text) if text is not None and reading > 1 else None
+    wrong = _wrong_target(text) if text is not None else None
     if wrong is not None:
         call.problems.append(f"_outputPath: {wrong}")
     elif text is not None:
@@ -228,7 +225,7 @@ def _read_after(call: Call) -> None:
         call.edges = None
 
 
-def _read_imports(call: Call, reading: int) -> None:
+def _read_imports(call: Call) -> None:
     imports = call.raw.get("_imports", [])
     if not isinstance(imports, list):
         call.problems.append("_imports: expected an array of references")
@@ -239,7 +236,7 @@ def _read_imports(call: Call, reading: int) -> None:
             continue
         before = len(call.reads)
         # "input" is short for †input.
-        _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}", reading)
+        _scan(call, item if item.startswith("†") else f"†{item}", f"_imports.{number}")
         expressions = [read.expression for read in call.reads[before:]]
         if any(len(list(one.operands())) != 1 or one.uses_item for one in expressions):
             call.problems.append(f"_imports.{number}: expected one reference, without || and && and †item")
@@ -283,16 +280,15 @@ def _read_tool(call: Call, catalogue: Catalogue, *, briefly: bool) -> None:
         call.problems.append("_output: a clean room writes the result; leave _output out, or _module")
 
 
-def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, reading: int, *, briefly: bool) -> None:
+def _check_parameters(call: Call, parameters: JSONObject, catalogue: Catalogue, *, briefly: bool) -> None:
     if call.tool is None or call.problems:
         return
-    if reading > 1:
-        faults = catalogue.names(call.tool).faults(parameters, briefly=briefly)
-        call.problems.extend(faults.values())
-        parameters = {name: value for name, value in parameters.items() if name not in faults} if faults else parameters
-        if faults and not parameters:
-            return
-        _check_queries(call, parameters, catalogue)
+    faults = catalogue.names(call.tool).faults(parameters, briefly=briefly)
+    call.problems.extend(faults.values())
+    parameters = {name: value for name, value in parameters.items() if name not in faults} if faults else parameters
+    if faults and not parameters:
+        return
+    _check_queries(call, parameters, catalogue)
     for read in call.reads:
         if read.expression.uses_item and not call.has_each:
             call.problems.append(f"{read.expression.text}: †item is read only in a call with _each")
@@ -315,9 +311,7 @@ def _check_queries(call: Call, parameters: JSONObject, catalogue: Catalogue) -> 
                 call.problems.append(str(error))
 
 
-def read_call(
-    raw: JSON, index: int, place: int, catalogue: Catalogue, *, reading: int = READING, briefly: bool = False
-) -> Call:
+def read_call(raw: JSON, index: int, place: int, catalogue: Catalogue, *, briefly: bool = False) -> Call:
     """Read one listed call. What is wrong with it stands in `problems`; nothing is raised.
 
     Args:
@@ -325,7 +319,6 @@ def read_call(
         index: its number in the run.
         place: its place in the run or plan.
         catalogue: the tools of the run.
-        reading: see `READING`.
         briefly: say what is wrong without looking for reasons and for what was meant: other calls have been told.
     """
     if not isinstance(raw, dict):
@@ -347,24 +340,24 @@ def read_call(
     call.has_each = "_each" in raw
     call.has_latent = "_output" in raw
     parameters: JSONObject = {key: value for key, value in raw.items() if key not in _META}
-    call.parameters = _scan(call, parameters, "", reading)
+    call.parameters = _scan(call, parameters, "")
     call.constant = not call.reads
     if call.has_each:
         each = raw["_each"]
         if not isinstance(each, list) and not (isinstance(each, str) and each.startswith("†")):
             call.problems.append("_each: expected a reference to an array, or an array")
         before = len(call.reads)
-        call.each = _scan(call, each, "_each", reading)
+        call.each = _scan(call, each, "_each")
         if any(read.expression.uses_item for read in call.reads[before:]):
             call.problems.append("_each: †item is what _each gives; it cannot be read there")
     if call.has_latent:
-        call.latent = _scan(call, raw["_output"], "_output", reading)
-    _read_imports(call, reading)
+        call.latent = _scan(call, raw["_output"], "_output")
+    _read_imports(call)
     _read_after(call)
-    _read_target(call, reading)
+    _read_target(call)
     if call.name:
         _read_tool(call, catalogue, briefly=briefly)
-    _check_parameters(call, parameters, catalogue, reading, briefly=briefly)
+    _check_parameters(call, parameters, catalogue, briefly=briefly)
     return call
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final, cast
 
@@ -155,13 +154,6 @@ class Catalogue:
         more = list(tools)
         keys = {tool.key for tool in more}
         return Catalogue([*self.tools, *more], [*self.latent, *(key for key in latent if key in keys)])
-
-    def as_read(self, reading: int) -> Catalogue:
-        """The tools as calls of that reading mean them: the first gives results as they come, wrapped in an object."""
-        if reading > 1 or not any(tool.wrapper is not None for tool in self.tools):
-            return self
-        tools = (one if one.wrapper is None else replace(one, output=one.wrapper, wrapper=None) for one in self.tools)
-        return Catalogue(tools, self.latent)
 
     def exact(self, tool: Tool) -> Validator:
         """The validator of the tool's own parameters: for values with nothing left to resolve."""

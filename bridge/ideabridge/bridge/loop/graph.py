@@ -57,7 +57,6 @@ from ideabridge.bridge.loop.call import Call, Read, look_for_wrong_references, r
 from ideabridge.bridge.loop.catalogue import Catalogue, chosen_tools
 from ideabridge.tools.encoding import JSON, JSONObject
 from ideabridge.tools.names import did_you_mean
-from ideabridge.tools.reading import READING
 from ideabridge.tools.tool import ANONYMOUS, EVERY_MODULE, Order, Tool
 
 Ordering: TypeAlias = Order | Literal["declared", "listed"]
@@ -97,7 +96,6 @@ class Graph:
         known: the ids of calls of earlier Solutions, which have all ended.
         schemas: the state schemas, by instance.
         output_by_instance: the output is resolved once for every instance, to a map by instance.
-        reading: the rules by which calls and the output are read; see `READING`.
         alternatives: the calls are alternatives: none sees data that another adds.
     """
 
@@ -113,7 +111,6 @@ class Graph:
         known: Iterable[str] = (),
         schemas: Mapping[str, StateSchema] | None = None,
         output_by_instance: bool = False,
-        reading: int = READING,
         alternatives: bool = False,
     ) -> None:
         self.catalogue = catalogue
@@ -129,7 +126,6 @@ class Graph:
         self._instances = list(instances)
         self.order = ListedOrder(order, modules)
         self._known = set(known)
-        self._reading = reading
         self._schemas = schemas or {}
         self.output_instances = self._instances if output_by_instance else [""]
         self._writers: dict[str, PathIndex] = {}
@@ -157,7 +153,7 @@ class Graph:
         at = index if place is None else place
         # A plan may be wrong in every call, and explaining each would take minutes.
         briefly = self._malformed >= _NAMED
-        call = read_call(raw, index, at, self.catalogue, reading=self._reading, briefly=briefly)
+        call = read_call(raw, index, at, self.catalogue, briefly=briefly)
         self._malformed += bool(call.problems)
         call.first = self.first
         self.calls.append(call)
@@ -183,10 +179,9 @@ class Graph:
     def set_output(self, output: JSON) -> None:
         """Read the output; `close` binds its references."""
         faults: list[tuple[Path, str]] = []
-        self.output = compile_value(output, self.output_holes, faults, inside=self._reading > 1)
+        self.output = compile_value(output, self.output_holes, faults)
         self.output_problems.extend(f"output{format_path(path)}: {message}" for path, message in faults)
-        if self._reading > 1:
-            look_for_wrong_references(output, "output", self._reading, self.output_problems)
+        look_for_wrong_references(output, "output", self.output_problems)
         self.output_reads = {
             instance: [Read(hole.expression) for hole in self.output_holes] for instance in self.output_instances
         }
@@ -334,7 +329,7 @@ class Graph:
         return not isinstance(read(document, operand.full), Missing)
 
     def _bind_operand(self, operand: Reference, instance: str, reader: int) -> tuple[int, ...] | None:
-        if operand.kind == "data" and operand.path[:1] != ("error",) and self._reading > 1:
+        if operand.kind == "data" and operand.path[:1] != ("error",):
             # Any call listed before may add data.
             return tuple(index for index in self._adding.get(operand.instance or instance, ()) if index < reader)
         if operand.kind not in ("state", "results"):

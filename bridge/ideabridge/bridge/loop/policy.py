@@ -149,21 +149,20 @@ def default_policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
     return PolicyVerdict("ask", f"{_named(tool)} does not say that it is read-only")
 
 
-def ruled(rules: Sequence[Rule], otherwise: str, *, folds: bool = True, also: str = "") -> Policy:
+def ruled(rules: Sequence[Rule], otherwise: str, *, also: str = "") -> Policy:
     """The policy of rules in their order: the first that holds decides.
 
     Args:
         rules: the rules.
         otherwise: `allow`, `ask`, `deny`, or `read_only` (the default policy), where none holds.
-        folds: whether `ask` and `deny` hold for every name of a tool; False: as written, as in journals of before.
         also: one more name that the tool is reached by.
     """
 
     def policy(tool: Tool, call: JSONObject) -> PolicyVerdict:
         least = ALLOW
         for number, rule in enumerate(rules):
-            exact = rule.holds(tool, as_offered=folds and rule.then == "allow")
-            if not exact and (not folds or rule.then == "allow" or not rule.holds_folded(tool, also)):
+            exact = rule.holds(tool, as_offered=rule.then == "allow")
+            if not exact and (rule.then == "allow" or not rule.holds_folded(tool, also)):
                 continue
             why = rule.why or f"approval.rules[{number}] says {rule.then} for {_named(tool)}"
             found = ALLOW if rule.then == "allow" else PolicyVerdict(rule.then, why)
@@ -192,7 +191,7 @@ def policy_named(setting: ApprovalSetting) -> Policy:
         return strictest([policy_named(part) for part in approval_parts(setting)])
     if isinstance(setting, dict):
         otherwise = str(setting.get("default") or "read_only")
-        return ruled(_rules(setting), otherwise, folds=setting.get("names") == "folded")
+        return ruled(_rules(setting), otherwise)
     return allow_all if setting == "allow_all" else default_policy
 
 
@@ -210,15 +209,6 @@ def strictest(policies: Sequence[Policy]) -> Policy:
         return max((one(tool, call) for one in policies), key=lambda verdict: _STRICTNESS[verdict.verdict])
 
     return policy
-
-
-def with_folded_names(setting: ApprovalSetting) -> ApprovalSetting:
-    """The setting of a new run. Older journals lack the mark, and keep their verdicts."""
-    if not isinstance(setting, dict):
-        return setting
-    if "all" in setting:
-        return {**setting, "all": [with_folded_names(part) for part in approval_parts(setting)]}
-    return {**setting, "names": "folded"}
 
 
 def direct_policy(setting: ApprovalSetting, name: str) -> Policy:

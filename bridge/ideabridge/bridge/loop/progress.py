@@ -123,14 +123,12 @@ class Progress:
         self.wrote, self.staged, self.value = (), False, None
 
 
-def items_error(items: list[Item], *, uncaught: bool) -> JSONObject:
+def items_error(items: list[Item]) -> JSONObject:
     """The error of a call with `_each` if some items failed: `{"kind", "message", "items"}`.
 
-    Args:
-        items: all items.
-        uncaught: an item that may have taken effect makes the error one that `p || q` does not catch.
+    An item that may have taken effect makes the error one that `p || q` does not catch.
     """
-    kinds = {str(item.error.get("kind")) for item in items if item.error is not None} if uncaught else set[str]()
+    kinds = {str(item.error.get("kind")) for item in items if item.error is not None}
     failed = [(number, item.error.get("message")) for number, item in enumerate(items) if item.error is not None]
     texts: list[JSON] = [{"item": number, "message": message} for number, message in failed]
     shown = "; ".join(f"item {number}: {message}" for number, message in failed[:5])

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from ideabridge.bridge.loop.graph import ModuleOrder, Ordering
 from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.tools.encoding import JSON, JSONObject
-from ideabridge.tools.reading import READING
 
 Planning: TypeAlias = Literal["eager", "lazy"]
 """When the calls of a Solution run."""
@@ -35,8 +34,6 @@ class Settings:
         wall_seconds: how long a run may take, in seconds of the clock; the runner watches it.
         output_by_instance: the output is a map by instance.
         thought_process: whether minds write their reasoning before the calls; it is journaled, and changes nothing.
-        reading: by which rules calls and outputs are read; see `READING`.
-        uncaught_items: `p || q` of an `_each` does not catch an item that may have taken effect; see `UNCERTAIN`.
         approval: `default` (read-only runs, all else asks), `allow_all`, or an object of rules; see `loop.policy`.
     """
 
@@ -54,8 +51,6 @@ class Settings:
     planning: Planning = "eager"
     modules: Mapping[str, ModuleOrder] = field(default_factory=dict[str, ModuleOrder])
     thought_process: bool = False
-    reading: int = READING
-    uncaught_items: bool = True
 
     @property
     def lazy(self) -> bool:
@@ -74,15 +69,10 @@ class Settings:
 
     @classmethod
     def from_json(cls, value: JSONObject) -> Settings:
-        """The settings that `to_json` wrote; missing members get the value that was in force at the time."""
-        members: dict[str, Any] = {"reading": 1, "uncaught_items": False, **value}
+        """The settings that `to_json` wrote."""
+        members: dict[str, Any] = dict(value)
         modules: dict[str, Any] = members.pop("modules", {})
-        if "ordering" in members:
-            order = members.pop("ordering")
-        else:
-            # Version 0.1 wrote `order`; its `all` held within one module and instance.
-            order = {"all": "listed"}.get(members["order"], members["order"])
-        members["order"] = order
+        members["order"] = members.pop("ordering")
         members["modules"] = {name: ModuleOrder(one["ordered"], tuple(one["reads"])) for name, one in modules.items()}
         return cls(**members)
 

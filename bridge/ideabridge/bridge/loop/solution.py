@@ -216,7 +216,6 @@ class SolutionReader:
             known=self._ids,
             schemas=opening.schemas,
             output_by_instance=settings.output_by_instance,
-            reading=settings.reading,
             alternatives=pattern in ("any", "race"),
         )
 

@@ -108,9 +108,7 @@ class Tick:
         self._committed = pattern != "all"
         self._settings = settings
         self._policy = policy_named(settings.approval)
-        self._settling = CallSettler(
-            self._visible, schemas, self.group, self._on_settled, uncaught_items=settings.uncaught_items
-        )
+        self._settling = CallSettler(self._visible, schemas, self.group, self._on_settled)
         self.judge = Judge(self._visible, self.progress)
         self._readiness = Readiness(graph, self.judge, self.progress, settings.items)
         self._waiting: dict[int | None, list[int]] = {}
@@ -471,7 +469,6 @@ class CallSettler:
         schemas: the state schemas by instance.
         group: the group of the calls.
         settled: is called with each settled call.
-        uncaught_items: see `Settings`.
     """
 
     def __init__(
@@ -480,14 +477,11 @@ class CallSettler:
         schemas: Mapping[str, StateSchema],
         group: Group,
         settled: Callable[[Progress], None],
-        *,
-        uncaught_items: bool,
     ) -> None:
         self._memory = memory
         self._schemas = schemas
         self._group = group
         self._settled = settled
-        self._uncaught_items = uncaught_items
 
     def complete(self, progress: Progress, chosen: str | None) -> None:
         """Every execution of the call has ended."""
@@ -501,7 +495,7 @@ class CallSettler:
             return
         values: list[JSON] = [item.value for item in progress.items]
         if failed:
-            error = items_error(progress.items, uncaught=self._uncaught_items)
+            error = items_error(progress.items)
             self.fail_with(progress, error, partial=values)
         else:
             self._write(progress, values, chosen)

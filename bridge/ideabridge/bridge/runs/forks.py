@@ -41,7 +41,7 @@ from ideabridge.bridge.loop.event import (
     event_from_json,
 )
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.policy import ApprovalSetting, with_folded_names
+from ideabridge.bridge.loop.policy import ApprovalSetting
 from ideabridge.bridge.loop.question import outcome_question
 from ideabridge.bridge.loop.request import Composer, SchemaCache
 from ideabridge.bridge.loop.resuming import fork_events
@@ -357,7 +357,7 @@ class Forking:
             raise ForkError("the run has not begun: there is nothing to fork")
         if solution is None or started.mode == "solve":
             composer = Composer(self.handlers, SchemaCache(), self.offer.latent)
-            approval = with_folded_names(self.configuration.approval_setting)
+            approval = self.configuration.approval_setting
             return retold(events, at, composer, approval, given=given, solution=solution)
         # Of a plan the calls are the whole answer: with others, it begins anew.
         if not 1 <= at <= len(events):

@@ -6,7 +6,6 @@ come from the configuration; a caller may ask for lower limits than configured, 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +16,6 @@ from ideabridge.bridge.loop.catalogue import Catalogue
 from ideabridge.bridge.loop.event import Event, RunStarted, SolutionProposed
 from ideabridge.bridge.loop.graph import ModuleOrder
 from ideabridge.bridge.loop.machine import Machine
-from ideabridge.bridge.loop.policy import with_folded_names
 from ideabridge.bridge.loop.settings import PLANNINGS, Planning, Settings
 from ideabridge.bridge.loop.solution import rejection
 from ideabridge.bridge.minds.choice import Choice
@@ -58,8 +56,6 @@ def start_plan(
         PlanError: it is malformed; `errors` has every fault with its call.
         SchemaError: its output schema is invalid.
     """
-    settings = dataclasses.replace(settings, reading=plan.reading)
-    catalogue = catalogue.as_read(plan.reading)
     machine = Machine(catalogue)
     context = [*(before or []), *plan.context()]
     mind, why = (None, None) if choice is None else (choice.name, choice.why)
@@ -166,7 +162,7 @@ def settings_under(
         requests=lower("requests", own.requests),
         wall_seconds=min(seconds or own.wall_seconds, own.wall_seconds),
         output_by_instance=output_by_instance,
-        approval=with_folded_names(configuration.approval_setting),
+        approval=configuration.approval_setting,
         planning=kind,
         thought_process=configuration.thought_process if thought_process is None else thought_process,
         # None: without bound, here and in the configuration.

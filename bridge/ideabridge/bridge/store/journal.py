@@ -32,12 +32,11 @@ _RECORD: Final = (
 
 
 def _held_by(driver: str | None) -> tuple[str | None, float]:
-    """(driver, how long its lease holds), from the column `driver`: `NAME:SECONDS`; an older version wrote the name."""
-    name, _, seconds = (driver or "").rpartition(":")
-    try:
-        return name, float(seconds)
-    except ValueError:
-        return driver, LEASE_SECONDS
+    """(driver, how long its lease holds), from the column `driver`: `NAME:SECONDS`."""
+    if driver is None:
+        return None, LEASE_SECONDS
+    name, _, seconds = driver.rpartition(":")
+    return name, float(seconds)
 
 
 def _read(row: tuple[Any, ...]) -> RunRecord:

@@ -438,15 +438,13 @@ def result_of(store: Store, stored: StoredIdea) -> JSONObject:
     record = store.runs.get(stored.meta.run) if stored.meta.run else None
     if record is None or record.summary is None or record.summary.get("idea") != stored.id:
         return {}
-    # An earlier ideabridge noted what a run gave beside its journal, too.
-    kept: JSONObject = {key: record.summary[key] for key in ("output", "state") if key in record.summary}
-    if not kept:
-        from ideabridge.bridge.loop.event import JournalError
+    from ideabridge.bridge.loop.event import JournalError
 
-        try:
-            kept = _given(store, record.id)
-        except JournalError as error:
-            kept = {"error": str(error)}
+    kept: JSONObject
+    try:
+        kept = _given(store, record.id)
+    except JournalError as error:
+        kept = {"error": str(error)}
     return {"run": record.id, "status": record.status, **kept, "reason": record.summary.get("reason")}
 
 
@@ -541,7 +539,7 @@ def _plan(solution: JSON) -> Lines:
     for place, call in enumerate(calls if isinstance(calls, list) else []):
         lines += _call_lines(place, call)
     for key, value in body.items():
-        if key not in ("calls", "lifting", "reading") and value is not None:
+        if key not in ("calls", "lifting") and value is not None:
             lines += [(f"  {key}", "cyan"), *_whole(value, 4)]
     return lines
 
