@@ -17,6 +17,7 @@ from ideabridge.bridge.bridge import Bridge
 from ideabridge.bridge.configuration import Configuration, load_configuration
 from ideabridge.bridge.errors import FinishedRunError, InterruptedRunError
 from ideabridge.bridge.plan import read_plan
+from ideabridge.bridge.runs.driver import Driver
 from ideabridge.bridge.store.errors import StoreFullError, UnknownRunError
 from ideabridge.bridge.store.idea import Lease, RunRecord
 from ideabridge.bridge.store.store import Store
@@ -284,6 +285,39 @@ async def test_what_is_left_behind_later_is_taken_up_too(tmp_path: Path, monkeyp
         for run_id in [*await left_behind(path), *await left_behind(path)]:
             await until_done(bridge, run_id)
         assert desk.troubles == []
+
+
+async def test_a_run_whose_end_is_noted_after_the_store_had_failed_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.sqlite"
+    desk = Desk(open=True)
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        run = await bridge.run_plan(read_plan(PLAN))
+        await run.wait(10)
+
+        def note(status: str) -> None:
+            epoch = bridge.store.runs.acquire(run.id, "somebody", 0, 0)
+            assert epoch is not None
+            bridge.store.runs.set_status(run.id, epoch, status, None)
+            assert bridge.store.runs.release(run.id, epoch)
+
+        note("running")
+
+    def fail(driver: Driver, status: str, summary: object = None) -> None:
+        raise StoreFullError("no room")
+
+    async with Bridge(toolbox=desk.toolbox, store=path) as bridge:
+        with monkeypatch.context() as patch:
+            patch.setattr(Driver, "set_status", fail)
+            async with sweeping(bridge, desk, monkeypatch) as looks:
+                with anyio.fail_after(10):
+                    while not desk.troubles:
+                        await looks(1)
+                note("done")
+                with anyio.fail_after(10):
+                    while desk.taken_up != [run.id]:
+                        await looks(1)
 
 
 async def test_looking_at_runs_at_work_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,22 @@ class Recovery:
             elif self._is_due(lease):
                 self._busy.add(lease.run)
                 group.start_soon(self._recover, lease)
+        self._report_ended()
         return undecided
+
+    def _report_ended(self) -> None:
+        """Pass on the runs that ended although the store failed while they were taken up: the write that failed was
+        done later, so no sweep finds them again.
+        """
+        for run_id in self._kept_by_store - self._busy:
+            record = self._store.runs.get(run_id)
+            if record is not None and record.status in ("running", "interrupted"):
+                continue
+            run = None if record is None else self._runs.get(run_id, record.caller)
+            self._kept_by_store.discard(run_id)
+            self._delays.pop(run_id, None)
+            if run is not None and self._taken_up is not None:
+                self._taken_up(run)
 
     def _leases(self, fingerprint: str | None) -> Iterator[Lease]:
         running = self._store.runs.leases("running", fingerprint, MOST)
