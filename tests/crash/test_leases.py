@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -252,18 +251,6 @@ def test_a_heartbeat_changes_the_lease_also_when_the_clock_was_set_back() -> Non
             assert store.runs.renew("run", epoch, 15, now)
             seen.update(store.runs.leases("running"))
         assert len(seen) == 4
-
-
-def test_the_driver_of_an_older_version_is_given_the_time_it_expects(tmp_path: Path) -> None:
-    path = tmp_path / "store.sqlite"
-    with Store.open(path) as store:
-        store.runs.create("run", kind="plan", caller="", title="", fingerprint="")
-        assert store.runs.acquire("run", "host|boot|pid:[1]|1|2|abc", 15, 5000.0) is not None
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            # As it wrote it.
-            connection.execute("UPDATE runs SET driver = 'host|boot|pid:[1]|1|2|abc'")
-        [held] = store.runs.leases("running")
-        assert held == Lease("run", "host|boot|pid:[1]|1|2|abc", 1, 5015.0, 15.0)
 
 
 def test_an_old_epoch_neither_journals_nor_saves() -> None:
