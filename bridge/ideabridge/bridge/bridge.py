@@ -282,7 +282,7 @@ class Bridge:
         """An idea as a portable document, with its publication where `ref` is a name.
 
         Raises:
-            UnknownIdeaError, AmbiguousIdeaError: there is none of that name, or several.
+            UnknownIdeaError, AmbiguousIdeaError: no idea has that name, or several have it.
             SecretInIdeaError: it holds a secret: a configured one, or one of a well-known shape.
         """
         self.learn_secrets()
@@ -363,7 +363,7 @@ class Bridge:
             PublicationError: it cannot be published so.
             ModulesAwayError: a module that its plan calls is not up.
             UnknownUserError: it is to be published to a user that there is not.
-            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+            UnknownIdeaError, UnknownRunError: no run of this caller made it.
             SecretGivenError: its name or description holds a secret of the configuration.
             ArgumentError: `ref`, `name` or `choices` is of another kind.
             PublicationNameError: see `check_free`.
@@ -382,7 +382,7 @@ class Bridge:
 
         Raises:
             PublicationError: it cannot be a plan whatever is accepted, or a choice does not fit it.
-            UnknownIdeaError, UnknownRunError: there is none that a run of this caller's made.
+            UnknownIdeaError, UnknownRunError: no run of this caller made it.
         """
         check_text("ref", ref)
         chosen = read_choices(read_object("choices", choices))
@@ -475,7 +475,7 @@ class Bridge:
 
         Raises:
             ModuleError: the module is not up.
-            UnknownModuleError: there is none of that name.
+            UnknownModuleError: no module has that name.
         """
         return await self._publisher.changed_tools(module)
 
@@ -674,7 +674,7 @@ class Bridge:
             caller: whose run it is.
 
         Raises:
-            UnknownRunError: there is none of that id for this caller.
+            UnknownRunError: this caller has no run of that id.
             ForkError: no such event, an input it does not take, or one with which other calls would have run before.
             RejectedSolutionError, PlanError, ValueMismatchError: the solution is malformed.
             SecretGivenError: the input or the solution holds a secret of the configuration.
@@ -719,7 +719,7 @@ class Bridge:
         """A run of this caller: the one at work here, or one taken up again from its journal.
 
         Raises:
-            UnknownRunError: there is none of that id for this caller.
+            UnknownRunError: this caller has no run of that id.
             ArgumentError: the id is not text.
         """
         check_text("run_id", run_id)

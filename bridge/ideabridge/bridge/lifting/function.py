@@ -86,7 +86,7 @@ def read_function(store: Store, ref: str, caller: str) -> Function:
     """The idea `ref` names, as a function of this caller's.
 
     Raises:
-        UnknownIdeaError, UnknownRunError: there is none for this caller.
+        UnknownIdeaError, UnknownRunError: this caller has none of that name.
         PublicationError: no run of it in this store ended well, or it takes several inputs.
     """
     stored, run_id = find_idea(store, ref, caller)

@@ -117,7 +117,7 @@ async def publish(
 
     Raises:
         PublicationError: it cannot be published so; the message says what is missing.
-        UnknownIdeaError, UnknownRunError: there is none for this caller.
+        UnknownIdeaError, UnknownRunError: this caller has none of that name.
         PublicationNameError: the name cannot be a tool's.
     """
     if answer not in ANSWERS:

@@ -246,7 +246,7 @@ class Runs:
         """A run of this caller.
 
         Raises:
-            UnknownRunError: there is none of that id for this caller.
+            UnknownRunError: this caller has no run of that id.
         """
         record = self._record(run_id, caller)
         parent = self.get(record.parent, caller) if record.parent is not None else None
@@ -284,7 +284,7 @@ class Runs:
             anyway: also a run that was set aside: a person asks for it.
 
         Raises:
-            UnknownRunError: there is none of that id for this caller.
+            UnknownRunError: this caller has no run of that id.
             FinishedRunError: it has ended.
             InterruptedRunError: another process drives it, it was made under another configuration, or it is set aside.
         """
@@ -329,7 +329,7 @@ class Runs:
             reason: why; journaled.
 
         Raises:
-            UnknownRunError: there is none of that id for this caller.
+            UnknownRunError: this caller has no run of that id.
             InterruptedRunError: the process that is at work on it does not answer. What was asked is kept: the run ends
                 as soon as that process looks, or when another takes the run up.
         """
