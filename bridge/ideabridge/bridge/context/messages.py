@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from ideabridge.bridge.context.errors import MessageError
 from ideabridge.bridge.context.preview import shorten, shorten_literal
 from ideabridge.bridge.context.state import merge
-from ideabridge.tools.encoding import JSON, JSONObject
+from ideabridge.tools.encoding import JSON, JSONObject, encode_text
 from ideabridge.tools.errors import ArgumentError
 from ideabridge.tools.tool import Tool
 
@@ -326,7 +326,7 @@ def handle_call(message: Message, draft: Draft) -> None:
     entry = message.value if isinstance(message.value, dict) else {}
     where = f" of {entry['instance']}" if "instance" in entry else ""
     value = f", {entry['value']}" if "value" in entry else ""
-    preview = f" = {json.dumps(entry['preview'], ensure_ascii=False)}" if "preview" in entry else ""
+    preview = f" = {encode_text(entry['preview'])}" if "preview" in entry else ""
     line = f"{entry.get('place')} {entry.get('tool')}{where}: {entry.get('status')}{value}{preview}"
     last = draft.texts[-1]["content"] if draft.texts else None
     if isinstance(last, str) and last.startswith(_CALLS):
