@@ -293,7 +293,7 @@ async def test_tools_of_a_module_are_named_with_it_and_wrapped_results_are_unwra
         assert by_name["found"].wrapper is None
         # Hosts are told what the module declares, marks included.
         async with anyio.create_task_group() as group:
-            exposed = (await Front(bridge, group, "0").catalogue.found("greet", "local")).definition
+            exposed = (await Front(bridge, group, "0").catalogue.find("greet", "local")).definition
             assert exposed["outputSchema"]["title"] == "greetOutput"
             group.cancel_scope.cancel()
         # What comes of a direct call is what the module sent.

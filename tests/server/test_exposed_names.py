@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ideabridge.bridge.runs.offer import offered_tools
-from ideabridge.server.exposed import MAX_EXPOSED, exposed_names
+from ideabridge.server.catalogue import MAX_EXPOSED, exposed_names
 from ideabridge.server.own_tools import OWN_NAMES
 from ideabridge.tools.tool import Tool
 from ideabridge.tools.toolbox import Toolbox

@@ -79,7 +79,7 @@ class Announcements:
         self._seen = bridge.store.publications.catalogue_version()
         self._data = bridge.store.data_version()
         self._exposed = catalogue.exposed_definitions()
-        self._hints = catalogue.told_hints()
+        self._hints = catalogue.listed_hints()
         self._poked = anyio.Event()
         self._other_tools = False
 
@@ -188,7 +188,7 @@ class Announcements:
         self._seen = version
         self._catalogue.refresh()
         exposed = self._catalogue.exposed_definitions()
-        hints = self._catalogue.told_hints()
+        hints = self._catalogue.listed_hints()
         other = self._other_tools or any(self._hints.get(name, now) != now for name, now in hints.items())
         self._hints = hints
         if published or other or exposed != self._exposed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from hashlib import sha256
 from typing import Any, Final
 
 import anyio
@@ -11,14 +13,13 @@ import anyio
 from ideabridge.bridge.runs.offer import SETTLE_SECONDS
 from ideabridge.bridge.store.errors import PASSING, StoreError, UnknownPublicationError
 from ideabridge.bridge.store.idea import Publication
-from ideabridge.server.exposed import DirectCalls, LocalTool, ModuleTool, ServedTool, exposed_names
 from ideabridge.server.own_tools import OWN_NAMES, OWN_TOOLS
-from ideabridge.server.published import PublishedTool
 from ideabridge.server.running import Running
+from ideabridge.server.served_tools import DirectCalls, ExposedTool, PublishedTool, ServedTool
 from ideabridge.tools.builtins import builtin_toolbox
 from ideabridge.tools.encoding import encode
 from ideabridge.tools.errors import IdeabridgeError, UnknownToolError
-from ideabridge.tools.names import did_you_mean
+from ideabridge.tools.names import did_you_mean, safe_name
 from ideabridge.tools.tool import Tool, ToolKey
 
 logger: Final = logging.getLogger(__name__)
@@ -36,10 +37,97 @@ seconds for the start and the first list.
 """
 
 _CACHED: Final = 2000
-_NAMED: Final = 5000
+_SUGGESTED: Final = 500
+"""Published ideas whose names are compared with an unknown name."""
 
 _COUNTED: Final = 32
 """Calls of published ideas that are counted in memory before they are stored; a crash loses them."""
+
+# -- names of exposed tools --------------------------------------------------------------------------------------------
+
+MAX_EXPOSED: Final = 60 - len("mcp__ideabridge__")
+"""Characters of a name: hosts add a prefix, and allow 60 in all."""
+
+_MARK: Final = 6
+"""Characters of the hash that distinguishes two tools whose shortened names are equal."""
+
+
+def exposed_names(
+    tools: Iterable[Tool], is_taken: Callable[[str, Tool], bool], earlier: Mapping[ToolKey, str] | None = None
+) -> list[str]:
+    """A name for each tool, in their order, of at most `MAX_EXPOSED` characters `a-z`, `0-9` and `_`.
+
+    A tool keeps an earlier name. Otherwise it gets the first of these that is free: its own name, the name after the
+    name of its module, the name before a hash of both. Two modules' tools that want the same name both get the next
+    form, so that no name depends on which module connected first. Tools of this process precede those of modules.
+
+    Args:
+        tools: the tools of this process and of modules.
+        is_taken: whether something else has a name, so that a tool cannot get it.
+        earlier: the earlier names by `Tool.origin`.
+    """
+    tools = list(tools)
+    names: dict[int, str] = {}
+    for place, tool in enumerate(tools):
+        name = (earlier or {}).get(tool.origin)
+        if name is not None and not is_taken(name, tool):
+            names[place] = name
+    taken: set[str] = {*names.values()}
+    for form in (_own, _with_module, _with_hash):
+        # Tools of this process first.
+        for of_module in (False, True):
+            wanted = {
+                place: name
+                for place, tool in enumerate(tools)
+                if place not in names and (tool.module is not None) == of_module and (name := form(tool)) is not None
+            }
+            count = Counter(wanted.values())
+            free = {
+                place: name
+                for place, name in wanted.items()
+                if count[name] == 1 and name not in taken and not is_taken(name, tools[place])
+            }
+            names.update(free)
+            taken.update(free.values())
+    for place, tool in enumerate(tools):
+        if place not in names:
+            names[place] = _numbered(tool, taken, is_taken)
+            taken.add(names[place])
+    return [names[place] for place in range(len(tools))]
+
+
+def _own(tool: Tool) -> str | None:
+    name = safe_name(tool.name)
+    # No character of the name is allowed in a safe name.
+    lost = name == "tool" and "tool" not in tool.name.lower()
+    return name if len(name) <= MAX_EXPOSED and not lost else None
+
+
+def _with_module(tool: Tool) -> str | None:
+    if tool.module is None:
+        return None
+    name = f"{safe_name(tool.module)}_{safe_name(tool.name)}"
+    return name if len(name) <= MAX_EXPOSED else None
+
+
+def _with_hash(tool: Tool) -> str:
+    whole = f"{tool.module or ''}\n{tool.remote_name or tool.name}".encode(errors="replace")
+    return f"{_cut(tool, _MARK)}_{sha256(whole).hexdigest()[:_MARK]}"
+
+
+def _cut(tool: Tool, tail: int) -> str:
+    return safe_name(tool.name)[: MAX_EXPOSED - tail - 1].rstrip("_")
+
+
+def _numbered(tool: Tool, taken: set[str], is_taken: Callable[[str, Tool], bool]) -> str:
+    """A number for two tools of one module with one name, or if the name with the hash is taken."""
+    number = 2
+    while (name := f"{_cut(tool, len(str(number)))}_{number}") in taken or is_taken(name, tool):
+        number += 1
+    return name
+
+
+# -- the catalogue ---------------------------------------------------------------------------------------------------
 
 
 class CursorSyntaxError(IdeabridgeError):
@@ -61,21 +149,22 @@ class ToolCatalogue:
         expose: frozenset[str] = frozenset(bridge.configuration.expose)
         self._expose_modules = "modules" in expose
         self._expose_tools = "tools" in expose
-        # What every plan may use is no tool of the user's.
+        # Every plan may use these, so they are not the user's tools.
         self._built_in = list(builtin_toolbox())
         self._seen: list[Tool] | None = None
         self._version = -1
-        self._exposed: dict[str, ServedTool] = {}
         self._patience = anyio.current_time() + LIST_SECONDS
         self._scope = str(bridge.configuration.folder.absolute())
-        self._given: dict[str, ToolKey] = self._names_given()
-        self._untold: dict[str, ToolKey] = {}
-        self._by_tool: dict[ToolKey, ServedTool] = {}
+        # The names that a host has seen or used; the store has them, too.
+        self._kept_names: dict[str, ToolKey] = self._read_names()
+        self._exposed: dict[str, ExposedTool] = {}
+        # The names of exposed tools that no host has seen yet.
+        self._new_names: dict[str, ToolKey] = {}
+        self._by_tool: dict[ToolKey, ExposedTool] = {}
         self._fixed: list[dict[str, Any]] = list(OWN_TOOLS)
         self._published: OrderedDict[str, PublishedTool] = OrderedDict()
         self._most: int = bridge.configuration.listed_ideas
         self._uses: Counter[str] = Counter()
-        self._own_schemas = {str(tool["name"]): tool["inputSchema"] for tool in OWN_TOOLS}
         self.refresh()
 
     @property
@@ -87,7 +176,7 @@ class ToolCatalogue:
         """The exposed tools in their wire form."""
         return self._fixed[len(OWN_TOOLS) :]
 
-    def told_hints(self) -> dict[str, Any]:
+    def listed_hints(self) -> dict[str, Any]:
         """The current annotations of the published ideas that clients have seen, by name."""
         return {name: one.definition.get("annotations") for name, one in self._published.items()}
 
@@ -104,80 +193,73 @@ class ToolCatalogue:
 
     def _expose(self, tools: list[Tool]) -> None:
         wanted = [tool for tool in tools if self._is_exposed(tool)]
-        given = {whose: name for name, whose in self._given.items()}
-        named = dict(zip(exposed_names(wanted, self._is_taken, given), wanted, strict=True))
-        exposed: dict[str, ServedTool] = {}
-        for name, tool in named.items():
-            kept = self._kept(name, tool)
-            if kept is not None:
-                exposed[name] = kept
-            elif tool.module is not None:
-                exposed[name] = ModuleTool(name, tool, self._running, self._record)
-            elif (activity := self.bridge.toolbox.activity_for(tool)) is not None:
-                exposed[name] = LocalTool(name, tool, activity.run, self._running, self._record)
-        self._exposed = exposed
-        self._by_tool = {named[name].origin: one for name, one in exposed.items()}
-        self._untold = {name: named[name].origin for name in exposed if name not in self._given}
-        self._fixed = [*OWN_TOOLS, *(one.definition for one in exposed.values())]
+        earlier = {origin: name for name, origin in self._kept_names.items()}
+        before, self._exposed = self._exposed, {}
+        for name, tool in zip(exposed_names(wanted, self._is_taken, earlier), wanted, strict=True):
+            same = before.get(name)
+            if same is not None and same.tool is tool:
+                self._exposed[name] = same
+                continue
+            activity = None if tool.module is not None else self.bridge.toolbox.activity_for(tool)
+            if tool.module is not None or activity is not None:
+                run = None if activity is None else activity.run
+                self._exposed[name] = ExposedTool(name, tool, run, self._running, self._record)
+        self._by_tool = {one.tool.origin: one for one in self._exposed.values()}
+        self._new_names = {name: one.tool.origin for name, one in self._exposed.items() if name not in self._kept_names}
+        self._fixed = [*OWN_TOOLS, *(one.definition for one in self._exposed.values())]
 
-    def _names_given(self) -> dict[str, ToolKey]:
+    def _read_names(self) -> dict[str, ToolKey]:
         """The stored names of exposed tools; names of modules and tools that are no longer configured are released."""
         if not (self._expose_modules or self._expose_tools):
             return {}
         memory, bridge = self.bridge.store.tool_memory, self.bridge
-        given: dict[str, ToolKey] = {}
+        names: dict[str, ToolKey] = {}
         free: list[str] = []
         for name, (module, tool) in memory.exposed_names(self._scope).items():
             if module in bridge.configuration.modules if module else tool in bridge.toolbox:
-                given[name] = (module or None, tool)
+                names[name] = (module or None, tool)
             else:
                 free.append(name)
         if free:
             memory.free_exposed_names(self._scope, free)
-        return given
+        return names
 
-    def _give(self, names: dict[str, ToolKey]) -> None:
+    def _keep_names(self, names: dict[str, ToolKey]) -> None:
         """Store names that a host has seen or used: each refers to its tool from now on, in all processes of this
         configuration.
         """
         while names:
-            self._given.update(names)
+            self._kept_names.update(names)
             try:
-                kept = self.bridge.store.tool_memory.keep_exposed_names(
+                stored = self.bridge.store.tool_memory.keep_exposed_names(
                     self._scope, {name: (module or "", tool) for name, (module, tool) in names.items()}
                 )
             except StoreError as error:
                 # The store is busy or full. The names apply to this process, and the next one stores them.
                 logger.warning("keeping the names of exposed tools: %s", error)
-                kept = {}
-            others = {name: (module or None, tool) for name, (module, tool) in kept.items()}
-            lost = any(others.get(name, whose) != whose for name, whose in names.items())
-            self._given.update(others)
-            self._untold = {name: whose for name, whose in self._untold.items() if name not in self._given}
+                stored = {}
+            owners = {name: (module or None, tool) for name, (module, tool) in stored.items()}
+            lost = any(owners.get(name, origin) != origin for name, origin in names.items())
+            self._kept_names.update(owners)
+            self._new_names = {name: one for name, one in self._new_names.items() if name not in self._kept_names}
             if not lost:
                 return
             # Another process has given the name to another tool: the tool gets a new name here.
             self._expose(self._seen or [])
-            names = self._untold
+            names = self._new_names
 
     def _is_exposed(self, tool: Tool) -> bool:
         if tool.module is not None:
             return self._expose_modules and tool.module not in self.bridge.configuration.unexposed
         return self._expose_tools and tool not in self._built_in and self.bridge.toolbox.activity_for(tool) is not None
 
-    def _kept(self, name: str, tool: Tool) -> ServedTool | None:
-        """The existing `ServedTool` of the same tool, if there is one."""
-        before = self._exposed.get(name)
-        return before if isinstance(before, LocalTool | ModuleTool) and before.tool is tool else None
-
     def _is_taken(self, name: str, tool: Tool) -> bool:
         """Whether something else has or had the name, which a host may still use for it. A tool keeps its own name."""
-        given = self._given.get(name)
-        if given is not None:
-            return given != tool.origin
-        return name in OWN_NAMES or self._is_published(name)
-
-    def _is_published(self, name: str) -> bool:
+        origin = self._kept_names.get(name)
+        if origin is not None:
+            return origin != tool.origin
+        if name in OWN_NAMES:
+            return True
         try:
             return self.bridge.store.publications.get(name).live
         except UnknownPublicationError:
@@ -190,138 +272,132 @@ class ToolCatalogue:
         if self._expose_modules:
             await self.bridge.modules.known(max(0.0, self._patience - anyio.current_time()))
 
-    async def found(self, name: str, caller: str) -> ServedTool:
-        """As `find`, but waits for modules that may have the tool."""
-        try:
-            return self.find(name, caller)
-        except UnknownToolError:
-            if not self._expose_modules:
-                raise
-            await self.bridge.modules.known(SETTLE_SECONDS)
-            return self.find(name, caller)
-
-    def find(self, name: str, caller: str) -> ServedTool:
-        """An exposed tool, or a published idea by NAME or NAME@VERSION. The server itself looks up its own tools.
+    async def find(self, name: str, caller: str) -> ServedTool:
+        """An exposed tool, or a published idea by NAME or NAME@VERSION; waits for modules that may have the tool. The
+        server itself looks up its own tools.
 
         Raises:
             UnknownToolError: the caller sees no such tool; the message names similar ones.
         """
-        if name in self._untold:
-            self._give({name: self._untold[name]})
-        found = self._exposed.get(name)
-        if found is not None:
-            return found
+        tool = self._find(name, caller)
+        if tool is None and self._expose_modules:
+            await self.bridge.modules.known(SETTLE_SECONDS)
+            tool = self._find(name, caller)
+        if tool is None:
+            similar = did_you_mean(name, self._names(caller))
+            raise UnknownToolError(f"unknown tool {name[:100]!r}.{similar}{self._how_to_call(name)}")
+        return tool
+
+    def _find(self, name: str, caller: str) -> ServedTool | None:
+        if name in self._new_names:
+            self._keep_names({name: self._new_names[name]})
+        if name in self._exposed:
+            return self._exposed[name]
         published = self._publication(name)
         if published is not None and self.bridge.store.publications.sees(published.publication, caller):
             self._uses[published.publication.name] += 1
             if self._uses.total() >= _COUNTED:
                 self._note_uses()
             return published
-        if self._expose_modules or self._expose_tools:
-            self.refresh()
-            found = self._exposed.get(name)
-            if found is None and name in self._given:
-                # A host may use an earlier name without listing the tools again.
-                found = self._by_tool.get(self._given[name])
-            if found is not None:
-                return found
-        raise UnknownToolError(
-            f"unknown tool {name[:100]!r}.{did_you_mean(name, self._names(caller))}{self._where(name)}"
-        )
+        if not (self._expose_modules or self._expose_tools):
+            return None
+        self.refresh()
+        if name in self._exposed:
+            return self._exposed[name]
+        # A host may use an earlier name without listing the tools again.
+        return self._by_tool.get(self._kept_names[name]) if name in self._kept_names else None
 
-    def _where(self, name: str) -> str:
+    def _how_to_call(self, name: str) -> str:
         """How to call a tool that is not exposed."""
         if any(name in (tool.name, tool.remote_name) for tool in self.bridge.known_tools()):
             return f' It is a tool for plans: run_plan {{"calls": [{{"_tool": "{name}", ...}}]}}.'
         return f" search_tools finds the tools of all servers; run_plan calls them.{self.bridge.offer.away()}"
 
     def _names(self, caller: str) -> list[str]:
-        page = self.bridge.store.publications.page(_NAMED // 10, caller=caller)
+        page = self.bridge.store.publications.page(_SUGGESTED, caller=caller)
         return [*OWN_NAMES, *self._exposed, *(one.name for one in page.items)]
 
     def _publication(self, name: str) -> PublishedTool | None:
-        version = self.bridge.store.publications.catalogue_version()
-        if version != self._version:
+        if self.bridge.store.publications.catalogue_version() != self._version:
             self.refresh()
-        found = self._published.get(name)
-        if found is not None:
+        tool = self._published.get(name)
+        if tool is not None:
             self._published.move_to_end(name)
-            return found
+            return tool
         try:
             publication = self.bridge.store.publications.named(name)
         except UnknownPublicationError:
             return None
         if not self._is_served(publication) or not (publication.live or "@" in name):
             return None
-        found = self._published[name] = PublishedTool(name, publication, self._running)
+        tool = self._published[name] = PublishedTool(name, publication, self._running)
         if len(self._published) > _CACHED:
             self._published.popitem(last=False)
-        return found
+        return tool
 
     def input_schema(self, name: str) -> dict[str, Any] | None:
         """The input schema of a tool."""
-        own = self._own_schemas.get(name)
-        if own is not None:
-            return own
-        found: ServedTool | None = self._exposed.get(name) or self._publication(name)
-        return found.definition["inputSchema"] if found is not None else None
+        for own in OWN_TOOLS:
+            if own["name"] == name:
+                return own["inputSchema"]
+        tool: ServedTool | None = self._exposed.get(name) or self._publication(name)
+        return None if tool is None else tool.definition["inputSchema"]
 
     # -- listing -----------------------------------------------------------------------------------------------
 
     def page(self, cursor: str | None, caller: str) -> tuple[list[dict[str, Any]], str | None]:
-        """One page of definitions, and the cursor of the next; None: this is the last.
+        """One page of definitions, and the cursor of the next page; None if this is the last.
 
         Raises:
-            CursorSyntaxError: the cursor does not come from this list.
+            CursorSyntaxError, CursorError: the cursor does not come from this list.
         """
         self.refresh()
-        self._give(self._untold)
-        kind, _, place = (cursor or "fixed:0").partition(":")
+        self._keep_names(self._new_names)
         tools: list[dict[str, Any]] = []
-        after: str | None = None
-        if kind == "fixed" and place.isascii() and place.isdigit() and int(place) <= len(self._fixed):
-            start = int(place)
-            tools = _fitting(self._fixed[start : start + PAGE], PAGE_BYTES)
-            end = start + len(tools)
-            if end < len(self._fixed):
-                return tools, f"fixed:{end}"
-            if len(tools) == PAGE:
-                return tools, "ideas:" if self.bridge.store.publications.count(caller=caller) else None
-        elif kind == "ideas":
-            after = place or None
-        elif kind == "used" and place.isascii() and place.isdigit():
-            return self._most_used(caller, int(place), PAGE, PAGE_BYTES)
-        else:
-            raise CursorSyntaxError(
-                f"not a cursor of this list: {str(cursor)[:60]!r}; hand back next_cursor as it came"
-            )
-        count, room = PAGE - len(tools), PAGE_BYTES - sum(len(encode(tool)) for tool in tools)
-        if after is None and self.bridge.store.publications.count(caller=caller) > self._most:
-            used, following = self._most_used(caller, 0, count, room)
-            return [*tools, *used], following
-        page = self.bridge.store.publications.page(count, after, caller=caller)
-        found = [self._definition(one) for one in page.items]
-        fit = len(_fitting(found, room, at_least=0 if tools else 1))
-        if found and not fit:
-            return tools, "ideas:"
-        if fit < len(found):
-            page = self.bridge.store.publications.page(fit, after, caller=caller)
-        shown = [definition for definition, one in zip(found[:fit], page.items, strict=True) if self._is_served(one)]
-        tools = [*tools, *shown]
-        return tools, f"ideas:{page.next}" if page.next is not None else None
+        room = PAGE_BYTES
+        for place, tool in self._from(cursor or "fixed:0", caller):
+            room -= len(encode(tool))
+            if tools and (room < 0 or len(tools) == PAGE):
+                return tools, place
+            tools.append(tool)
+        return tools, None
 
-    def _most_used(self, caller: str, start: int, count: int, room: int) -> tuple[list[dict[str, Any]], str | None]:
-        """A part of the most used published ideas, which are listed if there are too many."""
-        self._note_uses()
-        told = self.bridge.store.publications.most_used(self._most, caller=caller)
-        found = _fitting([self._definition(one) for one in told[start : start + count]], room)
-        end = start + len(found)
-        tools = [definition for definition, one in zip(found, told[start:end], strict=True) if self._is_served(one)]
-        return tools, f"used:{end}" if end < len(told) else None
+    def _from(self, cursor: str, caller: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The definitions from a cursor on, each with its own cursor.
+
+        A cursor is `fixed:N` for the own and exposed tools, then `ideas:NAME` for the published ideas after a name, or
+        `used:N` for the most used ones if there are too many to list all.
+        """
+        publications = self.bridge.store.publications
+        kind, _, place = cursor.partition(":")
+        number = int(place) if place.isascii() and place.isdigit() else None
+        if kind == "fixed" and number is not None and number <= len(self._fixed):
+            yield from ((f"fixed:{at}", self._fixed[at]) for at in range(number, len(self._fixed)))
+            kind, place = "ideas", ""
+        elif kind != "ideas" and (kind != "used" or number is None):
+            raise CursorSyntaxError(f"not a cursor of this list: {cursor[:60]!r}; hand back next_cursor as it came")
+        if kind == "ideas" and not place and publications.count(caller=caller) > self._most:
+            kind, number = "used", 0
+        if kind == "used":
+            self._note_uses()
+            used = publications.most_used(self._most, caller=caller)
+            for at in range(number or 0, len(used)):
+                if self._is_served(used[at]):
+                    yield f"used:{at}", self._definition(used[at])
+            return
+        following: str | None = place
+        while following is not None:
+            # One more than a page, because the next page begins with the definition after the last one shown.
+            page = publications.page(PAGE + 1, following or None, caller=caller)
+            for one in page.items:
+                if self._is_served(one):
+                    yield f"ideas:{following}", self._definition(one)
+                following = one.name
+            following = page.next
 
     def _is_served(self, publication: Publication) -> bool:
         """Whether no own tool and no module's tool has the name of a published idea."""
-        return publication.name not in OWN_NAMES and publication.name not in self._given
+        return publication.name not in OWN_NAMES and publication.name not in self._kept_names
 
     def _note_uses(self) -> None:
         if self._uses:
@@ -333,18 +409,9 @@ class ToolCatalogue:
                 self._uses = counts
 
     def _definition(self, publication: Publication) -> dict[str, Any]:
-        known = self._published.get(publication.name)
-        if known is None or known.publication.version != publication.version:
-            known = PublishedTool(publication.name, publication, self._running)
+        tool = self._published.get(publication.name)
+        if tool is None or tool.publication.version != publication.version:
+            tool = PublishedTool(publication.name, publication, self._running)
             if len(self._published) < _CACHED:
-                self._published[publication.name] = known
-        return known.definition
-
-
-def _fitting(tools: list[dict[str, Any]], room: int, *, at_least: int = 1) -> list[dict[str, Any]]:
-    """The first tools that have at most `room` bytes together."""
-    for count, tool in enumerate(tools):
-        room -= len(encode(tool))
-        if room < 0:
-            return tools[: max(count, at_least)]
-    return tools
+                self._published[publication.name] = tool
+        return tool.definition

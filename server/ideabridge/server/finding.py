@@ -17,7 +17,7 @@ from ideabridge.bridge.store.ideas import IdeaFilter
 from ideabridge.server.answers import MAX_RESULT, ToolAnswer, answer
 from ideabridge.server.asking.rounds import ToolRequest
 from ideabridge.server.catalogue import LIST_SECONDS
-from ideabridge.server.published import described
+from ideabridge.server.served_tools import described
 from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text
 from ideabridge.tools.errors import IdeabridgeError
 from ideabridge.tools.names import did_you_mean

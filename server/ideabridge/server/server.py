@@ -24,12 +24,11 @@ from ideabridge.server.asking.forms import COMMANDS, Commands
 from ideabridge.server.asking.rounds import InputRequired, ToolRequest
 from ideabridge.server.callers import Context, caller_of
 from ideabridge.server.catalogue import CursorSyntaxError, ToolCatalogue
-from ideabridge.server.exposed import DirectCalls
 from ideabridge.server.handling import OwnHandlers
 from ideabridge.server.own_tools import OWN_NAMES, STARTING_RUNS
-from ideabridge.server.published import PublishedTool
 from ideabridge.server.resources import IdeaPrompts, IdeaResources
 from ideabridge.server.running import Running
+from ideabridge.server.served_tools import DirectCalls, PublishedTool
 from ideabridge.server.stopping import METHOD as CANCELLED
 from ideabridge.server.transports.quotas import QuotaError, Quotas
 from ideabridge.tools.encoding import MAX_BYTES, encode, normalise
@@ -209,10 +208,10 @@ class Front:
                 if name in STARTING_RUNS:
                     self._expect_place(asked)
                 return await self._own.call(name, arguments, asked)
-            found = await self.catalogue.found(name, asked.caller)
-            if isinstance(found, PublishedTool):
+            tool = await self.catalogue.find(name, asked.caller)
+            if isinstance(tool, PublishedTool):
                 self._expect_place(asked)
-            return await found.call(arguments, asked)
+            return await tool.call(arguments, asked)
 
     def _expect_place(self, asked: ToolRequest) -> None:
         """Refuse to start a run for a caller with too many running ones; a resumed request already has its run."""

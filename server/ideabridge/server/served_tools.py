@@ -1,0 +1,509 @@
+"""The tools of this server besides its own: exposed tools, published ideas, and the record of direct calls.
+
+An exposed tool belongs to a module or a tool file (`expose`). The host and its user decide about direct calls of it,
+unless the configuration's `approval` has a rule for the tool: `deny` refuses the call, and `ask` makes it a run of one
+call, which waits for approval. Every direct call is recorded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+import anyio
+from starlette.requests import Request
+
+from ideabridge.bridge.bridge import Bridge
+from ideabridge.bridge.context.preview import cut_description
+from ideabridge.bridge.context.references import escaped
+from ideabridge.bridge.loop.policy import direct_policy, policy_named
+from ideabridge.bridge.runs.replay import recorded_answer
+from ideabridge.bridge.runs.run import Run
+from ideabridge.bridge.store.errors import StoreError
+from ideabridge.bridge.store.idea import Publication
+from ideabridge.bridge.store.journal import DirectCall, DirectOutcome
+from ideabridge.bridge.store.users import LOCAL, user_of
+from ideabridge.server.answers import (
+    ToolAnswer,
+    bounded,
+    error_line,
+    object_input,
+    object_output,
+    refusal,
+    showable,
+    size_of,
+    text_answer,
+    value_answer,
+)
+from ideabridge.server.asking.rounds import InputRequired, ToolRequest
+from ideabridge.server.asking.sampling import samples
+from ideabridge.server.running import Running
+from ideabridge.tools.encoding import JSON, JSONObject, encode, encode_text, normalise
+from ideabridge.tools.errors import ActivityError, IdeabridgeError
+from ideabridge.tools.schema import Validator
+from ideabridge.tools.tool import META_PROPERTIES, ActivityFunction, Annotations, Tool
+
+logger = logging.getLogger(__name__)
+
+
+class ServedTool(Protocol):
+    """A tool of this server, as the catalogue sees it."""
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The tool in its wire form."""
+        ...
+
+    async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
+        """Answer a call; raises `IdeabridgeError` with a message for the caller."""
+        ...
+
+
+# -- the record of direct calls --------------------------------------------------------------------------------------
+#
+# A separate task writes the record to the store in batches, within a second of the end of a call and when the server
+# ends. A crash loses the calls of the last second.
+
+FLUSH_SECONDS: Final = 1.0
+_AT_ONCE: Final = 500
+"""The number of calls that are written at once."""
+
+_MOST_KEPT: Final = 20_000
+"""The number of calls kept in memory while the store cannot be written; the oldest are dropped."""
+
+_CLIENT_CHARACTERS: Final = 120
+_DIGITS: Final = 32
+
+
+@dataclass(slots=True)
+class Entry:
+    """A direct call in progress. `outcome` applies unless the call returns a result."""
+
+    started: float
+    at: float
+    request: ToolRequest
+    name: str
+    tool: Tool
+    bytes_in: int
+    parameters: str
+    outcome: DirectOutcome = "cancelled"
+    run: str | None = None
+
+
+class DirectCalls:
+    """The record of direct calls."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+        self._ended: list[DirectCall] = []
+        self._some = anyio.Event()
+        self._lost = 0
+        self._failing = False
+        # The session of stdio: one client per process.
+        self._process = _hashed(secrets.token_hex(16))
+
+    def begin(self, name: str, tool: Tool, arguments: JSONObject, request: ToolRequest) -> Entry:
+        """Begin the record of a direct call under a name; of the arguments only size and digest are kept."""
+        data = encode(arguments)
+        masked = self._bridge.secrets.redact(arguments)
+        digest = hashlib.sha256(data if masked is arguments else encode(masked)).hexdigest()[:_DIGITS]
+        return Entry(time.perf_counter(), time.time(), request, name, tool, len(data), digest)
+
+    def end(self, entry: Entry, result: ToolAnswer | None) -> None:
+        """Complete the record of a call; `result` is None if it has none."""
+        outcome = entry.outcome
+        if result is not None and outcome == "cancelled":
+            outcome = "error" if result.get("isError") else "ok"
+        tool = entry.tool
+        self._ended.append(
+            DirectCall(
+                at=entry.at,
+                caller=entry.request.caller,
+                client=self._client(entry.request),
+                session=self._session(entry.request),
+                name=entry.name,
+                module=tool.module,
+                tool=tool.remote_name or tool.name,
+                parameters=entry.parameters,
+                seconds=round(time.perf_counter() - entry.started, 6),
+                outcome=outcome,
+                run=entry.run,
+                bytes_in=entry.bytes_in,
+                bytes_out=0 if result is None else _bytes_of(result),
+            )
+        )
+        if len(self._ended) >= _AT_ONCE:
+            self.flush()
+        else:
+            self._some.set()
+
+    def _client(self, request: ToolRequest) -> str:
+        params = request.context.session.client_params
+        if params is None:
+            return ""
+        text = f"{params.client_info.name} {params.client_info.version}"[: 4 * _CLIENT_CHARACTERS]
+        # Masked before it is cut to its length, because a part of a secret is not recognised.
+        return self._bridge.secrets.mask(text).strip()[:_CLIENT_CHARACTERS]
+
+    def _session(self, request: ToolRequest) -> str:
+        http = request.context.request
+        if not isinstance(http, Request):
+            return self._process
+        session = http.headers.get("mcp-session-id")
+        return "" if session is None else _hashed(session)
+
+    async def run(self) -> None:
+        """Write ended calls to the store every second, until cancelled."""
+        while True:
+            await self._some.wait()
+            await anyio.sleep(FLUSH_SECONDS)
+            self._some = anyio.Event()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write ended calls. If the store fails, they are kept for the next attempt."""
+        if not self._ended:
+            return
+        calls, self._ended = self._ended, []
+        try:
+            self._bridge.store.direct_calls.add(calls, time.time())
+        except StoreError as error:
+            self._ended = calls[-_MOST_KEPT:]
+            self._lost += len(calls) - len(self._ended)
+            self._some.set()
+            if not self._failing:
+                logger.warning("direct calls cannot be recorded, and wait in memory: %s", error)
+            self._failing = True
+            return
+        if self._failing:
+            logger.warning("direct calls are recorded again; %d are lost", self._lost)
+        self._failing, self._lost = False, 0
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _bytes_of(result: ToolAnswer) -> int:
+    """Bytes of the content of a result; texts are not encoded again."""
+    size = 0
+    for block in cast("list[dict[str, Any]]", result.get("content") or []):
+        text = block.get("text") or block.get("data")
+        if isinstance(text, str):
+            size += len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        else:
+            size += size_of(block)
+    return size
+
+
+# -- exposed tools ---------------------------------------------------------------------------------------------------
+
+_ERROR_CHARACTERS: Final = 4096
+_BLOCKS: Final = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+
+class DirectCallError(IdeabridgeError):
+    """The configuration denies a direct call, or it cannot become a run of one call."""
+
+
+class UncertainCallError(IdeabridgeError):
+    """A direct call without a result that may have taken effect."""
+
+
+class ExposedTool:
+    """A tool of a tool file or a module under a name of this server.
+
+    Args:
+        name: the name.
+        tool: the tool.
+        activity: the function behind a tool of a tool file; None for a tool of a module.
+        running: runs a call that a rule asks about.
+        record: records every direct call.
+    """
+
+    def __init__(
+        self, name: str, tool: Tool, activity: ActivityFunction | None, running: Running, record: DirectCalls
+    ) -> None:
+        output, self._wrapped = object_output(tool.wrapper or tool.output)
+        self.definition = _definition_of(name, tool, output)
+        self.tool = tool
+        self.name = name
+        self._activity = activity
+        self._bridge = running.bridge
+        self._running = running
+        self._record = record
+        approval = self._bridge.configuration.approval_setting
+        self._policy = direct_policy(approval, name)
+        self._in_run = policy_named(approval)
+        self._parameters = Validator(tool.parameters, what=f"parameters of {name}")
+        self._output: Validator | None = None
+        # A module checks its results itself.
+        if activity is not None and tool.output is not None:
+            self._output = Validator(tool.output, what=f"the result of {name}")
+
+    async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
+        """Answer a direct call, and record it.
+
+        Raises:
+            DirectCallError: a rule denies it, or it cannot be made a run of one call.
+            ValueMismatchError: the arguments, or the result of an activity, do not satisfy their schema.
+            UncertainCallError: it gave no result, and may have taken effect.
+            IdeabridgeError: the activity failed, or the call at the module, by cause.
+        """
+        entry = self._record.begin(self.name, self.tool, arguments, request)
+        result: ToolAnswer | None = None
+        try:
+            result = await self._answered(arguments, request, entry)
+            return result
+        except InputRequired:
+            entry.outcome = "asked"
+            raise
+        except Exception as error:
+            entry.outcome = entry.outcome if entry.outcome == "denied" else "error"
+            if not isinstance(error, IdeabridgeError) or self.tool.annotations.read_only is True:
+                raise
+            if error.outcome == "unknown":
+                entry.outcome = "unknown"
+                raise UncertainCallError(
+                    f"outcome unknown: {error}. {self.name} may have taken effect: look before you call it again"
+                ) from error
+            if error.outcome == "ran":
+                raise UncertainCallError(f"{self.name} ran, and its result cannot be used: {error}") from error
+            raise
+        finally:
+            # Without another outcome it was cancelled.
+            self._record.end(entry, result)
+
+    async def _answered(self, arguments: JSONObject, request: ToolRequest, entry: Entry) -> ToolAnswer:
+        if request.resumed is not None:
+            return await self._of_run(request.resumed, request, entry)
+        tool = self.tool
+        if self._activity is None:
+            # As its module lists it now.
+            tool = await self._bridge.modules.current(tool.module or "", tool.remote_name or tool.name)
+        # Rules use the offered name of a tool, because its own name may occur in several modules.
+        offered = tool
+        if tool.name != self.tool.name:
+            offered = dataclasses.replace(tool, name=self.tool.name, remote_name=self.tool.remote_name)
+        verdict = self._policy(offered, arguments)
+        if verdict.verdict == "allow":
+            return await self._called(tool, arguments, request)
+        if verdict.verdict == "deny":
+            entry.outcome = "denied"
+            raise DirectCallError(f"{self.name} is denied by the configuration of ideabridge: {verdict.why}")
+        if self._in_run(offered, arguments).verdict == "allow":
+            # A run of it would not ask, because rules of runs do not match exposed names.
+            raise DirectCallError(
+                f"{self.name}: a rule asks about it by the name it is exposed under, and a run of it would not ask;"
+                f" write the rule with the name of the tool, {offered.name!r}"
+            )
+        meta = next((key for key in arguments if key in META_PROPERTIES), None)
+        if meta is not None:
+            raise DirectCallError(f"{self.name} has no parameter {meta!r}")
+        module: JSONObject = {} if tool.module is None else {"_module": tool.module}
+        call: JSONObject = {"_tool": tool.name, **module, **cast("JSONObject", escaped(arguments))}
+        title = f"a direct call of {self.name}"
+        run = await self._bridge.run_plan({"calls": [call]}, caller=request.caller, title=title)
+        return await self._of_run(run, request, entry)
+
+    async def _of_run(self, run: Run, request: ToolRequest, entry: Entry) -> ToolAnswer:
+        """The result of a call that needs approval: the result of the tool, once it has run."""
+        entry.run = run.id
+        status = await self._running.wait_started(run, request)
+        made = run.calls()[0] if run.calls() else None
+        if status != "done" or made is None:
+            # Hosts validate structured content against the output schema, except in errors.
+            entry.outcome = "asked" if status == "needs_approval" else "error"
+            return {**self._running.answer_of(run, request), "isError": True}
+        if run.errors():
+            entry.outcome = "denied" if (made.error or {}).get("kind") == "denied" else "error"
+            return refusal("\n".join(error_line(error) for error in run.errors()))
+        ran = made.tool
+        if ran is None or (ran.module, ran.name) != (self.tool.module, self.tool.name):
+            # A person has replaced the call by one of another tool.
+            return {**self._running.answer_of(run, request), "isError": True}
+        return self._answer(ran, made.value)
+
+    async def _called(self, tool: Tool, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
+        parameters = self._parameters
+        if tool.parameters != self.tool.parameters:
+            parameters = Validator(tool.parameters, what=f"parameters of {self.name}")
+        await parameters.check_apart(arguments)
+        if self._activity is None:
+            progress = request.context.session.report_progress if request.wants_progress else None
+            value = await self._bridge.modules.call(
+                tool.module or "", tool.remote_name or tool.name, arguments, progress=progress, run=request.client
+            )
+            return self._answer(tool, value)
+        try:
+            result = await self._activity(arguments, DirectContext({"_tool": tool.name, **arguments}, request))
+        except IdeabridgeError:
+            raise
+        except Exception as error:  # noqa: BLE001 - any exception of an activity fails only its call
+            raise ActivityError(f"{type(error).__name__}: {str(error)[:_ERROR_CHARACTERS]}") from None
+        value = normalise(result, what=f"the result of {tool.name}")
+        if self._output is not None:
+            await self._output.check_apart(value)
+        return self._answer(tool, self._bridge.secrets.redact(value))
+
+    def _answer(self, tool: Tool, value: JSON) -> ToolAnswer:
+        if self._activity is None and tool.output is None:
+            return _unstructured(value)
+        wrapped = self._wrapped
+        if tool.output != self.tool.output or tool.wrapper != self.tool.wrapper:
+            wrapped = object_output(tool.wrapper or tool.output)[1]
+        return value_answer(value, wrapped=wrapped)
+
+
+def _definition_of(name: str, tool: Tool, output: JSONObject | None) -> dict[str, Any]:
+    definition: dict[str, Any] = {"name": name, "inputSchema": showable(object_input(tool.parameters))}
+    if tool.description:
+        definition["description"] = tool.description
+    if output is not None:
+        definition["outputSchema"] = showable(output)
+    annotations = tool.annotations.to_json()
+    if annotations:
+        definition["annotations"] = annotations
+        if tool.annotations.title:
+            definition["title"] = tool.annotations.title
+    return definition
+
+
+def _unstructured(value: JSON) -> ToolAnswer:
+    """The result of a module's tool without an output schema: its text and blocks, unchanged."""
+    if isinstance(value, dict):
+        return value_answer(value, wrapped=False)
+    if value is None:
+        return {"content": [], "resultType": "complete"}
+    if isinstance(value, list) and value and all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in value):
+        return bounded({"content": cast("list[Any]", value), "resultType": "complete"})
+    return text_answer(value)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectContext:
+    """The `ActivityContext` of a direct call, which has no instance, no output paths and no next Request."""
+
+    call: JSONObject
+    request: ToolRequest
+    instance: None = None
+    output_paths: tuple[str, ...] = ()
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Report progress to the client."""
+        await self.request.context.session.report_progress(progress, total, message)
+
+    def add_message(self, message: JSONObject) -> None:
+        """Ignore the message: there is no next Request."""
+
+    def choose(self, path: str) -> None:
+        """Always an error: there are no output paths."""
+        raise ActivityError(f"cannot choose output path {path!r}: called directly, the call has no _outputPath")
+
+
+# -- published ideas -------------------------------------------------------------------------------------------------
+
+_INPUT_CHARACTERS: Final = 300
+"""Characters of the input of a recorded answer in its description."""
+
+_MOST_ERRORS: Final = 20
+
+
+class PublishedTool:
+    """A published idea as a tool."""
+
+    def __init__(self, name: str, publication: Publication, running: Running) -> None:
+        self.publication = publication
+        output, self._wrapped = object_output(publication.output_schema)
+        self._bridge = running.bridge
+        self._running = running
+        self._input = Validator(publication.input_schema or {"type": "object"}, what=f"the input of {name}")
+        self._output: Validator | None = None
+        if publication.output_schema is not None:
+            self._output = Validator(publication.output_schema, what=f"the output of {name}")
+        self._known: list[Tool] | None = None
+        self._definition: dict[str, Any] = {
+            "name": name,
+            "description": described(publication),
+            "inputSchema": showable(object_input(publication.input_schema)),
+        }
+        if output is not None:
+            self._definition["outputSchema"] = showable(output)
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The tool in its wire form. Its annotations follow from the current tools that it calls."""
+        known = self._bridge.known_tools()
+        if known is not self._known:
+            self._known = known
+            publication = self.publication
+            hints = self._bridge.hints(publication, caller=publication.owner or LOCAL)
+            annotations = Annotations.from_json(hints).to_json()
+            self._definition = {key: value for key, value in self._definition.items() if key != "annotations"}
+            if annotations:
+                self._definition["annotations"] = annotations
+        return self._definition
+
+    async def call(self, arguments: JSONObject, request: ToolRequest) -> ToolAnswer:
+        """Return the recorded output, run the plan, or solve the task again; `_meta` says which.
+
+        Raises:
+            ValueMismatchError: the arguments do not satisfy the input schema.
+            PublicationError: the recorded input differs, or the idea is no longer complete.
+            PlanError: the plan cannot run.
+        """
+        if request.resumed is not None:
+            return await self._of_run(request.resumed, request)
+        publication = self.publication
+        if publication.answer == "recorded":
+            await self._input.check_apart(arguments)
+            return await self._of_value(recorded_answer(publication, arguments))
+        replay = await self._bridge.call_idea(
+            publication.name,
+            arguments,
+            caller=request.caller,
+            version=publication.version,
+            samples=samples(request),
+        )
+        return await (self._of_value(replay.output) if replay.run is None else self._of_run(replay.run, request))
+
+    async def _of_run(self, run: Run, request: ToolRequest) -> ToolAnswer:
+        status = await self._running.wait_started(run, request)
+        errors = [f"- {error_line(error)}" for error in run.errors()[:_MOST_ERRORS]]
+        if status == "done":
+            result = await self._of_value(run.given())
+            if errors and not result.get("isError"):
+                result["content"].append({"type": "text", "text": "\n".join(["errors:", *errors])})
+        else:
+            # There is no output (yet). Hosts validate structured content against the output schema, except in errors.
+            result = self._running.answer_of(run, request)
+            result["isError"] = True
+            if status not in ("running", "needs_approval", "needs_solution"):
+                reason = f": {run.machine.reason}" if run.machine.reason else ""
+                line = f"{self._definition['name']} gave no output: its run {run.id} is {status}{reason}"
+                result = refusal("\n".join([line, *errors]), result["structuredContent"])
+        result["_meta"] = {"ideabridge/answer": run.machine.mode, "ideabridge/run": run.id}
+        return result
+
+    async def _of_value(self, value: JSON) -> ToolAnswer:
+        if self._output is not None:
+            await self._output.check_apart(value)
+        return value_answer(value, wrapped=self._wrapped)
+
+
+def described(publication: Publication) -> str:
+    """The description for models, with the input of a recorded answer, and with the user who wrote it."""
+    sharer = None if publication.owner is None else user_of(publication.owner)
+    whose = "" if sharer is None else f" (Published by the user {sharer}.)"
+    recorded = publication.recorded.get("input") if isinstance(publication.recorded, dict) else None
+    description = cut_description(publication.description)
+    if publication.answer != "recorded" or recorded is None:
+        return f"{description}{whose}"
+    text = encode_text(recorded)
+    ellipsis = "…" if len(text) > _INPUT_CHARACTERS else ""
+    return f"{description} That input: {text[:_INPUT_CHARACTERS]}{ellipsis}{whose}"
