@@ -27,7 +27,7 @@ from typing import Final, Literal, TypeVar
 
 from ideabridge.bridge.errors import InterruptedRunError
 from ideabridge.bridge.loop.event import CallFinished, Event, RunEnded, event_from_json
-from ideabridge.bridge.runs.calls import is_large
+from ideabridge.bridge.runs.executor import is_large
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
 from ideabridge.bridge.store.idea import LEASE_SECONDS, Lease, RunRecord
 from ideabridge.bridge.store.store import Store

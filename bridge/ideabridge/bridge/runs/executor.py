@@ -43,6 +43,9 @@ CALLER_MEMORY = 1024 * 1024 * 1024
 _MEMORY_STEP = 4 * 1024 * 1024
 _SMALL_RESULT = 16 * 1024
 
+_LARGE_TEXT = 256 * 1024
+_LARGE_NODES = 10_000
+
 
 class Kept:
     """How many bytes of results a run keeps, in memory and in its journal; those of its rooms are among them.
@@ -304,6 +307,24 @@ def _memory_of(data: bytes | None, size: int) -> int:
     # Objects, their members, arrays and items, by what CPython takes for each. Text in a value may hold these signs
     # too, so that the sum is rather too large.
     return size + 150 * data.count(b"{") + 80 * data.count(b'":') + 60 * data.count(b"[") + 30 * data.count(b",")
+
+
+def is_large(value: JSON) -> bool:
+    """Whether a value has many parts or a long text, without looking at all of it."""
+    stack: list[JSON] = [value]
+    parts = characters = 0
+    while stack:
+        item = stack.pop()
+        parts += 1
+        if isinstance(item, str):
+            characters += len(item)
+        elif isinstance(item, list | dict):
+            if parts + len(stack) + len(item) > _LARGE_NODES:
+                return True
+            stack.extend(item.values() if isinstance(item, dict) else item)
+        if characters > _LARGE_TEXT:
+            return True
+    return False
 
 
 def label(progress: Progress) -> str:

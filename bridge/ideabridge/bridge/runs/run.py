@@ -467,7 +467,7 @@ class Run:
                 return notes
             raise SettledTurnError(f"turn {turn} is settled by another solution; the turn now is {self._turn_now()}")
         self._expect_open(turn)
-        errors = self.runner.faults(proposed)
+        errors = self._host.screen.faults(proposed)
         if not errors and (strict or pattern is not None):
             errors = self.machine.check(proposed.calls, proposed.output, pattern=pattern)
         errors = errors or self.machine.check_count(len(proposed.calls))

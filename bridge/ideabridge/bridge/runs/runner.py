@@ -1,7 +1,7 @@
-"""Runner: performs the effects of one machine with anyio.
+"""Runner: drives one machine, performs its effects with anyio, and runs its calls.
 
-`post` takes events. The machine receives them first, since what it refuses must not reach the journal. Then `perform`
-repeats three steps until no effect is due:
+`Runner.post` takes events. The machine receives them first, because an event that it refuses must not reach the
+journal. Then `perform` repeats three steps until no effect is due:
 
 1. Acknowledge every effect that is due with its event (`Execute` with `CallStarted`, `AskMind` with `RequestMade`).
 2. Journal all events that the machine has taken, in one transaction with the ideas of the steps that ended.
@@ -9,22 +9,33 @@ repeats three steps until no effect is due:
 
 So nothing happens before the journal says so. If a write is queued, the runner waits: no effect is performed before the
 write is done. An error in the journal, or a defect, gives the run up in this process (`fail`); another process can read
-the journal and go on.
+the journal and continue the run.
+
+`Calls` runs each call in a task of its own, and posts the results. Results that arrive in the same pass of the event
+loop are posted together; large ones one after another. `CallAsker` journals what the module of a running call asks, and
+waits for the answer.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import anyio
+import anyio.from_thread
+import anyio.lowlevel
 from anyio import TaskHandle
 from anyio.abc import TaskGroup
+from anyio.lowlevel import RunVar
 
 from ideabridge.bridge.context.answer import AnswerReader, CallPiece, EndPiece, OutputPiece, Piece
+from ideabridge.bridge.context.inquiry import FormAnswer, Inquiry
+from ideabridge.bridge.context.messages import read_message
 from ideabridge.bridge.context.mind import Counting, Mind, MindError, Usage
 from ideabridge.bridge.context.request import Request
 from ideabridge.bridge.loop.effect import (
@@ -39,6 +50,7 @@ from ideabridge.bridge.loop.effect import (
     Finish,
 )
 from ideabridge.bridge.loop.event import (
+    MODULE,
     ApprovalAsked,
     CallFinished,
     CallProposed,
@@ -47,26 +59,33 @@ from ideabridge.bridge.loop.event import (
     Event,
     GroupCommitted,
     JournalError,
+    MessageAdded,
     OutputProposed,
     PlanAsked,
+    QuestionAnswered,
+    QuestionRefused,
     RequestMade,
     RunEnded,
     SolutionClosed,
     UsageNoted,
 )
 from ideabridge.bridge.loop.machine import Machine
+from ideabridge.bridge.loop.progress import CallStatus
+from ideabridge.bridge.loop.question import asked
 from ideabridge.bridge.loop.request import Composer
-from ideabridge.bridge.loop.resuming import resume_events
-from ideabridge.bridge.runs.calls import Calls, ReportedProgress
+from ideabridge.bridge.loop.resuming import finish_events, resume_events
 from ideabridge.bridge.runs.driver import Driver
-from ideabridge.bridge.runs.executor import Executor, Kept
+from ideabridge.bridge.runs.executor import CallContext, Executor, Kept, is_large
 from ideabridge.bridge.screen import Screen
 from ideabridge.bridge.store.errors import StaleDriverError, StoreError
-from ideabridge.tools.encoding import JSONObject
-from ideabridge.tools.errors import IdeabridgeError
+from ideabridge.tools.encoding import JSON, JSONObject, normalise
+from ideabridge.tools.errors import ActivityError, IdeabridgeError
 
 _CHARACTERS: Final = 500
 """Characters of a defect's message that a run reports."""
+
+_MOST_PAUSE: Final = 2.0
+"""Seconds after a large result before the next one is posted, at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -76,39 +95,20 @@ SaveIdea: TypeAlias = Callable[[], None]
 Watcher: TypeAlias = Callable[[Event], None]
 """Called with every event after it was journaled and taken."""
 
+ReportedProgress: TypeAlias = Callable[[int, float, float | None, str | None], None]
+"""(call, progress, total, message): what an activity or a module reports while it runs."""
 
-class DrivenRun(Protocol):
-    """The run that a runner drives: `Run`."""
+
+class _Run(Protocol):
+    """The run that a runner drives: `Run`, which documents these methods."""
 
     @property
-    def is_orphan(self) -> bool:
-        """Whether the run is a room whose call has ended without it: it is about to be ended too."""
-        ...
-
-    def save_step(self, request: Request, outcome: str) -> SaveIdea:
-        """The idea of a Solution that has run, to be saved together with the step that follows.
-
-        Args:
-            request: the Request it answers.
-            outcome: how the step ended; `open` if another Request follows.
-        """
-        ...
-
-    def rest(self) -> None:
-        """Nothing more is due: the run is at work, waits for somebody, or has ended."""
-        ...
-
-    async def open_room(self, effect: Execute) -> None:
-        """Open the run that answers a call, and post its result."""
-        ...
-
-    def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None:
-        """What the open room of a call has used so far; without a call, all open rooms; None: nothing."""
-        ...
-
-    def note_waiting(self) -> None:
-        """Somebody begins to wait for a change of the run."""
-        ...
+    def is_orphan(self) -> bool: ...
+    def save_step(self, request: Request, outcome: str) -> SaveIdea: ...
+    def rest(self) -> None: ...
+    async def open_room(self, effect: Execute) -> None: ...
+    def used_in_rooms(self, key: ExecutionKey | None) -> JSONObject | None: ...
+    def note_waiting(self) -> None: ...
 
 
 class Runner:
@@ -120,21 +120,25 @@ class Runner:
         driver: writes its journal.
         executor: runs the calls.
         composer: composes the Requests.
-        screen: looks through events for secrets before they are taken.
+        screen: searches events for secrets before they are taken.
         group: task group the calls run in; it outlives the run.
         kept: bounds the bytes of its results; a room shares that of the run it belongs to.
         mind: answers the Requests; None: somebody submits the solutions, by turns.
 
     Attributes:
-        follows: whether the watchers receive events of another process right now.
-        waiting: how many wait for a change.
+        request: the Request that waits for its answer, or was answered last.
+        lost: why the run cannot continue in this process; None while it can, and after it has ended. Only the runner
+            sets it.
+        failure: the error for which the run was given up.
+        follows: True while the watchers receive events of another process.
+        waiting: how many tasks wait for a change.
         unreported: the answer under way, if it can report its usage so far and has not reported it yet.
     """
 
     def __init__(
         self,
         machine: Machine,
-        run: DrivenRun,
+        run: _Run,
         driver: Driver,
         *,
         executor: Executor,
@@ -152,8 +156,9 @@ class Runner:
         self.kept = kept
         self.progress_watchers: list[ReportedProgress] = []
         self._calls = Calls(self, executor, group)
-        self.watchers: list[Watcher] = [self._calls.questions.watch]
-        self._lost: str | None = None
+        self.watchers: list[Watcher] = [self._calls.watch]
+        self.lost: str | None = None
+        self.failure: Exception | None = None
         self.follows = False
         self.waiting = 0
         self.unreported: Counting | None = None
@@ -162,7 +167,6 @@ class Runner:
         self._screen = screen
         self._group = group
         self._answering: TaskHandle[None] | None = None
-        self._failed: Exception | None = None
         self._taken: list[Event] = []
         self._ideas: list[SaveIdea] = []
         # What is being written, and what is done once it is.
@@ -177,26 +181,16 @@ class Runner:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything more may come of the run here."""
+        """True while the run can still take events here."""
         return self.lost is None and self.machine.phase != "ended" and not self._run.is_orphan
 
-    @property
-    def lost(self) -> str | None:
-        """Why the run cannot go on in this process; None: it can, or it has ended."""
-        return self._lost
-
     def interrupt(self, why: str) -> None:
-        """Do not go on with a run of which nothing is at work here; see `abandon` for others."""
-        self._lost = why
-
-    @property
-    def failure(self) -> Exception | None:
-        """The error for which the run was given up."""
-        return self._failed
+        """Do not continue a run of which nothing is at work here; `abandon` is for the others."""
+        self.lost = why
 
     @property
     def is_behind(self) -> bool:
-        """Whether the machine has taken events that the journal does not hold yet: nothing follows from them before."""
+        """True while the journal lacks events that the machine has taken: nothing follows from them yet."""
         return self._batch is not None and self.lost is None
 
     # -- events in ---------------------------------------------------------------------------------------------
@@ -205,39 +199,39 @@ class Runner:
         """Take events, journal them, and perform what follows.
 
         Raises:
-            StaleDriverError: another process drives the run now; nothing was done, and nothing more will be.
+            StaleDriverError: another process drives the run now; nothing was done, and the run is given up here.
             StoreError: the journal could not be written; the run is given up here, and can be taken up again.
-            JournalError: an event does not fit what the run is doing; it was not taken, nor those after it.
-            Exception: a defect, of ideabridge or of a handler it was given; as with `StoreError`.
-            SecretGivenError: something in them is secret; none was taken.
+            JournalError: an event does not fit the state of the run; neither it nor those after it were taken.
+            Exception: a defect, of ideabridge or of a handler it was given; the run is given up likewise.
+            SecretGivenError: they contain a secret; none was taken.
         """
         admitted = self._screen.admit(events)
         try:
             try:
                 self._take(admitted)
             except JournalError:
-                # What was taken before it is so, and goes on.
+                # The events before it were taken, so their effects are performed.
                 self.perform()
                 raise
             self.perform()
         except JournalError:
             raise
         except Exception as error:
-            # The machine has taken what the journal has not: only the journal counts, and is read again.
+            # The machine has events that the journal lacks. Only the journal counts; the run is read from it again.
             self.fail(error)
             raise
 
     def _take(self, events: Sequence[Event]) -> None:
-        """Let the machine take events. The machine first: what it refuses must not stand in the journal."""
+        """Let the machine take events, before they are journaled: what it refuses must not reach the journal."""
         for event in events:
             self.machine.receive(event)
             self._taken.append(event)
 
     def _write(self, follows: Sequence[Effect] = ()) -> bool:
-        """Journal, all or none, what the machine has taken, and perform what follows from it: not before.
+        """Journal all events that the machine has taken, or none of them, and then perform `follows`.
 
         Returns:
-            Whether that is done; else it is done when the journal could be written.
+            False if the write is queued; the effects are performed after it.
         """
         events, self._taken = self._taken, []
         ideas, self._ideas = self._ideas, []
@@ -252,7 +246,7 @@ class Runner:
         return True
 
     def _written(self, error: Exception | None) -> None:
-        """What was kept is journaled now, or cannot be."""
+        """Called when a queued write was done, or has failed."""
         if self._closed:
             self._batch = None
             return
@@ -260,8 +254,8 @@ class Runner:
         if error is not None:
             self._batch = None
             if given_up:
-                # The first reason stays. Whoever waits for the last write is told that it is not queued any more.
-                self._notify(())
+                # The first reason stays; those who wait for the last write learn that it is no longer queued.
+                self.poke()
             else:
                 self.fail(error)
             return
@@ -273,7 +267,7 @@ class Runner:
             self.fail(failure)
 
     def _act(self) -> None:
-        """Report what was journaled, and perform what follows from it."""
+        """Report the events that were journaled, and perform the effects that follow from them."""
         events, self._batch = self._batch or (), None
         follows, self._follows = self._follows, ()
         self._notify(events)
@@ -298,22 +292,14 @@ class Runner:
             for watcher in watchers:
                 watcher(event)
 
-    def faults(self, event: Event) -> list[JSONObject]:
-        """The secrets that stand in an event; see `Screen.faults`."""
-        return self._screen.faults(event)
-
     def poke(self) -> None:
-        """Wake whoever waits for a change: something that belongs to the run has changed."""
+        """Wake all who wait for a change: something that belongs to the run has changed."""
         self._notify(())
 
-    def explain(self, error: Exception) -> JSONObject:
-        """An error as a mind sees it; see `Executor.explain`."""
-        return self._executor.explain(error)
-
     def explain_own(self, error: Exception) -> JSONObject:
-        """What hindered our own work on a call, as a mind sees it: a defect is named as one, and logged."""
+        """The error of a call that failed in our own code, as a mind sees it. A defect is named as one, and logged."""
         if isinstance(error, IdeabridgeError):
-            return self.explain(error)
+            return self._executor.explain(error)
         return {"kind": "runtime", "message": cause(error, self._screen.mask)}
 
     async def wait_changed(self) -> None:
@@ -335,7 +321,7 @@ class Runner:
         """Journal the first events of a run whose machine has taken the first already, and perform what follows.
 
         Raises:
-            SecretGivenError: something in them is secret; nothing was journaled.
+            SecretGivenError: they contain a secret; nothing was journaled.
         """
         first, *rest = self._screen.admit(events)
         self._taken.append(first)
@@ -345,16 +331,16 @@ class Runner:
     # -- effects out -------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Journal what was taken, and perform every effect that is due. All calls that are unblocked start in one go,
-        and what unblocked them is journaled together with their start. While something is being written this waits, and
-        goes on by itself.
+        """Journal the events that were taken, and perform every effect that is due. All unblocked calls start together,
+        and the events that unblocked them are journaled with their start. While a write is queued nothing is done;
+        `_written` calls this again.
         """
         while self._batch is None:
             if self._ending is not None and not self._taken:
                 self._take_end(*self._ending)
-            # A room that is about to be ended makes no more use of anything: what it has used is counted already.
+            # A room that is about to be ended uses nothing more: its usage has been counted.
             due = [] if self._ending is not None or self._run.is_orphan else self.machine.due()
-            # An idea is kept of what the journal holds already.
+            # An idea is saved only of events that the journal holds.
             answered = self.request is not None or self.machine.mode == "plan"
             closes = answered and any(isinstance(one, AskMind | Finish) for one in due)
             if self._taken and (closes or not due):
@@ -414,7 +400,7 @@ class Runner:
             self._ideas.append(self._run.save_step(self.request, outcome))
 
     def _let_answer(self) -> None:
-        """Let the mind, where there is one, answer the Request at hand."""
+        """Let the mind, if the run has one, answer the current Request."""
         if self.mind is not None and self.request is not None:
             self._answering = self._group.start_soon(self._ask, self.mind, self.request)
 
@@ -422,7 +408,7 @@ class Runner:
 
     async def _ask(self, mind: Mind, request: Request) -> None:
         if not self.wanted:
-            # Ended between being due and its turn, for example by its budget.
+            # The run ended before this task began, for example by its budget.
             return
         try:
             await self._read_answer(mind, request)
@@ -433,8 +419,8 @@ class Runner:
         """Let a mind answer a Request; take each call and the output as soon as it is complete.
 
         Raises:
-            StaleDriverError, StoreError, JournalError: the run could not be journaled. Whatever else a mind raises
-                breaks its answer off, or ends the run (`MindError`).
+            StaleDriverError, StoreError, JournalError: the run could not be journaled. Any other error of a mind breaks
+                its answer off, or ends the run (`MindError`).
         """
         answer = AnswerReader()
         parts = mind.answer(request)
@@ -452,9 +438,9 @@ class Runner:
             raise
         except MindError as error:
             if self.wanted:
-                self.end("failed", str(self.explain(error)["message"]))
+                self.end("failed", str(self._executor.explain(error)["message"]))
         except Exception as error:  # noqa: BLE001 - whatever a mind raises breaks its answer off
-            self._take_pieces([EndPiece(str(self.explain(error)["message"]), {})])
+            self._take_pieces([EndPiece(str(self._executor.explain(error)["message"]), {})])
         finally:
             self.unreported = None
             if isinstance(parts, _Closing):
@@ -464,7 +450,7 @@ class Runner:
                     _log(error, self._screen.mask)
 
     def _take_pieces(self, pieces: Sequence[Piece]) -> bool:
-        """Post what the pieces contain; False once the answer has ended, or nobody wants more of it."""
+        """Post the events of pieces; False once the answer or the run has ended."""
         if not self.wanted:
             return False
         events: list[Event] = []
@@ -488,7 +474,7 @@ class Runner:
         return not events or not isinstance(events[-1], SolutionClosed)
 
     def _usage_so_far(self) -> list[Event]:
-        """The usage of an answer that is interrupted before it has reported its usage. It is asked once."""
+        """The usage of an answer that is interrupted before it has reported its usage. It is read once."""
         answer, self.unreported = self.unreported, None
         usage = None if answer is None else answer.so_far()
         return [] if usage is None else [UsageNoted(usage.to_json())]
@@ -496,12 +482,12 @@ class Runner:
     # -- ends --------------------------------------------------------------------------------------------------
 
     def end_at_limit(self, reason: str) -> None:
-        """End the run at a limit the machine cannot see (wall time), with everything done so far."""
+        """End the run at a limit that the machine cannot see (wall time), with everything done so far."""
         if self.machine.phase != "ending":
             self.end("limit", reason)
 
     def end(self, status: EndStatus, reason: str | None = None) -> None:
-        """End the run before its time, with everything done so far, and cancel its calls, remote ones too."""
+        """End the run early, with everything done so far, and cancel its calls, remote ones too."""
         if self.machine.phase == "ended" or self._ending is not None:
             return
         # The answer under way is interrupted; its usage must be journaled before the run ends.
@@ -516,27 +502,27 @@ class Runner:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Stop driving because of an error, which is told once however often it is met on its way; see `cause`."""
-        if error is not self._failed:
-            self._failed = error
+        """Stop driving because of an error; `lost` is its `cause`. An error is reported once."""
+        if error is not self.failure:
+            self.failure = error
             self.abandon(cause(error, self._screen.mask))
 
     def abandon(self, why: str) -> None:
-        """Stop driving without a word in the journal: another process has the run, or it cannot be written."""
-        self._lost = why
+        """Stop driving, and journal nothing: another process has the run, or the journal cannot be written."""
+        self.lost = why
         self._stop()
         self._run.rest()
-        self._notify(())
+        self.poke()
 
     def close(self) -> None:
-        """Let nothing follow any more from what is still to be journaled: the process ends. Only what has happened is
-        journaled then, and not that calls have started.
+        """Perform nothing more, because the process ends. A queued write still journals what has happened, but not that
+        calls have started.
         """
         self._closed = True
         if self._batch is not None:
             del self._batch[len(self._batch) - len(self._follows) :]
             self._saved.clear()
-            self._lost = "the bridge was closed"
+            self.lost = "the bridge was closed"
 
     def _stop(self) -> None:
         self._calls.stop()
@@ -546,7 +532,7 @@ class Runner:
     # -- resuming ----------------------------------------------------------------------------------------------
 
     def fold(self, events: Sequence[Event]) -> None:
-        """Take a journal's events again, without journaling or performing anything.
+        """Take the events of a journal. Nothing is journaled or performed.
 
         Raises:
             JournalError: an event does not fit.
@@ -554,12 +540,12 @@ class Runner:
         asked = [number for number, event in enumerate(events) if isinstance(event, RequestMade)]
         for number, event in enumerate(events):
             if asked and number == asked[-1] and isinstance(event, RequestMade):
-                # Composed where it was made: what it told stands in the machine only until it is answered.
+                # Composed at its place: the machine holds what the Request contains only until it is answered.
                 self.request = self._composer.compose(self.machine, event)
             self.machine.receive(event)
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Take what another process has journaled since, and tell the watchers. Nothing is journaled or performed.
+        """Take events that another process has journaled, and call the watchers. Nothing is journaled or performed.
 
         Raises:
             JournalError: an event does not fit.
@@ -575,7 +561,7 @@ class Runner:
             self.follows = False
 
     def resume(self) -> None:
-        """Go on after `fold`; see `resume_events`."""
+        """Continue after `fold`; see `resume_events`."""
         again, events = resume_events(self.machine, time.time())
         for effect in again:
             self._start(effect)
@@ -590,14 +576,10 @@ class _Closing(Protocol):
 
 
 def cause(error: Exception, mask: Callable[[str], str]) -> str:
-    """Why a run cannot go on in this process, in words.
+    """Why a run cannot continue in this process, in words.
 
-    An `IdeabridgeError` says so itself. Anything else, and an event that the machine refused, is a defect of ideabridge
-    or of code it was given: the message says so, and the traceback is logged.
-
-    Args:
-        error: the error.
-        mask: takes secrets out of text.
+    An `IdeabridgeError` says so itself. Any other error, and an event that the machine refused, is a defect of
+    ideabridge or of code it was given: the message says so, and the traceback is logged. `mask` removes secrets.
     """
     if isinstance(error, StoreError) and not isinstance(error, StaleDriverError):
         return f"the run's journal could not be written: {error}"
@@ -610,3 +592,225 @@ def cause(error: Exception, mask: Callable[[str], str]) -> str:
 
 def _log(error: Exception, mask: Callable[[str], str]) -> None:
     logger.error("%s", mask("".join(traceback.format_exception(error))).rstrip())
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+
+class Calls:
+    """Runs the calls of one run.
+
+    Args:
+        run: drives the run.
+        executor: runs one call.
+        group: task group the calls run in; it outlives the run.
+    """
+
+    def __init__(self, run: Runner, executor: Executor, group: TaskGroup) -> None:
+        self._run = run
+        self._executor = executor
+        self._group = group
+        self._handles: dict[ExecutionKey, TaskHandle[None]] = {}
+        self._ended: list[CallFinished] = []
+        # By digest too: a module may ask again before the journal holds the answer to its last question.
+        self._waiting: dict[tuple[ExecutionKey, str], _Waiting] = {}
+        self._cancelled: set[ExecutionKey] = set()
+        self._thread = threading.get_ident()
+
+    def start(self, effect: Execute) -> None:
+        """Start a call whose start is journaled."""
+        self._handles[effect.key] = self._group.create_task(self._execute(effect))
+
+    def watch(self, event: Event) -> None:
+        """Pass an answer to the call that waits for it; release a call that has ended."""
+        if isinstance(event, QuestionAnswered):
+            waiting = self._waiting.pop(((event.call, event.item), event.digest), None)
+            if waiting is not None:
+                waiting.reply = FormAnswer(event.action, event.content)
+                waiting.ended.set()
+        elif isinstance(event, CallFinished):
+            for key, digest in [one for one in self._waiting if one[0] == (event.call, event.item)]:
+                self._waiting.pop((key, digest)).ended.set()
+
+    def stop(self) -> None:
+        """Cancel every call."""
+        for handle in list(self._handles.values()):
+            handle.cancel()
+
+    def ignore(self, key: ExecutionKey) -> None:
+        """Ignore the result of a call: the machine knows that it was cancelled."""
+        self._cancelled.add(key)
+
+    def cancel(self, key: ExecutionKey) -> None:
+        """Cancel the task of a call whose cancellation is journaled."""
+        handle = self._handles.get(key)
+        if handle is not None:
+            handle.cancel()
+
+    async def _execute(self, effect: Execute) -> None:
+        try:
+            # The run may have been given up before this task began; a call that no journal holds must not run.
+            if self._run.wanted and effect.key not in self._cancelled:
+                finished = await self._outcome(effect)
+                if is_large(finished.value):
+                    await self._post_in_turn(finished)
+                else:
+                    await self._post(finished)
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self._run.fail(error)
+        finally:
+            self._handles.pop(effect.key, None)
+
+    async def _post_in_turn(self, finished: CallFinished) -> None:
+        """Post a large result while no other is posted; then leave the event loop to others for as long as it took."""
+        lock = _lock_of_loop()
+        try:
+            await lock.acquire()
+        except anyio.get_cancelled_exc_class():
+            # The call has run, so its result is journaled although its task is cancelled.
+            await self._post(finished)
+            raise
+        try:
+            begun = time.monotonic()
+            await self._post(finished)
+            await anyio.sleep(min(_MOST_PAUSE, time.monotonic() - begun))
+        finally:
+            lock.release()
+
+    async def _post(self, finished: CallFinished) -> None:
+        """Post that a call has ended. The first one posts for all that end in the same pass of the event loop."""
+        self._ended.append(finished)
+        if len(self._ended) > 1:
+            return
+        try:
+            if len(self._handles) > 1:
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+        finally:
+            ended = [one for one in self._ended if (one.call, one.item) not in self._cancelled]
+            self._ended = []
+            if ended and self._run.wanted:
+                now = time.time()
+                self._run.post(*(event for one in ended for event in finish_events(self._run.machine, one, now)))
+
+    async def _outcome(self, effect: Execute) -> CallFinished:
+        index = effect.call.index
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            for watcher in list(self._run.progress_watchers):
+                watcher(index, progress, total, message)
+
+        def on_message(message: JSONObject) -> None:
+            copied = normalise(message, what="the message")
+            # An invalid message fails its call here, and never reaches the journal.
+            read_message(copied)
+            added = MessageAdded(index, copied if isinstance(copied, dict) else {"role": "user", "content": copied})
+            if threading.get_ident() == self._thread:
+                add(added)
+            else:
+                # A sync activity runs in a worker thread; the machine belongs to the event loop.
+                anyio.from_thread.run_sync(add, added)
+
+        def add(added: MessageAdded) -> None:
+            if effect.key in self._cancelled:
+                return
+            if not self._run.wanted or not self._run.machine.is_current(index):
+                # The activity kept its context, or left a thread behind.
+                raise ActivityError("add_message: the solution of this call has ended; the message comes too late")
+            self._run.post(added)
+
+        module = effect.tool.module
+        asker = None if module is None else CallAsker(self._run, self._waiting, effect.key, module)
+        context = CallContext(effect, on_progress, on_message, run=self, asker=asker, kept=self._run.kept)
+        try:
+            value: JSON = await self._executor.execute(effect, context, on_progress)
+        except Exception as error:  # noqa: BLE001 - whatever an activity raises fails its call alone
+            # A failure during a cancellation is caused by it (its module was closed, for example) and is no outcome of
+            # the call. The journal keeps the call as in flight, and the process that resumes the run decides.
+            await anyio.lowlevel.checkpoint_if_cancelled()
+            return CallFinished(index, effect.item, error=self._executor.explain(error, effect.tool))
+        return CallFinished(index, effect.item, value=value, chosen=context.chosen)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A call that waits for an answer; the `reply` stays `cancel` if the call ends without one."""
+
+    ended: anyio.Event = field(default_factory=anyio.Event)
+    reply: FormAnswer = field(default_factory=lambda: FormAnswer("cancel"))
+
+
+class CallAsker:
+    """The `Asker` of one call: journals the questions of its module, and waits for the answers.
+
+    Args:
+        runner: of the run.
+        waiting: the calls of the run that wait for an answer, by execution and digest of the question.
+        key: the execution.
+        module: runs it.
+    """
+
+    def __init__(
+        self, runner: Runner, waiting: dict[tuple[ExecutionKey, str], _Waiting], key: ExecutionKey, module: str
+    ) -> None:
+        self._runner = runner
+        self._waiting = waiting
+        self._key = key
+        self._module = module
+        self._progress = runner.machine.history[key[0]]
+
+    async def ask(self, inquiry: Inquiry) -> FormAnswer:
+        """Journal a question, and wait for the answer."""
+        question = asked(self._progress, self._key[1], inquiry, time.time()) if self._runs else None
+        if question is None or not self._post(question):
+            return FormAnswer("cancel")
+        waiting = self._waiting[self._key, question.digest] = _Waiting()
+        await waiting.ended.wait()
+        return waiting.reply
+
+    def refuse(self, message: str, why: str) -> None:
+        """Journal a question that nobody is asked. The mind sees that there was one, without the module's words."""
+        if self._runs:
+            content = f"module {self._module!r} asked something while it ran {self._progress.call.label}: {why}"
+            note = MessageAdded(self._key[0], {"role": "user", "content": f"{content}. Nobody was asked"})
+            self._post(QuestionRefused(self._key[0], self._module, message, why, self._key[1]), note)
+
+    def withdraw(self) -> None:
+        """Journal that the module takes its question back."""
+        # The machine knows which question is open; the watchers are called only after an answer is journaled.
+        one = self._progress.items[self._key[1] or 0].question
+        if one is not None and (self._key, one.digest) in self._waiting:
+            why = "it took its question back"
+            self._post(QuestionAnswered(one.call, one.digest, "cancel", MODULE, one.item, reason=why))
+
+    @property
+    def _runs(self) -> bool:
+        """True while the call runs for the machine, which knows of a cancellation before the journal does."""
+        progress = self._progress
+        item = progress.items[self._key[1] or 0]
+        return self._runner.wanted and progress.status is CallStatus.RUNNING and not item.finished
+
+    def _post(self, *events: Event) -> bool:
+        """Post events; False if the run has ended or been given up."""
+        if not self._runner.wanted:
+            return False
+        try:
+            self._runner.post(*events)
+        except Exception as error:  # noqa: BLE001 - a run that cannot go on is given up alone, not the bridge
+            self._runner.fail(error)
+            return False
+        return True
+
+
+_lock: Final[RunVar[anyio.Lock]] = RunVar("_lock")
+
+
+def _lock_of_loop() -> anyio.Lock:
+    """The lock under which an event loop posts large results, one after another. Posting 8 MB takes up to 1.5 s, and
+    200 such results at once would block the event loop.
+    """
+    try:
+        return _lock.get()
+    except LookupError:
+        lock = anyio.Lock()
+        _lock.set(lock)
+        return lock
